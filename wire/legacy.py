@@ -1,0 +1,81 @@
+"""A reader for message formats 0 and 1, which may still lie in segments written before Kafka 3.0. Nothing writes them.
+
+Layout: int64 offset, int32 size, then uint32 CRC-32 (zlib) of what follows, int8 magic, int8 attributes, in magic 1
+int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside
+it, magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
+
+Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
+from ottla.wire.errors_base import WireError
+from ottla.wire.records import Record
+
+Buffer = bytes | bytearray | memoryview
+_OVERHEAD = struct.Struct(">qi")
+
+
+def _blob(buf: memoryview, pos: int) -> tuple[bytes | None, int]:
+    (size,) = struct.unpack_from(">i", buf, pos)
+    pos += 4
+    if size == -1:
+        return None, pos
+    if size < 0 or size > len(buf) - pos:
+        raise WireError(f"{size} bytes in a message with {len(buf) - pos} left")
+    return bytes(buf[pos : pos + size]), pos + size
+
+
+def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
+    """Magic, attributes and content of one message, its checksum verified."""
+    try:
+        crc, magic, attributes = struct.unpack_from(">Ibb", raw)
+        if zlib.crc32(raw[4:]) != crc:
+            raise WireError(f"message at offset {offset}: bad CRC")
+        if magic not in (0, 1):
+            raise WireError(f"message of magic {magic}")
+        timestamp, pos = (struct.unpack_from(">q", raw, 6)[0], 14) if magic == 1 else (-1, 6)
+        key, pos = _blob(raw, pos)
+        value, pos = _blob(raw, pos)
+    except struct.error as error:
+        raise WireError(f"message at offset {offset} is cut off: {error}") from None
+    return magic, attributes, Record(offset, timestamp, key, value)
+
+
+def iterate(buf: Buffer, limit: int = DEFAULT_LIMIT_BYTES, *, nested: bool = False) -> Iterator[Record]:
+    """Every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
+
+    Raises:
+        WireError: bad checksum, magic, codec or nesting.
+    """
+    view = memoryview(buf)
+    pos = 0
+    while len(view) - pos >= _OVERHEAD.size:
+        offset, size = _OVERHEAD.unpack_from(view, pos)
+        pos += _OVERHEAD.size
+        if size < 14:
+            raise WireError(f"message of {size} bytes")
+        if size > len(view) - pos:
+            return
+        magic, attributes, record = _message(offset, view[pos : pos + size])
+        pos += size
+        codec = codec_of(attributes)
+        if codec is Codec.NONE:
+            yield record
+            continue
+        if nested or record.value is None:
+            raise WireError("a compressed message inside, or without, a compressed message")
+        inner = list(iterate(decompress(codec, record.value, limit), limit, nested=True))
+        if not inner:
+            raise WireError("a compressed message that holds none")
+        shift = offset - inner[-1].offset if magic == 1 else 0
+        append_time = attributes & 0x08
+        for one in inner:
+            yield one._replace(
+                offset=one.offset + shift, timestamp_ms=record.timestamp_ms if append_time else one.timestamp_ms
+            )

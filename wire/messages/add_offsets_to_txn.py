@@ -1,0 +1,25 @@
+"""AddOffsetsToTxn (api 25): enlist a group's offsets in a transaction."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response
+
+
+class AddOffsetsToTxnRequest(Message):
+    """Enlist a group's offsets in a transaction."""
+
+    SPEC: ClassVar[Spec] = request(25, "0-4", "3+", "broker")
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(Message):
+    """The answer to AddOffsetsToTxnRequest."""
+
+    SPEC: ClassVar[Spec] = response(25, "0-4", "3+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

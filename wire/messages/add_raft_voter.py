@@ -1,0 +1,39 @@
+"""AddRaftVoter (api 80): add a controller to the quorum."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+
+
+class Listener(Message):
+    """Listener."""
+
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+
+
+class AddRaftVoterRequest(Message):
+    """Add a controller to the quorum."""
+
+    SPEC: ClassVar[Spec] = request(80, "0-1", "0+", "controller broker")
+    cluster_id: A[str | None, w("string", nullable="0+")] = ""
+    timeout_ms: Int32 = 0
+    voter_id: Int32 = 0
+    voter_directory_id: Uuid = ZERO_UUID
+    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
+    ack_when_committed: A[bool, w("bool", "1+")] = True
+
+
+class AddRaftVoterResponse(Message):
+    """The answer to AddRaftVoterRequest."""
+
+    SPEC: ClassVar[Spec] = response(80, "0-1", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+", ignorable=True)] = ""

@@ -1,0 +1,51 @@
+"""BrokerRegistration (api 62): a broker announces itself to the controller."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uint16, Uuid, request, response, w
+
+
+class Listener(Message):
+    """Listener."""
+
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+    security_protocol: Int16 = 0
+
+
+class Feature(Message):
+    """Feature."""
+
+    name: String = ""
+    min_supported_version: Int16 = 0
+    max_supported_version: Int16 = 0
+
+
+class BrokerRegistrationRequest(Message):
+    """A broker announces itself to the controller."""
+
+    SPEC: ClassVar[Spec] = request(62, "0-4", "0+", "controller")
+    broker_id: Int32 = 0
+    cluster_id: String = ""
+    incarnation_id: Uuid = ZERO_UUID
+    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
+    features: A[list[Feature], w("[]struct")] = field(default_factory=list)
+    rack: A[str | None, w("string", nullable="0+")] = ""
+    is_migrating_zk_broker: A[bool, w("bool", "1+")] = False
+    log_dirs: A[list[bytes], w("[]uuid", "2+", ignorable=True)] = field(default_factory=list)
+    previous_broker_epoch: A[int, w("int64", "3+", ignorable=True)] = -1
+
+
+class BrokerRegistrationResponse(Message):
+    """The answer to BrokerRegistrationRequest."""
+
+    SPEC: ClassVar[Spec] = response(62, "0-4", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    broker_epoch: Int64 = -1

@@ -1,0 +1,54 @@
+"""The blobs that classic group members exchange through the coordinator, and the principal inside an envelope."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bool, Message, Spec, String, data, w
+
+
+class ConsumerProtocolAssignmentTopicPartition(Message):
+    """Topic partition."""
+
+    topic: String = ""
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class ConsumerProtocolAssignment(Message):
+    """Consumer protocol assignment."""
+
+    SPEC: ClassVar[Spec] = data("data", "0-3", "none")
+    assigned_partitions: A[list[ConsumerProtocolAssignmentTopicPartition], w("[]struct")] = field(default_factory=list)
+    user_data: A[bytes | None, w("bytes", nullable="0+")] = None
+
+
+class ConsumerProtocolSubscriptionTopicPartition(Message):
+    """Topic partition."""
+
+    topic: A[str, w("string", "1+")] = ""
+    partitions: A[list[int], w("[]int32", "1+")] = field(default_factory=list)
+
+
+class ConsumerProtocolSubscription(Message):
+    """Consumer protocol subscription."""
+
+    SPEC: ClassVar[Spec] = data("data", "0-3", "none")
+    topics: A[list[str], w("[]string")] = field(default_factory=list)
+    user_data: A[bytes | None, w("bytes", nullable="0+")] = None
+    owned_partitions: A[list[ConsumerProtocolSubscriptionTopicPartition], w("[]struct", "1+", ignorable=True)] = field(
+        default_factory=list
+    )
+    generation_id: A[int, w("int32", "2+", ignorable=True)] = -1
+    rack_id: A[str | None, w("string", "3+", nullable="3+", ignorable=True)] = None
+
+
+class DefaultPrincipalData(Message):
+    """Default principal data."""
+
+    SPEC: ClassVar[Spec] = data("data", "0", "0+")
+    type: String = ""
+    name: String = ""
+    token_authenticated: Bool = False

@@ -1,0 +1,47 @@
+"""ControllerRegistration (api 70): a controller announces itself to the active one."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+
+
+class Listener(Message):
+    """Listener."""
+
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+    security_protocol: Int16 = 0
+
+
+class Feature(Message):
+    """Feature."""
+
+    name: String = ""
+    min_supported_version: Int16 = 0
+    max_supported_version: Int16 = 0
+
+
+class ControllerRegistrationRequest(Message):
+    """A controller announces itself to the active one."""
+
+    SPEC: ClassVar[Spec] = request(70, "0", "0+", "controller")
+    controller_id: Int32 = 0
+    incarnation_id: Uuid = ZERO_UUID
+    zk_migration_ready: Bool = False
+    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
+    features: A[list[Feature], w("[]struct")] = field(default_factory=list)
+
+
+class ControllerRegistrationResponse(Message):
+    """The answer to ControllerRegistrationRequest."""
+
+    SPEC: ClassVar[Spec] = response(70, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = ""

@@ -1,0 +1,44 @@
+"""CreateDelegationToken (api 38): issue a delegation token."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class CreatableRenewers(Message):
+    """Creatable renewers."""
+
+    principal_type: String = ""
+    principal_name: String = ""
+
+
+class CreateDelegationTokenRequest(Message):
+    """Issue a delegation token."""
+
+    SPEC: ClassVar[Spec] = request(38, "1-3", "2+", "broker controller")
+    owner_principal_type: A[str | None, w("string", "3+", nullable="3+")] = ""
+    owner_principal_name: A[str | None, w("string", "3+", nullable="3+")] = ""
+    renewers: A[list[CreatableRenewers], w("[]struct")] = field(default_factory=list)
+    max_lifetime_ms: Int64 = 0
+
+
+class CreateDelegationTokenResponse(Message):
+    """The answer to CreateDelegationTokenRequest."""
+
+    SPEC: ClassVar[Spec] = response(38, "1-3", "2+")
+    error_code: Int16 = 0
+    principal_type: String = ""
+    principal_name: String = ""
+    token_requester_principal_type: A[str, w("string", "3+")] = ""
+    token_requester_principal_name: A[str, w("string", "3+")] = ""
+    issue_timestamp_ms: Int64 = 0
+    expiry_timestamp_ms: Int64 = 0
+    max_timestamp_ms: Int64 = 0
+    token_id: String = ""
+    hmac: Bytes = b""
+    throttle_time_ms: Int32 = 0

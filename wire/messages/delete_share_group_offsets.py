@@ -1,0 +1,43 @@
+"""DeleteShareGroupOffsets (api 92): forget start offsets of share groups."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uuid, request, response, w
+
+
+class DeleteShareGroupOffsetsRequestTopic(Message):
+    """Delete share group offsets request topic."""
+
+    topic_name: String = ""
+
+
+class DeleteShareGroupOffsetsRequest(Message):
+    """Forget start offsets of share groups."""
+
+    SPEC: ClassVar[Spec] = request(92, "0", "0+", "broker")
+    group_id: String = ""
+    topics: A[list[DeleteShareGroupOffsetsRequestTopic], w("[]struct")] = field(default_factory=list)
+
+
+class DeleteShareGroupOffsetsResponseTopic(Message):
+    """Delete share group offsets response topic."""
+
+    topic_name: String = ""
+    topic_id: Uuid = ZERO_UUID
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+
+
+class DeleteShareGroupOffsetsResponse(Message):
+    """The answer to DeleteShareGroupOffsetsRequest."""
+
+    SPEC: ClassVar[Spec] = response(92, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    responses: A[list[DeleteShareGroupOffsetsResponseTopic], w("[]struct")] = field(default_factory=list)

@@ -1,0 +1,51 @@
+"""DescribeAcls (api 29): list access rules."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request, response, w
+
+
+class DescribeAclsRequest(Message):
+    """List access rules."""
+
+    SPEC: ClassVar[Spec] = request(29, "1-3", "2+", "broker controller")
+    resource_type_filter: Int8 = 0
+    resource_name_filter: A[str | None, w("string", nullable="0+")] = ""
+    pattern_type_filter: A[int, w("int8", "1+")] = 3
+    principal_filter: A[str | None, w("string", nullable="0+")] = ""
+    host_filter: A[str | None, w("string", nullable="0+")] = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class AclDescription(Message):
+    """Acl description."""
+
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class DescribeAclsResource(Message):
+    """Describe acls resource."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: A[int, w("int8", "1+")] = 3
+    acls: A[list[AclDescription], w("[]struct")] = field(default_factory=list)
+
+
+class DescribeAclsResponse(Message):
+    """The answer to DescribeAclsRequest."""
+
+    SPEC: ClassVar[Spec] = response(29, "1-3", "2+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = ""
+    resources: A[list[DescribeAclsResource], w("[]struct")] = field(default_factory=list)

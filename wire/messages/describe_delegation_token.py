@@ -1,0 +1,55 @@
+"""DescribeDelegationToken (api 41): list delegation tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class DescribeDelegationTokenOwner(Message):
+    """Describe delegation token owner."""
+
+    principal_type: String = ""
+    principal_name: String = ""
+
+
+class DescribeDelegationTokenRequest(Message):
+    """List delegation tokens."""
+
+    SPEC: ClassVar[Spec] = request(41, "1-3", "2+", "broker controller")
+    owners: A[list[DescribeDelegationTokenOwner] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+
+
+class DescribedDelegationTokenRenewer(Message):
+    """Described delegation token renewer."""
+
+    principal_type: String = ""
+    principal_name: String = ""
+
+
+class DescribedDelegationToken(Message):
+    """Described delegation token."""
+
+    principal_type: String = ""
+    principal_name: String = ""
+    token_requester_principal_type: A[str, w("string", "3+")] = ""
+    token_requester_principal_name: A[str, w("string", "3+")] = ""
+    issue_timestamp: Int64 = 0
+    expiry_timestamp: Int64 = 0
+    max_timestamp: Int64 = 0
+    token_id: String = ""
+    hmac: Bytes = b""
+    renewers: A[list[DescribedDelegationTokenRenewer], w("[]struct")] = field(default_factory=list)
+
+
+class DescribeDelegationTokenResponse(Message):
+    """The answer to DescribeDelegationTokenRequest."""
+
+    SPEC: ClassVar[Spec] = response(41, "1-3", "2+")
+    error_code: Int16 = 0
+    tokens: A[list[DescribedDelegationToken], w("[]struct")] = field(default_factory=list)
+    throttle_time_ms: Int32 = 0

@@ -1,0 +1,50 @@
+"""DescribeGroups (api 15): state and members of classic groups."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bytes, Int16, Message, Spec, String, request, response, w
+
+
+class DescribeGroupsRequest(Message):
+    """State and members of classic groups."""
+
+    SPEC: ClassVar[Spec] = request(15, "0-6", "5+", "broker")
+    groups: A[list[str], w("[]string")] = field(default_factory=list)
+    include_authorized_operations: A[bool, w("bool", "3+")] = False
+
+
+class DescribedGroupMember(Message):
+    """Described group member."""
+
+    member_id: String = ""
+    group_instance_id: A[str | None, w("string", "4+", nullable="4+", ignorable=True)] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Message):
+    """Described group."""
+
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", "6+", nullable="6+")] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: A[list[DescribedGroupMember], w("[]struct")] = field(default_factory=list)
+    authorized_operations: A[int, w("int32", "3+")] = -2147483648
+
+
+class DescribeGroupsResponse(Message):
+    """The answer to DescribeGroupsRequest."""
+
+    SPEC: ClassVar[Spec] = response(15, "0-6", "5+")
+    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
+    groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)

@@ -1,0 +1,85 @@
+"""DescribeQuorum (api 55): state of the metadata quorum."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class DescribeQuorumRequestPartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+
+
+class DescribeQuorumRequestTopicData(Message):
+    """Topic data."""
+
+    topic_name: String = ""
+    partitions: A[list[DescribeQuorumRequestPartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class DescribeQuorumRequest(Message):
+    """State of the metadata quorum."""
+
+    SPEC: ClassVar[Spec] = request(55, "0-2", "0+", "broker controller")
+    topics: A[list[DescribeQuorumRequestTopicData], w("[]struct")] = field(default_factory=list)
+
+
+class ReplicaState(Message):
+    """Replica state."""
+
+    replica_id: Int32 = 0
+    replica_directory_id: A[bytes, w("uuid", "2+")] = ZERO_UUID
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: A[int, w("int64", "1+", ignorable=True)] = -1
+    last_caught_up_timestamp: A[int, w("int64", "1+", ignorable=True)] = -1
+
+
+class DescribeQuorumResponsePartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: A[list[ReplicaState], w("[]struct")] = field(default_factory=list)
+    observers: A[list[ReplicaState], w("[]struct")] = field(default_factory=list)
+
+
+class DescribeQuorumResponseTopicData(Message):
+    """Topic data."""
+
+    topic_name: String = ""
+    partitions: A[list[DescribeQuorumResponsePartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class Listener(Message):
+    """Listener."""
+
+    name: A[str, w("string", "2+")] = ""
+    host: A[str, w("string", "2+")] = ""
+    port: A[int, w("uint16", "2+")] = 0
+
+
+class Node(Message):
+    """Node."""
+
+    node_id: A[int, w("int32", "2+")] = 0
+    listeners: A[list[Listener], w("[]struct", "2+")] = field(default_factory=list)
+
+
+class DescribeQuorumResponse(Message):
+    """The answer to DescribeQuorumRequest."""
+
+    SPEC: ClassVar[Spec] = response(55, "0-2", "0+")
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""
+    topics: A[list[DescribeQuorumResponseTopicData], w("[]struct")] = field(default_factory=list)
+    nodes: A[list[Node], w("[]struct", "2+")] = field(default_factory=list)

@@ -1,0 +1,28 @@
+"""EndTxn (api 26): commit or abort a transaction."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class EndTxnRequest(Message):
+    """Commit or abort a transaction."""
+
+    SPEC: ClassVar[Spec] = request(26, "0-5", "3+", "broker")
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+class EndTxnResponse(Message):
+    """The answer to EndTxnRequest."""
+
+    SPEC: ClassVar[Spec] = response(26, "0-5", "3+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: A[int, w("int64", "5+", ignorable=True)] = -1
+    producer_epoch: A[int, w("int16", "5+", ignorable=True)] = -1

@@ -1,0 +1,25 @@
+"""Envelope (api 58): a client's request, forwarded by a broker to the controller."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from ottla.wire.schema import Bytes, Int16, Message, Spec, request, response, w
+
+
+class EnvelopeRequest(Message):
+    """A client's request, forwarded by a broker to the controller."""
+
+    SPEC: ClassVar[Spec] = request(58, "0", "0+", "controller")
+    request_data: Bytes = b""
+    request_principal: A[bytes | None, w("bytes", nullable="0+")] = b""
+    client_host_address: Bytes = b""
+
+
+class EnvelopeResponse(Message):
+    """The answer to EnvelopeRequest."""
+
+    SPEC: ClassVar[Spec] = response(58, "0", "0+")
+    response_data: A[bytes | None, w("bytes", nullable="0+")] = None
+    error_code: Int16 = 0

@@ -1,0 +1,24 @@
+"""ExpireDelegationToken (api 40): end a delegation token."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, request, response
+
+
+class ExpireDelegationTokenRequest(Message):
+    """End a delegation token."""
+
+    SPEC: ClassVar[Spec] = request(40, "1-2", "2+", "broker controller")
+    hmac: Bytes = b""
+    expiry_time_period_ms: Int64 = 0
+
+
+class ExpireDelegationTokenResponse(Message):
+    """The answer to ExpireDelegationTokenRequest."""
+
+    SPEC: ClassVar[Spec] = response(40, "1-2", "2+")
+    error_code: Int16 = 0
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0

@@ -1,0 +1,43 @@
+"""FindCoordinator (api 10): which broker coordinates a group, a transaction or a share partition."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Message, Spec, request, response, w
+
+
+class FindCoordinatorRequest(Message):
+    """Which broker coordinates a group, a transaction or a share partition."""
+
+    SPEC: ClassVar[Spec] = request(10, "0-6", "3+", "broker")
+    key: A[str, w("string", "0-3")] = ""
+    key_type: A[int, w("int8", "1+")] = 0
+    coordinator_keys: A[list[str], w("[]string", "4+")] = field(default_factory=list)
+
+
+class Coordinator(Message):
+    """Coordinator."""
+
+    key: A[str, w("string", "4+")] = ""
+    node_id: A[int, w("int32", "4+")] = 0
+    host: A[str, w("string", "4+")] = ""
+    port: A[int, w("int32", "4+")] = 0
+    error_code: A[int, w("int16", "4+")] = 0
+    error_message: A[str | None, w("string", "4+", nullable="4+", ignorable=True)] = ""
+
+
+class FindCoordinatorResponse(Message):
+    """The answer to FindCoordinatorRequest."""
+
+    SPEC: ClassVar[Spec] = response(10, "0-6", "3+")
+    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
+    error_code: A[int, w("int16", "0-3")] = 0
+    error_message: A[str | None, w("string", "1-3", nullable="1-3", ignorable=True)] = ""
+    node_id: A[int, w("int32", "0-3")] = 0
+    host: A[str, w("string", "0-3")] = ""
+    port: A[int, w("int32", "0-3")] = 0
+    coordinators: A[list[Coordinator], w("[]struct", "4+")] = field(default_factory=list)

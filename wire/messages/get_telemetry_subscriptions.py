@@ -1,0 +1,32 @@
+"""GetTelemetrySubscriptions (api 71): which metrics a client shall push."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, Uuid, request, response, w
+
+
+class GetTelemetrySubscriptionsRequest(Message):
+    """Which metrics a client shall push."""
+
+    SPEC: ClassVar[Spec] = request(71, "0", "0+", "broker")
+    client_instance_id: Uuid = ZERO_UUID
+
+
+class GetTelemetrySubscriptionsResponse(Message):
+    """The answer to GetTelemetrySubscriptionsRequest."""
+
+    SPEC: ClassVar[Spec] = response(71, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    client_instance_id: Uuid = ZERO_UUID
+    subscription_id: Int32 = 0
+    accepted_compression_types: A[list[int], w("[]int8")] = field(default_factory=list)
+    push_interval_ms: Int32 = 0
+    telemetry_max_bytes: Int32 = 0
+    delta_temporality: Bool = False
+    requested_metrics: A[list[str], w("[]string")] = field(default_factory=list)

@@ -1,0 +1,38 @@
+"""ListTransactions (api 66): which transactions a coordinator holds."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class ListTransactionsRequest(Message):
+    """Which transactions a coordinator holds."""
+
+    SPEC: ClassVar[Spec] = request(66, "0-2", "0+", "broker")
+    state_filters: A[list[str], w("[]string")] = field(default_factory=list)
+    producer_id_filters: A[list[int], w("[]int64")] = field(default_factory=list)
+    duration_filter: A[int, w("int64", "1+")] = -1
+    transactional_id_pattern: A[str | None, w("string", "2+", nullable="2+")] = None
+
+
+class TransactionState(Message):
+    """Transaction state."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(Message):
+    """The answer to ListTransactionsRequest."""
+
+    SPEC: ClassVar[Spec] = response(66, "0-2", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: A[list[str], w("[]string")] = field(default_factory=list)
+    transaction_states: A[list[TransactionState], w("[]struct")] = field(default_factory=list)

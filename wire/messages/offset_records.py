@@ -1,0 +1,81 @@
+"""`__consumer_offsets`, record types 0 to 2: offset commits and classic groups."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Bytes, Int32, Int64, Message, Spec, String, data, w
+
+
+class GroupMetadataKey(Message):
+    """Group metadata key."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 2)
+    group: A[str, w("string", "0")] = ""
+
+
+class MemberMetadata(Message):
+    """Member metadata."""
+
+    member_id: String = ""
+    group_instance_id: A[str | None, w("string", "3+", nullable="3+", ignorable=True)] = None
+    client_id: String = ""
+    client_host: String = ""
+    rebalance_timeout: A[int, w("int32", "1+", ignorable=True)] = -1
+    session_timeout: Int32 = 0
+    subscription: Bytes = b""
+    assignment: Bytes = b""
+
+
+class GroupMetadataValue(Message):
+    """Group metadata value."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-value", "0-4", "4+", 2)
+    protocol_type: String = ""
+    generation: Int32 = 0
+    protocol: A[str | None, w("string", nullable="0+")] = ""
+    leader: A[str | None, w("string", nullable="0+")] = ""
+    current_state_timestamp: A[int, w("int64", "2+", ignorable=True)] = -1
+    members: A[list[MemberMetadata], w("[]struct")] = field(default_factory=list)
+
+
+class LegacyOffsetCommitKey(Message):
+    """Legacy offset commit key."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 0)
+    group: A[str, w("string", "0")] = ""
+    topic: A[str, w("string", "0")] = ""
+    partition: A[int, w("int32", "0")] = 0
+
+
+class LegacyOffsetCommitValue(Message):
+    """Legacy offset commit value."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-value", "0", "none", 0)
+    offset: A[int, w("int64", "0")] = 0
+    metadata: A[str, w("string", "0")] = ""
+    commit_timestamp: A[int, w("int64", "0")] = 0
+
+
+class OffsetCommitKey(Message):
+    """Offset commit key."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 1)
+    group: A[str, w("string", "0")] = ""
+    topic: A[str, w("string", "0")] = ""
+    partition: A[int, w("int32", "0")] = 0
+
+
+class OffsetCommitValue(Message):
+    """Offset commit value."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-value", "0-4", "4+", 1)
+    offset: Int64 = 0
+    leader_epoch: A[int, w("int32", "3+", ignorable=True)] = -1
+    metadata: String = ""
+    commit_timestamp: Int64 = 0
+    expire_timestamp: A[int, w("int64", "1", ignorable=True)] = -1
+    topic_id: A[bytes, w("uuid", "4+", tagged="4+", tag=0, ignorable=True)] = ZERO_UUID

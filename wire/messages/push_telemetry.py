@@ -1,0 +1,26 @@
+"""PushTelemetry (api 72): a client's metrics."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ottla.wire.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Message, Spec, Uuid, request, response
+
+
+class PushTelemetryRequest(Message):
+    """A client's metrics."""
+
+    SPEC: ClassVar[Spec] = request(72, "0", "0+", "broker")
+    client_instance_id: Uuid = ZERO_UUID
+    subscription_id: Int32 = 0
+    terminating: Bool = False
+    compression_type: Int8 = 0
+    metrics: Bytes = b""
+
+
+class PushTelemetryResponse(Message):
+    """The answer to PushTelemetryRequest."""
+
+    SPEC: ClassVar[Spec] = response(72, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

@@ -1,0 +1,29 @@
+"""The `quorum-state` file: epoch, leader and vote, stored as one line of JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int32, Message, Spec, data, w
+
+
+class Voter(Message):
+    """Voter."""
+
+    voter_id: A[int, w("int32", "0")] = 0
+
+
+class QuorumStateData(Message):
+    """Quorum state data."""
+
+    SPEC: ClassVar[Spec] = data("data", "0-1", "0+")
+    cluster_id: A[str, w("string", "0")] = ""
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+    voted_id: Int32 = -1
+    voted_directory_id: A[bytes, w("uuid", "1+")] = ZERO_UUID
+    applied_offset: A[int, w("int64", "0")] = 0
+    current_voters: A[list[Voter] | None, w("[]struct", "0", nullable="0")] = field(default_factory=list)

@@ -1,0 +1,66 @@
+"""ReadShareGroupState (api 84): read the stored state of a share partition."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+
+
+class PartitionData(Message):
+    """Partition data."""
+
+    partition: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class ReadStateData(Message):
+    """Read state data."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class ReadShareGroupStateRequest(Message):
+    """Read the stored state of a share partition."""
+
+    SPEC: ClassVar[Spec] = request(84, "0", "0+", "broker")
+    group_id: String = ""
+    topics: A[list[ReadStateData], w("[]struct")] = field(default_factory=list)
+
+
+class StateBatch(Message):
+    """State batch."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class PartitionResult(Message):
+    """Partition result."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    state_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    state_batches: A[list[StateBatch], w("[]struct")] = field(default_factory=list)
+
+
+class ReadStateResult(Message):
+    """Read state result."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
+
+
+class ReadShareGroupStateResponse(Message):
+    """The answer to ReadShareGroupStateRequest."""
+
+    SPEC: ClassVar[Spec] = response(84, "0", "0+")
+    results: A[list[ReadStateResult], w("[]struct")] = field(default_factory=list)

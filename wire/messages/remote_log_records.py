@@ -1,0 +1,131 @@
+"""`__remote_log_metadata` records."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int8, Int32, Int64, Message, Spec, String, Uuid, data, w
+
+
+class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
+    """Topic id partition entry."""
+
+    name: String = ""
+    id: Uuid = ZERO_UUID
+    partition: Int32 = 0
+
+
+class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
+    """Remote log segment id entry."""
+
+    topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
+        default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
+    )
+    id: Uuid = ZERO_UUID
+
+
+class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
+    """Segment leader epoch entry."""
+
+    leader_epoch: Int32 = 0
+    offset: Int64 = 0
+
+
+class RemoteLogSegmentMetadataRecord(Message):
+    """Remote log segment metadata record."""
+
+    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 0)
+    remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, w("struct")] = field(
+        default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry
+    )
+    start_offset: Int64 = 0
+    end_offset: Int64 = 0
+    broker_id: Int32 = 0
+    max_timestamp_ms: Int64 = 0
+    event_timestamp_ms: Int64 = 0
+    segment_leader_epochs: A[list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], w("[]struct")] = field(
+        default_factory=list
+    )
+    segment_size_in_bytes: Int32 = 0
+    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    remote_log_segment_state: Int8 = 0
+    txn_index_empty: A[bool, w("bool", tagged="0+", tag=0)] = False
+
+
+class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
+    """Segment leader epoch entry."""
+
+    leader_epoch: Int32 = 0
+    offset: Int64 = 0
+
+
+class RemoteLogSegmentMetadataSnapshotRecord(Message):
+    """Remote log segment metadata snapshot record."""
+
+    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 3)
+    segment_id: Uuid = ZERO_UUID
+    start_offset: Int64 = 0
+    end_offset: Int64 = 0
+    broker_id: Int32 = 0
+    max_timestamp_ms: Int64 = 0
+    event_timestamp_ms: Int64 = 0
+    segment_leader_epochs: A[list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry], w("[]struct")] = (
+        field(default_factory=list)
+    )
+    segment_size_in_bytes: Int32 = 0
+    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    remote_log_segment_state: Int8 = 0
+    txn_index_empty: A[bool, w("bool", tagged="0+", tag=0)] = False
+
+
+class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
+    """Topic id partition entry."""
+
+    name: String = ""
+    id: Uuid = ZERO_UUID
+    partition: Int32 = 0
+
+
+class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
+    """Remote log segment id entry."""
+
+    topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, w("struct")] = field(
+        default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
+    )
+    id: Uuid = ZERO_UUID
+
+
+class RemoteLogSegmentMetadataUpdateRecord(Message):
+    """Remote log segment metadata update record."""
+
+    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 1)
+    remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, w("struct")] = field(
+        default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry
+    )
+    broker_id: Int32 = 0
+    event_timestamp_ms: Int64 = 0
+    custom_metadata: A[bytes | None, w("bytes", nullable="0+")] = None
+    remote_log_segment_state: Int8 = 0
+
+
+class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
+    """Topic id partition entry."""
+
+    name: String = ""
+    id: Uuid = ZERO_UUID
+    partition: Int32 = 0
+
+
+class RemotePartitionDeleteMetadataRecord(Message):
+    """Remote partition delete metadata record."""
+
+    SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 2)
+    topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
+        default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry
+    )
+    broker_id: Int32 = 0
+    event_timestamp_ms: Int64 = 0
+    remote_partition_delete_state: Int8 = 0

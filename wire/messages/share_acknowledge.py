@@ -1,0 +1,87 @@
+"""ShareAcknowledge (api 79): accept, release or reject acquired records."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, String, Uuid, request, response, w
+
+
+class AcknowledgementBatch(Message):
+    """Acknowledgement batch."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: A[list[int], w("[]int8")] = field(default_factory=list)
+
+
+class AcknowledgePartition(Message):
+    """Acknowledge partition."""
+
+    partition_index: Int32 = 0
+    acknowledgement_batches: A[list[AcknowledgementBatch], w("[]struct")] = field(default_factory=list)
+
+
+class AcknowledgeTopic(Message):
+    """Acknowledge topic."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[AcknowledgePartition], w("[]struct")] = field(default_factory=list)
+
+
+class ShareAcknowledgeRequest(Message):
+    """Accept, release or reject acquired records."""
+
+    SPEC: ClassVar[Spec] = request(79, "1-2", "0+", "broker")
+    group_id: A[str | None, w("string", nullable="0+")] = None
+    member_id: A[str | None, w("string", nullable="0+")] = ""
+    share_session_epoch: Int32 = 0
+    is_renew_ack: A[bool, w("bool", "2+")] = False
+    topics: A[list[AcknowledgeTopic], w("[]struct")] = field(default_factory=list)
+
+
+class LeaderIdAndEpoch(Message):
+    """Leader id and epoch."""
+
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class PartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    current_leader: A[LeaderIdAndEpoch, w("struct")] = field(default_factory=LeaderIdAndEpoch)
+
+
+class ShareAcknowledgeTopicResponse(Message):
+    """Share acknowledge topic response."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class NodeEndpoint(Message):
+    """Node endpoint."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: A[str | None, w("string", nullable="0+")] = None
+
+
+class ShareAcknowledgeResponse(Message):
+    """The answer to ShareAcknowledgeRequest."""
+
+    SPEC: ClassVar[Spec] = response(79, "1-2", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    acquisition_lock_timeout_ms: A[int, w("int32", "2+", ignorable=True)] = 0
+    responses: A[list[ShareAcknowledgeTopicResponse], w("[]struct")] = field(default_factory=list)
+    node_endpoints: A[list[NodeEndpoint], w("[]struct")] = field(default_factory=list)

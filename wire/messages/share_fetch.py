@@ -1,0 +1,114 @@
+"""ShareFetch (api 78): acquire records of share partitions."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, Spec, String, Uuid, request, response, w
+
+
+class AcknowledgementBatch(Message):
+    """Acknowledgement batch."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: A[list[int], w("[]int8")] = field(default_factory=list)
+
+
+class FetchPartition(Message):
+    """Fetch partition."""
+
+    partition_index: Int32 = 0
+    partition_max_bytes: A[int, w("int32", "0")] = 0
+    acknowledgement_batches: A[list[AcknowledgementBatch], w("[]struct")] = field(default_factory=list)
+
+
+class FetchTopic(Message):
+    """Fetch topic."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[FetchPartition], w("[]struct")] = field(default_factory=list)
+
+
+class ForgottenTopic(Message):
+    """Forgotten topic."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class ShareFetchRequest(Message):
+    """Acquire records of share partitions."""
+
+    SPEC: ClassVar[Spec] = request(78, "1-2", "0+", "broker")
+    group_id: A[str | None, w("string", nullable="0+")] = None
+    member_id: A[str | None, w("string", nullable="0+")] = ""
+    share_session_epoch: Int32 = 0
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2147483647
+    max_records: A[int, w("int32", "1+")] = 0
+    batch_size: A[int, w("int32", "1+")] = 0
+    share_acquire_mode: A[int, w("int8", "2+", ignorable=True)] = 0
+    is_renew_ack: A[bool, w("bool", "2+")] = False
+    topics: A[list[FetchTopic], w("[]struct")] = field(default_factory=list)
+    forgotten_topics_data: A[list[ForgottenTopic], w("[]struct")] = field(default_factory=list)
+
+
+class LeaderIdAndEpoch(Message):
+    """Leader id and epoch."""
+
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class AcquiredRecords(Message):
+    """Acquired records."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_count: Int16 = 0
+
+
+class PartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    acknowledge_error_code: Int16 = 0
+    acknowledge_error_message: A[str | None, w("string", nullable="0+")] = None
+    current_leader: A[LeaderIdAndEpoch, w("struct")] = field(default_factory=LeaderIdAndEpoch)
+    records: A[Opaque, w("records", nullable="0")] = None
+    acquired_records: A[list[AcquiredRecords], w("[]struct")] = field(default_factory=list)
+
+
+class ShareFetchableTopicResponse(Message):
+    """Share fetchable topic response."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class NodeEndpoint(Message):
+    """Node endpoint."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: A[str | None, w("string", nullable="0+")] = None
+
+
+class ShareFetchResponse(Message):
+    """The answer to ShareFetchRequest."""
+
+    SPEC: ClassVar[Spec] = response(78, "1-2", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    acquisition_lock_timeout_ms: A[int, w("int32", "1+")] = 0
+    responses: A[list[ShareFetchableTopicResponse], w("[]struct")] = field(default_factory=list)
+    node_endpoints: A[list[NodeEndpoint], w("[]struct")] = field(default_factory=list)

@@ -1,0 +1,71 @@
+"""`__share_group_state`: delivery state of share partitions."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spec, data, w
+
+
+class ShareSnapshotKey(Message):
+    """Share snapshot key."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 0)
+    group_id: A[str, w("string", "0")] = ""
+    topic_id: A[bytes, w("uuid", "0")] = ZERO_UUID
+    partition: A[int, w("int32", "0")] = 0
+
+
+class ShareSnapshotValueStateBatch(Message):
+    """State batch."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class ShareSnapshotValue(Message):
+    """Share snapshot value."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 0)
+    snapshot_epoch: Int32 = 0
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    delivery_complete_count: A[int, w("int32", tagged="0+", tag=0)] = -1
+    create_timestamp: Int64 = 0
+    write_timestamp: Int64 = 0
+    state_batches: A[list[ShareSnapshotValueStateBatch], w("[]struct")] = field(default_factory=list)
+
+
+class ShareUpdateKey(Message):
+    """Share update key."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 1)
+    group_id: A[str, w("string", "0")] = ""
+    topic_id: A[bytes, w("uuid", "0")] = ZERO_UUID
+    partition: A[int, w("int32", "0")] = 0
+
+
+class ShareUpdateValueStateBatch(Message):
+    """State batch."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class ShareUpdateValue(Message):
+    """Share update value."""
+
+    SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 1)
+    snapshot_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    delivery_complete_count: A[int, w("int32", tagged="0+", tag=0)] = -1
+    state_batches: A[list[ShareUpdateValueStateBatch], w("[]struct")] = field(default_factory=list)

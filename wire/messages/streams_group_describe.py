@@ -1,0 +1,123 @@
+"""StreamsGroupDescribe (api 89): state and members of streams groups."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, Uint16, request, response, w
+
+
+class StreamsGroupDescribeRequest(Message):
+    """State and members of streams groups."""
+
+    SPEC: ClassVar[Spec] = request(89, "0", "0+", "broker")
+    group_ids: A[list[str], w("[]string")] = field(default_factory=list)
+    include_authorized_operations: Bool = False
+
+
+class KeyValue(Message):
+    """Key value."""
+
+    key: String = ""
+    value: String = ""
+
+
+class TopicInfo(Message):
+    """Topic info."""
+
+    name: String = ""
+    partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    topic_configs: A[list[KeyValue], w("[]struct")] = field(default_factory=list)
+
+
+class Subtopology(Message):
+    """Subtopology."""
+
+    subtopology_id: String = ""
+    source_topics: A[list[str], w("[]string")] = field(default_factory=list)
+    repartition_sink_topics: A[list[str], w("[]string")] = field(default_factory=list)
+    state_changelog_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
+    repartition_source_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
+
+
+class Topology(Message):
+    """Topology."""
+
+    epoch: Int32 = 0
+    subtopologies: A[list[Subtopology] | None, w("[]struct", nullable="0+")] = None
+
+
+class Endpoint(Message):
+    """Endpoint."""
+
+    host: String = ""
+    port: Uint16 = 0
+
+
+class TaskOffset(Message):
+    """Task offset."""
+
+    subtopology_id: String = ""
+    partition: Int32 = 0
+    offset: Int64 = 0
+
+
+class TaskIds(Message):
+    """Task ids."""
+
+    subtopology_id: String = ""
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class Assignment(Message):
+    """Assignment."""
+
+    active_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
+    standby_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
+    warmup_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
+
+
+class Member(Message):
+    """Member."""
+
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    instance_id: A[str | None, w("string", nullable="0+")] = None
+    rack_id: A[str | None, w("string", nullable="0+")] = None
+    client_id: String = ""
+    client_host: String = ""
+    topology_epoch: Int32 = 0
+    process_id: String = ""
+    user_endpoint: A[Endpoint | None, w("struct", nullable="0+")] = None
+    client_tags: A[list[KeyValue], w("[]struct")] = field(default_factory=list)
+    task_offsets: A[list[TaskOffset], w("[]struct")] = field(default_factory=list)
+    task_end_offsets: A[list[TaskOffset], w("[]struct")] = field(default_factory=list)
+    assignment: A[Assignment, w("struct")] = field(default_factory=Assignment)
+    target_assignment: A[Assignment, w("struct")] = field(default_factory=Assignment)
+    is_classic: Bool = False
+
+
+class DescribedGroup(Message):
+    """Described group."""
+
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    group_id: String = ""
+    group_state: String = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    topology: A[Topology | None, w("struct", nullable="0+")] = None
+    members: A[list[Member], w("[]struct")] = field(default_factory=list)
+    authorized_operations: Int32 = -2147483648
+
+
+class StreamsGroupDescribeResponse(Message):
+    """The answer to StreamsGroupDescribeRequest."""
+
+    SPEC: ClassVar[Spec] = response(89, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)

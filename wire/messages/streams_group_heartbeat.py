@@ -1,0 +1,156 @@
+"""StreamsGroupHeartbeat (api 88): membership of a streams group (KIP-1071)."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bool, Int8, Int16, Int32, Int64, Message, Spec, String, Uint16, request, response, w
+
+
+class KeyValue(Message):
+    """Key value."""
+
+    key: String = ""
+    value: String = ""
+
+
+class TopicInfo(Message):
+    """Topic info."""
+
+    name: String = ""
+    partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    topic_configs: A[list[KeyValue], w("[]struct")] = field(default_factory=list)
+
+
+class CopartitionGroup(Message):
+    """Copartition group."""
+
+    source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
+    source_topic_regex: A[list[int], w("[]int16")] = field(default_factory=list)
+    repartition_source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
+
+
+class Subtopology(Message):
+    """Subtopology."""
+
+    subtopology_id: String = ""
+    source_topics: A[list[str], w("[]string")] = field(default_factory=list)
+    source_topic_regex: A[list[str], w("[]string")] = field(default_factory=list)
+    state_changelog_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
+    repartition_sink_topics: A[list[str], w("[]string")] = field(default_factory=list)
+    repartition_source_topics: A[list[TopicInfo], w("[]struct")] = field(default_factory=list)
+    copartition_groups: A[list[CopartitionGroup], w("[]struct")] = field(default_factory=list)
+
+
+class Topology(Message):
+    """Topology."""
+
+    epoch: Int32 = 0
+    subtopologies: A[list[Subtopology], w("[]struct")] = field(default_factory=list)
+
+
+class StreamsGroupHeartbeatRequestTaskIds(Message):
+    """Task ids."""
+
+    subtopology_id: String = ""
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class StreamsGroupHeartbeatRequestEndpoint(Message):
+    """Endpoint."""
+
+    host: String = ""
+    port: Uint16 = 0
+
+
+class TaskOffset(Message):
+    """Task offset."""
+
+    subtopology_id: String = ""
+    partition: Int32 = 0
+    offset: Int64 = 0
+
+
+class StreamsGroupHeartbeatRequest(Message):
+    """Membership of a streams group (KIP-1071)."""
+
+    SPEC: ClassVar[Spec] = request(88, "0", "0+", "broker")
+    group_id: String = ""
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    endpoint_information_epoch: Int32 = 0
+    instance_id: A[str | None, w("string", nullable="0+")] = None
+    rack_id: A[str | None, w("string", nullable="0+")] = None
+    rebalance_timeout_ms: Int32 = -1
+    topology: A[Topology | None, w("struct", nullable="0+")] = None
+    active_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, w("[]struct", nullable="0+")] = None
+    standby_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, w("[]struct", nullable="0+")] = None
+    warmup_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, w("[]struct", nullable="0+")] = None
+    process_id: A[str | None, w("string", nullable="0+")] = None
+    user_endpoint: A[StreamsGroupHeartbeatRequestEndpoint | None, w("struct", nullable="0+")] = None
+    client_tags: A[list[KeyValue] | None, w("[]struct", nullable="0+")] = None
+    task_offsets: A[list[TaskOffset] | None, w("[]struct", nullable="0+")] = None
+    task_end_offsets: A[list[TaskOffset] | None, w("[]struct", nullable="0+")] = None
+    shutdown_application: Bool = False
+
+
+class Status(Message):
+    """Status."""
+
+    status_code: Int8 = 0
+    status_detail: String = ""
+
+
+class StreamsGroupHeartbeatResponseTaskIds(Message):
+    """Task ids."""
+
+    subtopology_id: String = ""
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class StreamsGroupHeartbeatResponseEndpoint(Message):
+    """Endpoint."""
+
+    host: String = ""
+    port: Uint16 = 0
+
+
+class TopicPartition(Message):
+    """Topic partition."""
+
+    topic: String = ""
+    partitions: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class EndpointToPartitions(Message):
+    """Endpoint to partitions."""
+
+    user_endpoint: A[StreamsGroupHeartbeatResponseEndpoint, w("struct")] = field(
+        default_factory=StreamsGroupHeartbeatResponseEndpoint
+    )
+    active_partitions: A[list[TopicPartition], w("[]struct")] = field(default_factory=list)
+    standby_partitions: A[list[TopicPartition], w("[]struct")] = field(default_factory=list)
+
+
+class StreamsGroupHeartbeatResponse(Message):
+    """The answer to StreamsGroupHeartbeatRequest."""
+
+    SPEC: ClassVar[Spec] = response(88, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = None
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    acceptable_recovery_lag: Int32 = 0
+    task_offset_interval_ms: Int32 = 0
+    status: A[list[Status] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
+    active_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, w("[]struct", nullable="0+")] = None
+    standby_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, w("[]struct", nullable="0+")] = None
+    warmup_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, w("[]struct", nullable="0+")] = None
+    endpoint_information_epoch: Int32 = 0
+    partitions_by_user_endpoint: A[list[EndpointToPartitions] | None, w("[]struct", nullable="0+")] = None

@@ -1,0 +1,41 @@
+"""SyncGroup (api 14): hand out, or wait for, a generation's assignment."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bytes, Int16, Int32, Message, Spec, String, request, response, w
+
+
+class SyncGroupRequestAssignment(Message):
+    """Sync group request assignment."""
+
+    member_id: String = ""
+    assignment: Bytes = b""
+
+
+class SyncGroupRequest(Message):
+    """Hand out, or wait for, a generation's assignment."""
+
+    SPEC: ClassVar[Spec] = request(14, "0-5", "4+", "broker")
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
+    protocol_type: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
+    assignments: A[list[SyncGroupRequestAssignment], w("[]struct")] = field(default_factory=list)
+
+
+class SyncGroupResponse(Message):
+    """The answer to SyncGroupRequest."""
+
+    SPEC: ClassVar[Spec] = response(14, "0-5", "4+")
+    throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
+    error_code: Int16 = 0
+    protocol_type: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
+    assignment: Bytes = b""

@@ -1,0 +1,24 @@
+"""UnregisterBroker (api 64): forget a broker."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from ottla.wire.schema import Int16, Int32, Message, Spec, request, response, w
+
+
+class UnregisterBrokerRequest(Message):
+    """Forget a broker."""
+
+    SPEC: ClassVar[Spec] = request(64, "0", "0+", "broker controller")
+    broker_id: Int32 = 0
+
+
+class UnregisterBrokerResponse(Message):
+    """The answer to UnregisterBrokerRequest."""
+
+    SPEC: ClassVar[Spec] = response(64, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: A[str | None, w("string", nullable="0+")] = ""

@@ -1,0 +1,55 @@
+"""UpdateRaftVoter (api 82): a voter tells its endpoints and versions."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uint16, Uuid, request, response, w
+
+
+class Listener(Message):
+    """Listener."""
+
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+
+
+class KRaftVersionFeature(Message):
+    """K raft version feature."""
+
+    min_supported_version: Int16 = 0
+    max_supported_version: Int16 = 0
+
+
+class UpdateRaftVoterRequest(Message):
+    """A voter tells its endpoints and versions."""
+
+    SPEC: ClassVar[Spec] = request(82, "0", "0+", "controller")
+    cluster_id: A[str | None, w("string", nullable="0+")] = ""
+    current_leader_epoch: Int32 = 0
+    voter_id: Int32 = 0
+    voter_directory_id: Uuid = ZERO_UUID
+    listeners: A[list[Listener], w("[]struct")] = field(default_factory=list)
+    k_raft_version_feature: A[KRaftVersionFeature, w("struct")] = field(default_factory=KRaftVersionFeature)
+
+
+class CurrentLeader(Message):
+    """Current leader."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+    host: String = ""
+    port: Int32 = 0
+
+
+class UpdateRaftVoterResponse(Message):
+    """The answer to UpdateRaftVoterRequest."""
+
+    SPEC: ClassVar[Spec] = response(82, "0", "0+")
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    current_leader: A[CurrentLeader, w("struct", tagged="0+", tag=0)] = field(default_factory=CurrentLeader)

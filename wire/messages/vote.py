@@ -1,0 +1,73 @@
+"""Vote (api 52): kRaft: ask for a vote."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class VoteRequestPartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+    replica_epoch: Int32 = 0
+    replica_id: Int32 = 0
+    replica_directory_id: A[bytes, w("uuid", "1+", ignorable=True)] = ZERO_UUID
+    voter_directory_id: A[bytes, w("uuid", "1+", ignorable=True)] = ZERO_UUID
+    last_offset_epoch: Int32 = 0
+    last_offset: Int64 = 0
+    pre_vote: A[bool, w("bool", "2+")] = False
+
+
+class VoteRequestTopicData(Message):
+    """Topic data."""
+
+    topic_name: String = ""
+    partitions: A[list[VoteRequestPartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class VoteRequest(Message):
+    """KRaft: ask for a vote."""
+
+    SPEC: ClassVar[Spec] = request(52, "0-2", "0+", "controller")
+    cluster_id: A[str | None, w("string", nullable="0+")] = None
+    voter_id: A[int, w("int32", "1+", ignorable=True)] = -1
+    topics: A[list[VoteRequestTopicData], w("[]struct")] = field(default_factory=list)
+
+
+class VoteResponsePartitionData(Message):
+    """Partition data."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    vote_granted: Bool = False
+
+
+class VoteResponseTopicData(Message):
+    """Topic data."""
+
+    topic_name: String = ""
+    partitions: A[list[VoteResponsePartitionData], w("[]struct")] = field(default_factory=list)
+
+
+class NodeEndpoint(Message):
+    """Node endpoint."""
+
+    node_id: A[int, w("int32", "1+")] = 0
+    host: A[str, w("string", "1+")] = ""
+    port: A[int, w("uint16", "1+")] = 0
+
+
+class VoteResponse(Message):
+    """The answer to VoteRequest."""
+
+    SPEC: ClassVar[Spec] = response(52, "0-2", "0+")
+    error_code: Int16 = 0
+    topics: A[list[VoteResponseTopicData], w("[]struct")] = field(default_factory=list)
+    node_endpoints: A[list[NodeEndpoint], w("[]struct", "1+", tagged="1+", tag=0)] = field(default_factory=list)

@@ -1,0 +1,63 @@
+"""WriteTxnMarkers (api 27): coordinator to leaders: write the marker that ends a transaction."""
+
+from __future__ import annotations
+
+from typing import Annotated as A
+from typing import ClassVar
+
+from msgspec import field
+
+from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, request, response, w
+
+
+class WritableTxnMarkerTopic(Message):
+    """Writable txn marker topic."""
+
+    name: String = ""
+    partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
+
+
+class WritableTxnMarker(Message):
+    """Writable txn marker."""
+
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: A[list[WritableTxnMarkerTopic], w("[]struct")] = field(default_factory=list)
+    coordinator_epoch: Int32 = 0
+    transaction_version: A[int, w("int8", "2+", ignorable=True)] = 0
+
+
+class WriteTxnMarkersRequest(Message):
+    """Coordinator to leaders: write the marker that ends a transaction."""
+
+    SPEC: ClassVar[Spec] = request(27, "1-2", "1+", "broker")
+    markers: A[list[WritableTxnMarker], w("[]struct")] = field(default_factory=list)
+
+
+class WritableTxnMarkerPartitionResult(Message):
+    """Writable txn marker partition result."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class WritableTxnMarkerTopicResult(Message):
+    """Writable txn marker topic result."""
+
+    name: String = ""
+    partitions: A[list[WritableTxnMarkerPartitionResult], w("[]struct")] = field(default_factory=list)
+
+
+class WritableTxnMarkerResult(Message):
+    """Writable txn marker result."""
+
+    producer_id: Int64 = 0
+    topics: A[list[WritableTxnMarkerTopicResult], w("[]struct")] = field(default_factory=list)
+
+
+class WriteTxnMarkersResponse(Message):
+    """The answer to WriteTxnMarkersRequest."""
+
+    SPEC: ClassVar[Spec] = response(27, "1-2", "1+")
+    markers: A[list[WritableTxnMarkerResult], w("[]struct")] = field(default_factory=list)

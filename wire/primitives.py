@@ -1,0 +1,119 @@
+"""Integers, varints, strings and uuids, one slow and clear function each way: what the interpreter is made of.
+
+Readers take ``(buffer, position)`` and give ``(value, next position)``; writers give bytes.
+Sources: Kafka protocol guide; ``ByteUtils.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+
+from ottla.wire.errors_base import WireError
+
+Buffer = bytes | bytearray | memoryview
+
+FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+}
+
+
+def take(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
+    """The next ``size`` bytes.
+
+    Raises:
+        WireError: the size is negative or runs past the end.
+    """
+    stop = pos + size
+    if size < 0 or stop > len(buf):
+        raise WireError(f"{size} bytes wanted at {pos}, {len(buf) - pos} there")
+    return memoryview(buf)[pos:stop], stop
+
+
+def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, int]:
+    """A big-endian number or a one-byte boolean (any non-zero byte is true)."""
+    code = struct.Struct(">" + FIXED[kind])
+    raw, pos = take(buf, pos, code.size)
+    return code.unpack(raw)[0], pos
+
+
+def write_fixed(kind: str, value: float) -> bytes:
+    """The big-endian bytes of a number.
+
+    Raises:
+        WireError: the number does not fit.
+    """
+    try:
+        return struct.pack(">" + FIXED[kind], value)
+    except struct.error as error:
+        raise WireError(f"{value!r} is no {kind}: {error}") from None
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned LEB128 number of at most 32 bits, in at most five bytes."""
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        raw, pos = take(buf, pos, 1)
+        value |= (raw[0] & 0x7F) << shift
+        if raw[0] < 0x80:
+            return value & 0xFFFFFFFF, pos
+    raise WireError("a varint of more than five bytes")
+
+
+def write_uvarint(value: int) -> bytes:
+    """An unsigned LEB128 number of at most 32 bits."""
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise WireError(f"{value} is no uvarint")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zig-zag number of at most 64 bits, in at most ten bytes."""
+    value = 0
+    for shift in range(0, 70, 7):
+        raw, pos = take(buf, pos, 1)
+        value |= (raw[0] & 0x7F) << shift
+        if raw[0] < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF
+            return (value >> 1) ^ -(value & 1), pos
+    raise WireError("a varlong of more than ten bytes")
+
+
+def write_varlong(value: int) -> bytes:
+    """A zig-zag number: small magnitudes take few bytes, whatever their sign."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def uuid_text(uuid: bytes) -> str:
+    """22 characters of base64url without padding, as Kafka prints ids."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a 22-character id.
+
+    Raises:
+        ValueError: not a base64url id.
+    """
+    raw = base64.urlsafe_b64decode(text + "==")
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is no uuid: {len(raw)} bytes")
+    return raw

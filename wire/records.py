@@ -1,0 +1,180 @@
+"""The records inside a batch: build, iterate, validate.
+
+Only what must see a record comes here: clients, internal topics, timestamp look-ups, checks the header cannot do.
+Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.wire import batch as b
+from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress
+from ottla.wire.errors_base import WireError
+from ottla.wire.primitives import write_varlong
+
+Buffer = bytes | bytearray | memoryview
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One record. ``timestamp_ms`` is -1 when there is none."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class NewRecord(NamedTuple):
+    """A record that has no offset yet."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int = -1
+    headers: Headers = ()
+
+
+def _varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zig-zag number; the table-free fast form of `primitives.read_varlong`."""
+    byte = buf[pos]
+    pos += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), pos
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28, 35, 42, 49, 56, 63):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF
+            return (value >> 1) ^ -(value & 1), pos
+    raise WireError("a varlong of more than ten bytes")
+
+
+def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
+    size, pos = _varlong(buf, pos)
+    if size == -1:
+        return None, pos
+    if size < 0 or size > end - pos:
+        raise WireError(f"{size} bytes in a record with {end - pos} left")
+    return bytes(buf[pos : pos + size]), pos + size
+
+
+def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
+    count, pos = _varlong(buf, pos)
+    if count == 0:
+        return (), pos
+    if count < 0 or count * 2 > end - pos:
+        raise WireError(f"{count} headers in {end - pos} bytes")
+    out = []
+    for _ in range(count):
+        key, pos = _blob(buf, pos, end)
+        if key is None:
+            raise WireError("a header without a key")
+        value, pos = _blob(buf, pos, end)
+        out.append((key.decode("utf-8", "replace"), value))
+    return tuple(out), pos
+
+
+def body(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+    """The batch's records as uncompressed bytes.
+
+    Raises:
+        WireError: unknown codec, bad data, or more than ``limit`` bytes.
+    """
+    raw = memoryview(buf)[pos + b.HEADER_BYTES : pos + header.size_bytes]
+    return decompress(codec_of(header.attributes), raw, limit)
+
+
+def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+    """The records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    data = body(buf, header, pos, limit)
+    end, at = len(data), 0
+    append_time = header.max_timestamp if header.has_log_append_time else None
+    try:
+        for _ in range(header.records_count):
+            size, at = _varlong(data, at)
+            stop = at + size
+            if size < 0 or stop > end:
+                raise WireError(f"a record of {size} bytes, {end - at} left")
+            at += 1  # attributes: unused
+            time_delta, at = _varlong(data, at)
+            offset_delta, at = _varlong(data, at)
+            key, at = _blob(data, at, stop)
+            value, at = _blob(data, at, stop)
+            headers, at = _headers(data, at, stop)
+            if at != stop:
+                raise WireError(f"a record says {size} bytes and has {size - stop + at}")
+            timestamp = header.base_timestamp + time_delta if append_time is None else append_time
+            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise WireError("a record is cut off") from None
+    if at != end:
+        raise WireError(f"{end - at} bytes after the last of {header.records_count} records")
+
+
+def validate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+    """Check what the header cannot prove: every record parses and offsets count up from 0 by one.
+
+    Raises:
+        WireError: they do not.
+    """
+    for index, record in enumerate(iterate(buf, header, pos, limit)):
+        if record.offset != header.base_offset + index:
+            raise WireError(f"record {index} has offset delta {record.offset - header.base_offset}")
+
+
+def _encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
+    out = bytearray(1)
+    out += write_varlong(time_delta)
+    out += write_varlong(offset_delta)
+    for blob in (record.key, record.value):
+        out += b"\x01" if blob is None else write_varlong(len(blob)) + blob
+    out += write_varlong(len(record.headers))
+    for key, value in record.headers:
+        raw = key.encode()
+        out += write_varlong(len(raw)) + raw
+        out += b"\x01" if value is None else write_varlong(len(value)) + value
+    return write_varlong(len(out)) + bytes(out)
+
+
+def build(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    attributes: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = b.NO_PRODUCER_ID,
+    producer_epoch: int = b.NO_PRODUCER_EPOCH,
+    base_sequence: int = b.NO_SEQUENCE,
+) -> bytes:
+    """A whole batch. The base timestamp is the first record's, the max timestamp the largest."""
+    items = list(records)
+    base_timestamp = items[0].timestamp_ms if items else b.NO_TIMESTAMP
+    max_timestamp = max((r.timestamp_ms for r in items), default=b.NO_TIMESTAMP)
+    raw = b"".join(_encode_record(r, i, r.timestamp_ms - base_timestamp) for i, r in enumerate(items))
+    header = b.BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        2,
+        0,
+        attributes | codec,
+        max(len(items) - 1, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(items),
+    )
+    return b.pack_header(header, compress(codec, raw, level))

@@ -1,0 +1,222 @@
+"""What a message class says about its bytes, read once per class.
+
+A message is a :class:`Message` whose annotations carry a :class:`Wire` mark::
+
+    class Heartbeat(Message):
+        SPEC: ClassVar[Spec] = request(12, "0-4", flexible="4+")
+        group_id: String = ""
+        group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
+
+One class is the union of all its versions. ``w(kind, since)`` uses Kafka's own spelling of types (``int32``,
+``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). Nothing here touches bytes:
+`interpreter` walks the fields one by one, `compiler` turns them into flat Python functions.
+
+Source of the language: the README beside Kafka's message schemas (apache/kafka 4.3.1, ``generator`` module).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ottla.wire.errors_base import WireError
+
+__all__ = [
+    "FieldSpec",
+    "Message",
+    "Spec",
+    "Versions",
+    "Wire",
+    "WireError",
+    "data",
+    "fields_of",
+    "request",
+    "response",
+    "w",
+]
+
+ZERO_UUID = bytes(16)
+MAX_VERSION = 32767
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty when ``low > high``."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """``"2+"``, ``"0-4"``, ``"3"`` or ``"none"``."""
+        if text == "none":
+            return NEVER
+        if text.endswith("+"):
+            return cls(int(text[:-1]), MAX_VERSION)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def __str__(self) -> str:
+        if self.low > self.high:
+            return "none"
+        if self.high == MAX_VERSION:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+NEVER = Versions(1, 0)
+
+
+class Wire(NamedTuple):
+    """The mark a field's annotation carries: how, and in which versions, it stands on the wire."""
+
+    kind: str
+    since: str = "0+"
+    nullable: str = "none"
+    tagged: str = "none"
+    tag: int = -1
+    ignorable: bool = False
+    never_compact: bool = False
+
+
+def w(
+    kind: str,
+    since: str = "0+",
+    *,
+    nullable: str = "none",
+    tagged: str = "none",
+    tag: int = -1,
+    ignorable: bool = False,
+    never_compact: bool = False,
+) -> Wire:
+    """Mark a field. ``never_compact``: this one field keeps the old string form even in flexible versions."""
+    return Wire(kind, since, nullable, tagged, tag, ignorable, never_compact)
+
+
+Bool = Annotated[bool, Wire("bool")]
+Int8 = Annotated[int, Wire("int8")]
+Int16 = Annotated[int, Wire("int16")]
+Uint16 = Annotated[int, Wire("uint16")]
+Int32 = Annotated[int, Wire("int32")]
+Uint32 = Annotated[int, Wire("uint32")]
+Int64 = Annotated[int, Wire("int64")]
+Float64 = Annotated[float, Wire("float64")]
+Uuid = Annotated[bytes, Wire("uuid")]
+String = Annotated[str, Wire("string")]
+Bytes = Annotated[bytes, Wire("bytes")]
+# What a `records` field holds: bytes on the way in, and anything with a length (a range of a file) on the way out.
+Opaque = Any
+
+
+class Spec(NamedTuple):
+    """What stands at the top of a schema: which message this is and which versions exist."""
+
+    type: str
+    key: int
+    versions: Versions
+    flexible: Versions
+    listeners: tuple[str, ...] = ()
+    latest_unstable: bool = False
+
+
+def request(key: int, versions: str, flexible: str, listeners: str, *, latest_unstable: bool = False) -> Spec:
+    """The spec of a request; ``listeners`` says who answers it: ``"broker"``, ``"controller"`` or both."""
+    parsed = Versions.parse(versions), Versions.parse(flexible)
+    return Spec("request", key, *parsed, tuple(listeners.split()), latest_unstable)
+
+
+def response(key: int, versions: str, flexible: str) -> Spec:
+    """The spec of a response."""
+    return Spec("response", key, Versions.parse(versions), Versions.parse(flexible))
+
+
+def data(kind: str, versions: str, flexible: str, key: int = -1) -> Spec:
+    """The spec of a stored record or of a blob inside another message."""
+    return Spec(kind, key, Versions.parse(versions), Versions.parse(flexible))
+
+
+class Message(msgspec.Struct):
+    """Base of every message and of every struct inside one. Fields are positional, in schema order."""
+
+
+class FieldSpec(NamedTuple):
+    """One field, ready for a codec: the mark with its ranges parsed, the element type and the default."""
+
+    name: str
+    kind: str
+    struct: type[Message] | None
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int
+    ignorable: bool
+    never_compact: bool
+    default: Any
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field is a list."""
+        return self.kind.startswith("[]")
+
+    @property
+    def element(self) -> str:
+        """The kind of one element of an array."""
+        return self.kind[2:]
+
+    def fresh_default(self) -> Any:
+        """The value the field has when it is not on the wire."""
+        if self.default is list:
+            return []
+        if self.kind == "struct" and self.default is self.struct:
+            assert self.struct is not None
+            return self.struct()
+        return self.default
+
+
+_FIELDS: dict[type[Message], tuple[FieldSpec, ...]] = {}
+
+
+def _struct_class(hint: Any) -> type[Message] | None:
+    """The Message subclass inside ``Foo``, ``Foo | None``, ``list[Foo]`` or ``list[Foo] | None``."""
+    if isinstance(hint, type) and issubclass(hint, Message):
+        return hint
+    for part in get_args(hint):
+        found = _struct_class(part)
+        if found is not None:
+            return found
+    return None
+
+
+def fields_of(cls: type[Message]) -> tuple[FieldSpec, ...]:
+    """The fields of a message class in schema order. Read lazily: importing a message must stay cheap."""
+    known = _FIELDS.get(cls)
+    if known is not None:
+        return known
+    hints = get_type_hints(cls, vars(sys.modules[cls.__module__]), include_extras=True)
+    out = []
+    for info in msgspec.structs.fields(cls):
+        hint = hints[info.name]
+        assert get_origin(hint) is Annotated, f"{cls.__name__}.{info.name} carries no wire mark"
+        mark: Wire = next(x for x in hint.__metadata__ if isinstance(x, Wire))
+        factory = info.default_factory
+        default = info.default if factory is msgspec.NODEFAULT else factory
+        out.append(
+            FieldSpec(
+                info.name,
+                mark.kind,
+                _struct_class(hint.__origin__),
+                Versions.parse(mark.since),
+                Versions.parse(mark.nullable),
+                Versions.parse(mark.tagged),
+                mark.tag,
+                mark.ignorable,
+                mark.never_compact,
+                default,
+            )
+        )
+    _FIELDS[cls] = tuple(out)
+    return _FIELDS[cls]
