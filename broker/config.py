@@ -1,0 +1,185 @@
+"""A node's settings: Kafka's names, types and defaults, and a typed view of the ones Ottla honours.
+
+Where the values come from, the later winning: Kafka's default, our own default for a single node, ``--config FILE``,
+``--set KEY=VALUE``. An unknown key is a warning that names the nearest one; a wrong value is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.log.settings import LogSettings
+from ottla.wire.compression import Codec
+
+
+class BadConfig(Exception):
+    """A setting that cannot be; the message is one line for the user."""
+
+
+# A node on its own: what Kafka's own sample server.properties sets for one.
+SINGLE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+HONOURED = frozenset(
+    {
+        "node.id",
+        "log.dirs",
+        "log.dir",
+        "listeners",
+        "advertised.listeners",
+        "broker.rack",
+        "num.partitions",
+        "default.replication.factor",
+        "auto.create.topics.enable",
+        "delete.topic.enable",
+        "message.max.bytes",
+        "socket.request.max.bytes",
+        "connections.max.idle.ms",
+        "fetch.max.bytes",
+        "max.incremental.fetch.session.cache.slots",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "offset.metadata.max.bytes",
+        "group.initial.rebalance.delay.ms",
+        "group.min.session.timeout.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "producer.id.expiration.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        *(key.broker_key for key in TOPIC_KEYS.values() if key.broker_key is not None),
+    }
+)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like ``name``."""
+    import difflib
+
+    found = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return found[0] if found else None
+
+
+def parse_listener(text: str) -> tuple[str, str, int]:
+    """``NAME://HOST:PORT`` -> (name, host, port).
+
+    Raises:
+        BadConfig: not such an address.
+    """
+    name, separator, address = text.strip().partition("://")
+    if not separator:
+        name, address = "PLAINTEXT", text.strip()
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise BadConfig(f"{text!r} is no address: write HOST:PORT, or NAME://HOST:PORT")
+    return name.upper(), host.strip("[]"), int(port)
+
+
+@dataclass(slots=True)
+class NodeConfig:
+    """What a node is started with."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    data_dir: str = "./ottla-data"
+    node_id: int = 1
+    host: str = "127.0.0.1"
+    port: int = 9092
+    cluster_id: str | None = None
+
+    def text(self, name: str) -> str:
+        """A setting's effective text."""
+        if name in self.values:
+            return self.values[name]
+        if name in SINGLE_NODE:
+            return SINGLE_NODE[name]
+        default = BROKER_KEYS[name].default
+        return "" if default is None else default
+
+    def number(self, name: str) -> int:
+        """A setting that is a number."""
+        return int(self.text(name))
+
+    def flag(self, name: str) -> bool:
+        """A setting that is true or false."""
+        return self.text(name).strip().lower() == "true"
+
+    def advertised(self) -> tuple[str, int] | None:
+        """The address clients are told; None means: the one each of them dialled."""
+        text = self.values.get("advertised.listeners", "")
+        for part in text.split(","):
+            if part.strip():
+                name, host, port = parse_listener(part)
+                if name != "CONTROLLER":
+                    return host, port
+        return None
+
+    def topic_text(self, image: Image, topic: str, key: ConfigKey) -> str | None:
+        """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
+        own = image.config(RESOURCE_TOPIC, topic).get(key.name)
+        if own is not None:
+            return own
+        if key.broker_key is None:
+            return key.default
+        for resource in (str(self.node_id), ""):
+            dynamic = image.config(RESOURCE_BROKER, resource).get(key.broker_key)
+            if dynamic is not None:
+                return dynamic
+        return self.values.get(key.broker_key, key.default)
+
+    def log_settings(self, image: Image, topic: str) -> LogSettings:
+        """A topic's settings, typed for its log."""
+
+        def get(name: str) -> str:
+            return self.topic_text(image, topic, TOPIC_KEYS[name]) or ""
+
+        codec = {"producer": None, "uncompressed": Codec.NONE}
+        name = get("compression.type")
+        chosen = codec[name] if name in codec else Codec[name.upper()]
+        level = f"compression.{name}.level"
+        return LogSettings(
+            segment_bytes=int(get("segment.bytes")),
+            segment_ms=int(get("segment.ms")),
+            segment_index_bytes=int(get("segment.index.bytes")),
+            index_interval_bytes=int(get("index.interval.bytes")),
+            max_message_bytes=int(get("max.message.bytes")),
+            log_append_time=get("message.timestamp.type") == "LogAppendTime",
+            timestamp_before_max_ms=int(get("message.timestamp.before.max.ms")),
+            timestamp_after_max_ms=int(get("message.timestamp.after.max.ms")),
+            compact="compact" in get("cleanup.policy").split(","),
+            codec=chosen,
+            codec_level=int(get(level)) if level in TOPIC_KEYS else None,
+            file_delete_delay_ms=int(get("file.delete.delay.ms")),
+        )
+
+
+def check_values(values: Mapping[str, str]) -> list[str]:
+    """Check settings; gives warnings for keys nobody knows.
+
+    Raises:
+        BadConfig: a value that cannot be.
+    """
+    warnings = []
+    for name, value in values.items():
+        if name.startswith("listener.name.") or name.startswith("controller.quorum."):
+            continue
+        known = BROKER_KEYS.get(name)
+        if known is None:
+            near = nearest(name, BROKER_KEYS)
+            warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+            continue
+        topic_key = next((k for k in TOPIC_KEYS.values() if k.broker_key == name), None)
+        key = ConfigKey(name, known.type, known.default, *((topic_key.check,) if topic_key else ()))
+        wrong = check_value(key, value)
+        if wrong is not None:
+            raise BadConfig(wrong)
+    return warnings

@@ -1,0 +1,1 @@
+"""Group coordination: the classic group machine, its records, and the shards that append and replay them."""

@@ -1,0 +1,48 @@
+"""How a handler asks the group coordinator: hand in a call, wait where the machine makes it wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.coordinator import Ticket
+from ottla.broker.groups.state import Call
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.schema import Message
+
+Refuse = Callable[[ErrorCode], Message]
+
+
+def java_uuid(raw: bytes) -> str:
+    """8-4-4-4-12 hex digits, as ``java.util.UUID`` prints itself."""
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
+    """Give a membership request to its group's machine."""
+    if not request.group_id:
+        return refuse(ErrorCode.INVALID_GROUP_ID)
+    node = context.node
+    ticket = Ticket()
+    fresh = java_uuid(node.env.uuid()) if not getattr(request, "member_id", "") else ""
+    call = Call(ticket, request, context.version, context.client_id, context.client.host, fresh)
+    try:
+        node.groups.handle(request.group_id, call)
+    except ProtocolError as error:
+        return refuse(error.code)
+    if ticket.answer is not None:
+        return _message(ticket.answer, refuse)
+    return _wait(ticket, refuse)
+
+
+def _message(answer: Any, refuse: Refuse) -> Message:
+    if isinstance(answer, ProtocolError):
+        return refuse(answer.code)
+    assert isinstance(answer, Message)
+    return answer
+
+
+async def _wait(ticket: Ticket, refuse: Refuse) -> Message:
+    return _message(await ticket.wait(), refuse)

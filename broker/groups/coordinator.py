@@ -1,0 +1,206 @@
+"""The shell around the group machines: one shard for each partition of `__consumer_offsets` this node leads.
+
+It finds the shard of a group, hands events in, appends the records that come out, replays them once they are
+committed, and only then lets the answers go.
+
+Source: ``CoordinatorRuntime.java``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.groups import records as gr
+from ottla.broker.groups.machine import Fired, GroupMachine, Loaded
+from ottla.broker.groups.rebalance import Fx, GroupSettings
+from ottla.broker.replicas import Replica
+from ottla.broker.timers import Timers
+from ottla.log.env import Env
+from ottla.log.machine import Arm
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+logger = logging.getLogger("ottla.groups")
+TOPIC = "__consumer_offsets"
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 code units, in 32 signed bits."""
+    value = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(raw), 2):
+        value = (31 * value + (raw[at] << 8 | raw[at + 1])) & 0xFFFFFFFF
+    return value - 0x100000000 if value & 0x80000000 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
+    value = java_hash(key)
+    return (0 if value == -0x80000000 else abs(value)) % partitions
+
+
+class Ticket:
+    """A place to wait for one answer."""
+
+    __slots__ = ("answer", "event")
+
+    def __init__(self) -> None:
+        self.event: trio.Event | None = None
+        self.answer: Any = None
+
+    def give(self, answer: Any) -> None:
+        """The answer is there."""
+        self.answer = answer
+        if self.event is not None:
+            self.event.set()
+
+    async def wait(self) -> Any:
+        """Wait for the answer."""
+        if self.answer is None:
+            self.event = trio.Event()
+            await self.event.wait()
+        return self.answer
+
+
+class Shard:
+    """One partition's machine and the log it is a fold of."""
+
+    def __init__(self, replica: Replica, settings: GroupSettings) -> None:
+        self.replica = replica
+        self.epoch = replica.leader_epoch
+        self.machine = GroupMachine(settings)
+        self.loading = True
+
+
+class GroupCoordinator:
+    """All shards of this node."""
+
+    def __init__(self, env: Env, config: NodeConfig, timers: Timers, fail: Callable[[OSError], None]) -> None:
+        self._env = env
+        self._timers = timers
+        self._fail = fail
+        self._shards: dict[int, Shard] = {}
+        self.partitions = config.number("offsets.topic.num.partitions")
+        self.settings = GroupSettings(
+            config.number("group.initial.rebalance.delay.ms"),
+            config.number("group.min.session.timeout.ms"),
+            config.number("group.max.session.timeout.ms"),
+            config.number("group.max.size"),
+            config.number("offset.metadata.max.bytes"),
+        )
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds a group."""
+        return partition_of(group_id, self.partitions)
+
+    def lead(self, replica: Replica) -> None:
+        """Begin to serve a partition's groups; one with records is read first."""
+        if replica.topic != TOPIC:
+            return
+        shard = self._shards[replica.partition] = Shard(replica, self.settings)
+        if replica.log.log_end_offset == replica.log.log_start_offset:
+            self._start(shard)
+
+    def resign(self, replica: Replica) -> None:
+        """Stop serving a partition's groups."""
+        if replica.topic == TOPIC:
+            self._shards.pop(replica.partition, None)
+
+    async def load_all(self) -> None:
+        """Read every shard that has something to read; a turn of the loop between two of them."""
+        for shard in list(self._shards.values()):
+            if shard.loading:
+                try:
+                    self._load(shard)
+                except WireError as error:
+                    logger.error("%s-%d cannot be read: %s", TOPIC, shard.replica.partition, error)
+                    continue
+                self._start(shard)
+                await trio.lowlevel.checkpoint()
+
+    def _load(self, shard: Shard) -> None:
+        log = shard.replica.log
+        for header, raw in log.batches(log.log_start_offset):
+            if header.is_control:
+                continue
+            for record in r.iterate(raw, header):
+                decoded = gr.decode(record.key, record.value)
+                if decoded is not None:
+                    shard.machine.replay(record.offset, decoded)
+
+    def _start(self, shard: Shard) -> None:
+        shard.loading = False
+        self._apply(shard, shard.machine.handle(self._env.now_ms(), Loaded()))
+
+    @property
+    def loading(self) -> bool:
+        """Whether some shard is still being read."""
+        return any(s.loading for s in self._shards.values())
+
+    def shard_of(self, group_id: str) -> Shard:
+        """The shard of a group.
+
+        Raises:
+            ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        shard = self._shards.get(self.partition_for(group_id))
+        if shard is None or not shard.replica.is_leader:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        if shard.loading:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def shards(self) -> Iterator[Shard]:
+        """Every shard that can be read."""
+        return (s for s in self._shards.values() if not s.loading)
+
+    def handle(self, group_id: str, event: Any) -> None:
+        """Hand an event to a group's shard; its ticket gets the answer.
+
+        Raises:
+            ProtocolError: this node cannot serve the group now.
+        """
+        shard = self.shard_of(group_id)
+        self._apply(shard, shard.machine.handle(self._env.now_ms(), event))
+
+    def _apply(self, shard: Shard, fx: Fx) -> None:
+        """Append, replay, arm, answer: in that order."""
+        if fx.records:
+            try:
+                self._append(shard, fx)
+            except ProtocolError as error:
+                for reply in fx.replies:
+                    reply.ticket.give(error)
+                fx.replies.clear()
+            except OSError as error:
+                self._fail(error)
+                return
+        partition = shard.replica.partition
+        for timer in fx.timers:
+            key = (TOPIC, partition, *timer.key)
+            if isinstance(timer, Arm):
+                self._timers.arm(key, timer.at_ms, self._fire(shard, timer.key))
+            else:
+                self._timers.cancel(key)
+        for reply in fx.replies:
+            reply.ticket.give(reply.message)
+
+    def _append(self, shard: Shard, fx: Fx) -> None:
+        now = self._env.now_ms()
+        batch = r.build([r.NewRecord(*gr.encode(x), now) for x in fx.records], base_sequence=0)
+        done = shard.replica.append(bytearray(batch), now, Origin.COORDINATOR)
+        for index, record in enumerate(fx.records):
+            shard.machine.replay(done.first_offset + index, record)
+
+    def _fire(self, shard: Shard, key: tuple[str, ...]) -> Callable[[], None]:
+        def fire() -> None:
+            if self._shards.get(shard.replica.partition) is shard:
+                self._apply(shard, shard.machine.handle(self._env.now_ms(), Fired(key)))
+
+        return fire

@@ -1,0 +1,96 @@
+"""The machine of one partition of `__consumer_offsets`: classic groups and committed offsets, driven by events."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.broker.groups import rebalance as rb
+from ottla.broker.groups.classic import ClassicGroups
+from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
+from ottla.broker.groups.rebalance import Fx, GroupSettings
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.state import Call, GroupState
+from ottla.log.machine import Reply
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import sync_group as s
+
+
+class Commit(NamedTuple):
+    """Positions to store, topics already resolved; the answer is an error code for all of them."""
+
+    ticket: Any
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    offsets: list[NewOffset]
+
+
+class Fired(NamedTuple):
+    """A timer of this machine is due."""
+
+    key: tuple[str, ...]
+
+
+class Loaded(NamedTuple):
+    """The shard's log has been replayed."""
+
+
+class GroupMachine:
+    """``handle`` decides, ``replay`` takes in records; reads go straight to `groups` and `offsets`."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.groups = ClassicGroups(settings)
+        self.offsets = Offsets()
+
+    def handle(self, now_ms: int, event: Any) -> Fx:
+        """One event."""
+        match event:
+            case Loaded():
+                return self.groups.loaded(now_ms)
+            case Fired():
+                return self.groups.timer(event.key, now_ms)
+            case Commit():
+                return self._commit(event, now_ms)
+            case Call(request=j.JoinGroupRequest()):
+                return self.groups.join(event, now_ms)
+            case Call(request=s.SyncGroupRequest()):
+                return self.groups.sync(event, now_ms)
+            case Call(request=hb.HeartbeatRequest()):
+                return self.groups.heartbeat(event, now_ms)
+            case Call(request=lg.LeaveGroupRequest()):
+                return self.groups.leave(event, now_ms)
+            case _:
+                raise AssertionError(event)
+
+    def _commit(self, event: Commit, now_ms: int) -> Fx:
+        fx = Fx()
+        group = self.groups.groups.get(event.group_id)
+        try:
+            check_commit(group, event.member_id, event.instance_id, event.generation)
+        except ProtocolError as error:
+            fx.replies.append(Reply(event.ticket, error.code))
+            return fx
+        if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            member = group.members.get(event.member_id)
+            if member is not None:
+                rb.arm_session(group, member, now_ms, fx)
+        expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
+        fx.records += commit_records(event.group_id, event.offsets, now_ms, expire)
+        fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
+        return fx
+
+    def replay(self, offset: int, record: GroupRecord) -> None:
+        """Take in one record."""
+        key, value = record
+        if isinstance(key, o.OffsetCommitKey):
+            assert value is None or isinstance(value, o.OffsetCommitValue)
+            self.offsets.replay(key, value)
+        elif isinstance(key, o.GroupMetadataKey):
+            assert value is None or isinstance(value, o.GroupMetadataValue)
+            self.groups.replay(key, value)

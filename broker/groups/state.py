@@ -1,0 +1,218 @@
+"""Soft state of a classic group: members, pending joins and syncs. Lost at failover by design; the rest is in records.
+
+Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import offset_records as o
+
+
+class GroupState(Enum):
+    """Where a group is between two generations; the value is what DescribeGroups shows."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# From which states each may be entered; anything else is our bug.
+VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}
+
+
+class Call(NamedTuple):
+    """A client's request on its way into the machine. ``fresh_id``: text for a member id, should one be needed."""
+
+    ticket: Any
+    request: Any
+    version: int
+    client_id: str
+    client_host: str
+    fresh_id: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    join: Call | None = None
+    """The JoinGroup that waits for the next generation."""
+    sync: Call | None = None
+    """The SyncGroup that waits for the leader's assignment."""
+    is_new: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """A member whose request is held cannot send heartbeats and needs none."""
+        return self.join is not None or self.sync is not None
+
+    def matches(self, protocols: list[tuple[str, bytes]]) -> bool:
+        """Whether a rejoin brings nothing new."""
+        return self.protocols == protocols
+
+    def metadata(self, protocol: str) -> bytes:
+        """What the member said under a protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Group:
+    """One group."""
+
+    id: str
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, None] = field(default_factory=dict)
+    """Member ids that were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
+    pending_sync: dict[str, None] = field(default_factory=dict)
+    new_member_added: bool = False
+    state_since_ms: int = -1
+
+    def become(self, state: GroupState, now_ms: int) -> None:
+        """Go to a state that may follow this one."""
+        assert self.state in VALID_PREVIOUS[state], f"{self.id}: {self.state} to {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now_ms
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members' rebalance timeouts."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether every member, and every one that was promised an id, is waiting in JoinGroup."""
+        return not self.pending and all(m.join is not None for m in self.members.values())
+
+    def common_protocols(self) -> list[str]:
+        """Protocols that every member supports, in the leader's order."""
+        lists = [[name for name, _ in m.protocols] for m in self.members.values()]
+        if not lists:
+            return []
+        return [name for name in lists[0] if all(name in other for other in lists)]
+
+    def supports(self, protocol_type: str, names: list[str]) -> bool:
+        """Whether someone who speaks these may join."""
+        if not self.members:
+            return bool(protocol_type) and bool(names)
+        return protocol_type == self.protocol_type and bool(set(names) & set(self.common_protocols()))
+
+    def select_protocol(self) -> str:
+        """By vote: each member votes for the first protocol of its list that all support."""
+        common = set(self.common_protocols())
+        votes = Counter(next(n for n, _ in m.protocols if n in common) for m in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member a request speaks for.
+
+        Raises:
+            ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first leads."""
+        self.members[member.id] = member
+        self.pending.pop(member.id, None)
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go; the next one leads."""
+        member = self.members.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self.static_ids.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def stored(self) -> o.GroupMetadataValue:
+        """The group as its record has it."""
+        protocol = self.protocol or ""
+        return o.GroupMetadataValue(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_since_ms,
+            [
+                o.MemberMetadata(
+                    m.id,
+                    m.instance_id,
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    m.session_timeout_ms,
+                    m.metadata(protocol),
+                    m.assignment,
+                )
+                for m in self.members.values()
+            ],
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, value: o.GroupMetadataValue) -> Group:
+        """A group from its record: stable where it has members, else empty."""
+        group = cls(group_id)
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.state_since_ms = value.current_state_timestamp
+        for stored in value.members:
+            rebalance = stored.rebalance_timeout if stored.rebalance_timeout >= 0 else stored.session_timeout
+            group.add(
+                Member(
+                    stored.member_id,
+                    stored.group_instance_id,
+                    stored.client_id,
+                    stored.client_host,
+                    rebalance,
+                    stored.session_timeout,
+                    [(value.protocol or "", stored.subscription)],
+                    stored.assignment,
+                )
+            )
+        if value.members:
+            group.state = GroupState.STABLE
+            group.protocol = value.protocol
+            group.leader = value.leader
+        return group

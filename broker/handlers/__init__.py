@@ -1,0 +1,1 @@
+"""One module an API: `handle(context, request)` answers one request. What is spoken stands in `dispatch.ROUTES`."""

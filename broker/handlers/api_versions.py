@@ -1,0 +1,58 @@
+"""ApiVersions (18), v0-4: what is in the dispatch table, and the feature levels.
+
+Behaviour: an unknown version is answered in the form of v0 with error 35 and only ApiVersions' own range, so that a
+newer client can come down. The response header is always v0. Below v4 supported features whose minimum is 0 are left
+out, since older clients refuse them. From v3 a bad software name or version is INVALID_REQUEST.
+
+Source: ``ApiVersionsRequest.java``, ``ApiVersionsResponse.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.dispatch import ROUTES, Answer, Context
+from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def _own_range() -> ApiVersion:
+    route = ROUTES[ApiKey.API_VERSIONS]
+    return ApiVersion(ApiKey.API_VERSIONS, route.low, route.high)
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version nobody here knows."""
+    return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [_own_range()])
+
+
+def handle(context: Context, request: ApiVersionsRequest) -> Answer:
+    """Say what is spoken here."""
+    if context.version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+        context.client.software_name, context.client.software_version = names
+    image = context.node.image
+    levels = dict(image.features)
+    levels["kraft.version"] = context.node.kraft_version
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(ROUTES.items())],
+        supported_features=[
+            SupportedFeatureKey(name, low, high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or context.version >= 4
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level > 0],
+    )

@@ -1,0 +1,20 @@
+"""DeleteTopics (20), v1-6: by name, from v6 also by id. The files are renamed at once and removed a minute later.
+
+Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+
+def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
+    """Ask the controller, unless ``delete.topic.enable`` forbids it."""
+    if not context.node.config.flag("delete.topic.enable"):
+        code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        rows = [DeletableTopicResult(name, error_code=code) for name in request.topic_names]
+        rows += (DeletableTopicResult(t.name, t.topic_id, code) for t in request.topics)
+        return DeleteTopicsResponse(responses=rows)
+    return context.node.controller.submit(request, context.version)

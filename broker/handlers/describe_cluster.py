@@ -1,0 +1,41 @@
+"""DescribeCluster (60), v0-2: id, nodes, controller.
+
+Behaviour: the endpoint type must be brokers on this listener (MISMATCHED_ENDPOINT_TYPE); v2 may list fenced brokers.
+
+Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(context: Context, request: DescribeClusterRequest) -> Answer:
+    """Answer from the metadata image."""
+    node = context.node
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of the wrong type."
+            if known
+            else f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    response = DescribeClusterResponse(cluster_id=node.cluster_id)
+    alive = node.image.unfenced()
+    response.controller_id = alive[int(node.env.random() * len(alive))] if alive else -1
+    for broker_id, host, port, rack in node.endpoints(context.client, fenced=request.include_fenced_brokers):
+        fenced = node.image.brokers[broker_id].fenced if context.version >= 2 else False
+        response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,150 @@
+"""DescribeConfigs (32), v1-4: effective settings with their source, synonyms and type.
+
+Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
+Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null.
+
+Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey
+from ottla.controller.configs import CLIENT_METRICS_KEYS
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.controller.topics import name_error
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+TYPES = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
+TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, CLIENT_METRICS, GROUP = 1, 2, 3, 4, 5, 7, 8
+
+
+def _row(
+    key: ConfigKey, synonyms: list[DescribeConfigsSynonym], request: DescribeConfigsRequest, *, read_only: bool
+) -> DescribeConfigsResourceResult:
+    first = synonyms[0] if synonyms else DescribeConfigsSynonym(key.name, key.default, DEFAULT)
+    sensitive = key.type == "PASSWORD"
+    return DescribeConfigsResourceResult(
+        key.name,
+        None if sensitive else first.value,
+        read_only,
+        first.source,
+        sensitive,
+        synonyms if request.include_synonyms else [],
+        TYPES[key.type],
+        None,
+    )
+
+
+def _broker_synonyms(context: Context, name: str, default: str | None) -> list[DescribeConfigsSynonym]:
+    """Where a broker setting's value comes from, the winner first."""
+    node = context.node
+    out = []
+    for resource, source in ((str(node.config.node_id), DYNAMIC_BROKER), ("", DYNAMIC_DEFAULT)):
+        value = node.image.config(RESOURCE_BROKER, resource).get(name)
+        if value is not None:
+            out.append(DescribeConfigsSynonym(name, value, source))
+    if name in node.static_config:
+        out.append(DescribeConfigsSynonym(name, node.static_config[name], STATIC_BROKER))
+    if default is not None:
+        out.append(DescribeConfigsSynonym(name, default, DEFAULT))
+    return out
+
+
+def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
+    wrong = name_error(name)
+    if wrong is not None:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if name not in context.node.image.topics:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    own = context.node.image.config(RESOURCE_TOPIC, name)
+    for key in TOPIC_KEYS.values():
+        synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
+        if key.broker_key is not None:
+            synonyms += _broker_synonyms(context, key.broker_key, key.default)
+        yield _row(key, synonyms, request, read_only=False)
+
+
+def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
+    if name and name != str(context.node.config.node_id):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.node.config.node_id} or empty string, but received {name}",
+        )
+    if not name:
+        for key_name, value in context.node.image.config(RESOURCE_BROKER, "").items():
+            kind = BROKER_KEYS[key_name].type if key_name in BROKER_KEYS else "STRING"
+            synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
+            yield _row(ConfigKey(key_name, kind, None), synonyms, request, read_only=False)
+        return
+    dynamic = {key.broker_key for key in TOPIC_KEYS.values()}
+    for key_name, known in BROKER_KEYS.items():
+        synonyms = _broker_synonyms(context, key_name, known.default)
+        key = ConfigKey(key_name, known.type, known.default)
+        yield _row(key, synonyms, request, read_only=key_name not in dynamic)
+
+
+def _table(
+    context: Context, kind: int, name: str, request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
+    keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
+    if not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
+    own = context.node.image.config(kind, name)
+    for key in keys.values():
+        synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
+        synonyms.append(DescribeConfigsSynonym(key.name, key.default, DEFAULT))
+        yield _row(key, synonyms, request, read_only=False)
+
+
+def _describe(
+    context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    match resource.resource_type:
+        case 2:
+            rows = _topic(context, resource.resource_name, request)
+        case 4:
+            rows = _broker(context, resource.resource_name, request)
+        case 16 | 32:
+            rows = _table(context, resource.resource_type, resource.resource_name, request)
+        case kind:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    wanted = set(resource.configuration_keys or ())
+    return [row for row in rows if not wanted or row.name in wanted]
+
+
+assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP) == (2, 4, 16, 32)
+
+
+def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
+    """Answer each resource on its own."""
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name)
+        try:
+            result.configs = _describe(context, resource, request)
+        except ProtocolError as error:
+            result.error_code, result.error_message = error.code, error.message
+        response.results.append(result)
+    return response

@@ -1,0 +1,74 @@
+"""DescribeTopicPartitions (75), v0: topics in name order, in pages of partitions.
+
+Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most); where
+more follow, ``next_cursor`` says where to go on. A topic before the cursor is left out.
+
+Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from ottla.controller.image import Topic
+from ottla.controller.topics import name_error
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+MAX_PARTITIONS = 2000
+
+
+def _partitions(topic: Topic, first: int, limit: int) -> list[DescribeTopicPartitionsResponsePartition]:
+    rows = []
+    for number, p in sorted(topic.partitions.items())[first : first + limit]:
+        code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
+        rows.append(
+            DescribeTopicPartitionsResponsePartition(
+                code,
+                number,
+                p.leader,
+                p.leader_epoch,
+                list(p.replicas),
+                list(p.isr),
+                list(p.elr),
+                list(p.last_known_elr),
+            )
+        )
+    return rows
+
+
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
+    """Fill one page."""
+    image = context.node.image
+    cursor = request.cursor
+    names = sorted({t.name for t in request.topics}) if request.topics else sorted(image.topics)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topics.get(name)
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if topic is None:
+            bad = name_error(name) is not None
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.topics.append(DescribeTopicPartitionsResponseTopic(code, name))
+            continue
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first)
+            break
+        rows = _partitions(topic, max(first, 0), left)
+        left -= len(rows)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(0, name, topic.id, name in INTERNAL_TOPICS, rows, ALL_TOPIC_OPERATIONS)
+        )
+        if first + len(rows) < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first + len(rows))
+            break
+    return response

@@ -1,0 +1,169 @@
+"""Fetch (1), v4-18: ranges of segment files, straight from the page cache to the socket.
+
+Behaviour: partitions are read in request order. The first batch of the first partition that has something comes
+whole even above the limits; after it limits are hard and a trailing batch may be cut. The answer waits until
+``min_bytes`` are there, an error turns up, or ``max_wait_ms`` is over. Consumers see records below the high
+watermark, or below the last stable offset with read_committed.
+
+Version notes: v7 sessions; v9 leader epochs; v12 diverging epochs; v13 topic ids; v16 leader endpoints.
+Deviation: a node alone has no followers: a request with a replica id is answered NOT_LEADER_OR_FOLLOWER.
+
+Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.replicas import Replica
+from ottla.broker.sessions import FetchContext, Wanted
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.wire.schema import Message
+
+READ_COMMITTED = 1
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
+    """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
+    if want.last_fetched_epoch < 0:
+        return None
+    epoch, end = replica.log.epochs.end_offset_of(want.last_fetched_epoch, replica.log.log_end_offset)
+    if epoch < 0 or end < 0:
+        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < want.last_fetched_epoch or end < want.fetch_offset:
+        return EpochEndOffset(epoch, end)
+    return None
+
+
+def _replica(context: Context, want: Wanted) -> Replica:
+    if want.topic is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if want.topic_id != bytes(16):
+        known = context.node.image.topics.get(want.topic)
+        if known is not None and known.id != want.topic_id:
+            raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    return context.node.replicas.leader(want.topic, want.partition)
+
+
+def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, first: bool) -> PartitionData:
+    """Read one partition; an error becomes its error code."""
+    try:
+        replica = _replica(context, want)
+        if want.is_follower:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica.check_epoch(want.current_leader_epoch)
+        log = replica.log
+        log.check_readable(want.fetch_offset)
+        out = PartitionData(
+            want.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=None,
+        )
+        diverging = _diverging(replica, want)
+        if diverging is not None:
+            out.diverging_epoch = diverging
+            out.records = b""
+            return out
+        upper = out.last_stable_offset if committed else out.high_watermark
+        limit = min(max_bytes, want.max_bytes)
+        part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
+        out.records = b"" if part is None else part
+        if committed:
+            aborted = log.aborted_between(want.fetch_offset, upper) if part is not None else []
+            out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
+        return out
+    except ProtocolError as error:
+        lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return PartitionData(want.partition, error.code, -1, records=b"", aborted_transactions=[] if lookup else None)
+    except OSError as error:
+        context.node.fail(error)
+        return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
+
+
+class _Attempt:
+    """One reading of everything a fetch wants."""
+
+    def __init__(self, context: Context, request: FetchRequest, wanted: Iterable[Wanted]) -> None:
+        limit = min(request.max_bytes, context.node.fetch_max_bytes)
+        committed = request.isolation_level == READ_COMMITTED
+        self.bytes = 0
+        self.urgent = False
+        self.rows: list[tuple[Wanted, PartitionData]] = []
+        for want in wanted:
+            row = _read(context, want, max(limit - self.bytes, 0), committed=committed, first=self.bytes == 0)
+            self.bytes += len(row.records)
+            if row.error_code or row.diverging_epoch.epoch >= 0:
+                self.urgent = True
+            self.rows.append((want, row))
+
+
+def handle(context: Context, request: FetchRequest) -> Answer:
+    """Read now if that is enough, else wait for more."""
+    session = context.node.sessions.open(context, request)
+    if isinstance(session, FetchResponse):
+        return session
+    wanted = session.wanted()
+    attempt = _Attempt(context, request, wanted)
+    min_bytes = min(request.min_bytes, request.max_bytes)
+    if request.max_wait_ms <= 0 or not wanted or attempt.bytes >= min_bytes or attempt.urgent:
+        return _respond(context, session, attempt)
+    return _wait(context, request, session, wanted, min_bytes)
+
+
+def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> FetchResponse:
+    response = session.respond(attempt.rows)
+    if context.version >= 16 and attempt.urgent:
+        leaders = set()
+        for want, row in attempt.rows:
+            if row.error_code in _LEADER_ERRORS and want.topic is not None and want.topic in context.node.image.topics:
+                partition = context.node.image.topics[want.topic].partitions.get(want.partition)
+                if partition is not None:
+                    row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+                    leaders.add(partition.leader)
+        response.node_endpoints = [NodeEndpoint(*e) for e in context.node.endpoints(context.client) if e[0] in leaders]
+    return response
+
+
+def _available(context: Context, wanted: list[Wanted], enough: int, *, committed: bool) -> int:
+    """How many bytes a reading would bring; any change that must be told counts as enough."""
+    total = 0
+    for want in wanted:
+        assert want.topic is not None
+        replica = context.node.replicas.get(want.topic, want.partition)
+        if replica is None or not replica.is_leader:
+            return enough
+        log = replica.log
+        upper = log.last_stable_offset if committed else log.high_watermark
+        if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
+            return enough
+        if upper > want.fetch_offset:
+            total += log.bytes_between(want.fetch_offset, upper, want.max_bytes)
+            if total >= enough:
+                break
+    return total
+
+
+async def _wait(
+    context: Context, request: FetchRequest, session: FetchContext, wanted: list[Wanted], min_bytes: int
+) -> Message | None:
+    """Park until enough bytes are there or the time is over, then read again."""
+    committed = request.isolation_level == READ_COMMITTED
+    keys = [("fetch", want.topic, want.partition) for want in wanted]
+    await context.node.purgatory.wait(
+        keys, lambda: _available(context, wanted, min_bytes, committed=committed) >= min_bytes, request.max_wait_ms
+    )
+    return _respond(context, session, _Attempt(context, request, wanted))

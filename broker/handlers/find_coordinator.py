@@ -1,0 +1,49 @@
+"""FindCoordinator (10), v0-6: which broker leads the partition a group belongs to.
+
+Behaviour: the first look-up of a group makes `__consumer_offsets`; that answer is COORDINATOR_NOT_AVAILABLE and the
+client asks again. v4 asks for several keys at once.
+Deviation: transactions (type 1) and share groups (type 2) are not served: INVALID_REQUEST.
+
+Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.coordinator import TOPIC, partition_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, code, message)
+
+
+def _find(context: Context, key: str, kind: int) -> Coordinator:
+    if kind != GROUP:
+        return _refused(key, ErrorCode.INVALID_REQUEST, "Only group coordinators are served here.")
+    if not key:
+        return _refused(key, ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")
+    node = context.node
+    topic = node.image.topics.get(TOPIC)
+    if topic is None:
+        node.create_offsets_topic()
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+    partition = topic.partitions[partition_of(key, len(topic.partitions))]
+    for broker_id, host, port, _ in node.endpoints(context.client):
+        if broker_id == partition.leader:
+            return Coordinator(key, broker_id, host, port, 0, None if context.version < 4 else "")
+    return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+
+
+def handle(context: Context, request: FindCoordinatorRequest) -> Answer:
+    """Answer each key on its own."""
+    if context.version >= 4:
+        rows = [_find(context, key, request.key_type) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=rows)
+    row = _find(context, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port
+    )

@@ -1,0 +1,24 @@
+"""Heartbeat (12), v0-4: stay in a group, learn of a rebalance.
+
+Behaviour: REBALANCE_IN_PROGRESS while members are to rejoin.
+The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.calls import ask
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: HeartbeatRequest) -> Answer:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return HeartbeatResponse(error_code=code)
+
+    return ask(context, request, refuse)

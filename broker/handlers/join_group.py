@@ -1,0 +1,25 @@
+"""JoinGroup (11), v0-9: enter a group, wait for its next generation.
+
+Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); the answer is held until the join phase ends.
+The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.calls import ask
+from ottla.broker.groups.rebalance import join_error
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: JoinGroupRequest) -> Answer:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return join_error(code, request.member_id, context.version)
+
+    return ask(context, request, refuse)

@@ -1,0 +1,24 @@
+"""LeaveGroup (13), v0-5: leave a group, from v3 several members at once.
+
+Behaviour: static members may be named by instance id alone.
+The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.calls import ask
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: LeaveGroupRequest) -> Answer:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return LeaveGroupResponse(error_code=code)
+
+    return ask(context, request, refuse)

@@ -1,0 +1,24 @@
+"""SyncGroup (14), v0-5: the leader hands out the assignment, the others wait for it.
+
+Behaviour: answered when the assignment is committed to the log.
+The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.broker.groups.calls import ask
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: SyncGroupRequest) -> Answer:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return SyncGroupResponse(error_code=code)
+
+    return ask(context, request, refuse)

@@ -1,0 +1,39 @@
+"""Producer ids for this node: blocks of 1,000 from the controller, handed out one by one."""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.controller.shell import Controller
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+
+class ProducerIds:
+    """The block at hand."""
+
+    def __init__(self, controller: Controller, node_id: int) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._next = 0
+        self._end = 0
+        self._lock = trio.Lock()
+        self.broker_epoch = -1
+
+    def next_nowait(self) -> int | None:
+        """The next id, or None where the block is used up."""
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    async def next(self) -> int:
+        """The next id; fetches a new block where needed."""
+        async with self._lock:
+            found = self.next_nowait()
+            if found is None:
+                request = AllocateProducerIdsRequest(self._node_id, self.broker_epoch)
+                block = await self._controller.submit(request)
+                self._next, self._end = block.producer_id_start, block.producer_id_start + block.producer_id_len
+                found = self.next_nowait()
+                assert found is not None
+            return found

@@ -1,0 +1,63 @@
+"""Requests that must wait: one table of parked work, woken by what it waits for or by its deadline.
+
+A parked entry names the keys it waits on (a partition, a group). Whoever changes something under a key calls
+`Purgatory.wake`, and each entry parked there looks for itself whether it can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+import trio
+
+
+class Parked:
+    """One waiting request."""
+
+    __slots__ = ("event", "is_ready", "keys")
+
+    def __init__(self, keys: tuple[Hashable, ...], is_ready: Callable[[], bool]) -> None:
+        self.keys = keys
+        self.is_ready = is_ready
+        self.event = trio.Event()
+
+
+class Purgatory:
+    """The table: key -> entries parked there, in the order they came."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, dict[Parked, None]] = {}
+
+    def __len__(self) -> int:
+        return len({id(p) for parked in self._waiting.values() for p in parked})
+
+    async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
+        """Wait until ``is_ready`` or the time is over; says which. ``is_ready`` is asked at each wake-up."""
+        if is_ready():
+            return True
+        parked = Parked(tuple(keys), is_ready)
+        for key in parked.keys:
+            self._waiting.setdefault(key, {})[parked] = None
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                await parked.event.wait()
+            return parked.event.is_set()
+        finally:
+            self._forget(parked)
+
+    def _forget(self, parked: Parked) -> None:
+        for key in parked.keys:
+            entries = self._waiting.get(key)
+            if entries is not None:
+                entries.pop(parked, None)
+                if not entries:
+                    del self._waiting[key]
+
+    def wake(self, key: Hashable) -> None:
+        """Something under ``key`` has changed."""
+        entries = self._waiting.get(key)
+        if entries:
+            for parked in list(entries):
+                if parked.is_ready():
+                    parked.event.set()
+                    self._forget(parked)

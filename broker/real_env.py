@@ -1,0 +1,180 @@
+"""The real world as an `Env`: wall clock, operating system randomness, files, threads, TCP.
+
+Sockets are tried first and waited for second: a busy connection never pays for a trip through the event loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import trio
+
+from ottla.log.disk import Disk, RealDisk
+from ottla.log.env import Listener, Net, Stream
+from ottla.log.segment import FileSlice
+
+T = TypeVar("T")
+_JOIN_BELOW_BYTES = 32 * 1024
+_TURNS = 16
+
+
+class RealStream:
+    """One TCP connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._turns = 0
+        self.peer: str = sock.getpeername()[0]
+        name = sock.getsockname()
+        self.local: tuple[str, int] = (name[0], name[1])
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """Receive what is there; wait only where there is nothing."""
+        self._turns += 1
+        if self._turns >= _TURNS:  # a peer that always has more to say must not keep the others waiting
+            self._turns = 0
+            await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                return self._sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                self._turns = 0
+                with trio.move_on_after(timeout_s) as scope:
+                    await trio.lowlevel.wait_readable(self._sock)
+                if scope.cancelled_caught:
+                    return 0
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Send in order: small pieces joined, ranges of files by sendfile."""
+        pending: list[Any] = []
+        for chunk in chunks:
+            if type(chunk) is not FileSlice:
+                pending.append(chunk)
+            elif chunk.size_bytes < _JOIN_BELOW_BYTES:
+                pending.append(chunk.read())
+            else:
+                await self._send_bytes(b"".join(pending))
+                pending = []
+                await self._send_file(chunk)
+        await self._send_bytes(pending[0] if len(pending) == 1 else b"".join(pending))
+
+    async def _send_bytes(self, data: bytes) -> None:
+        done = 0
+        view = memoryview(data)
+        while done < len(data):
+            try:
+                done += self._sock.send(view[done:] if done else data)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_writable(self._sock)
+
+    async def _send_file(self, part: FileSlice) -> None:
+        offset, left = part.offset, part.size_bytes
+        out, fd = self._sock.fileno(), part.file.fileno()
+        while left:
+            try:
+                done = os.sendfile(out, fd, offset, left)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_writable(self._sock)
+                continue
+            if done == 0:
+                raise OSError(errno.EIO, "the file ended before what was promised of it")
+            offset += done
+            left -= done
+
+    def close(self) -> None:
+        """Close, waking whoever waits on it."""
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+class RealListener:
+    """One listening TCP socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self.port: int = sock.getsockname()[1]
+
+    async def accept(self) -> Stream:
+        """The next connection. Out of descriptors, it waits a little and leaves the old ones alone."""
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+                return RealStream(sock)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._sock)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    await trio.sleep(0.1)
+                elif error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN):
+                    raise
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+class RealNet:
+    """TCP."""
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """Listen on an address; an empty host is every address."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(1024)
+        except BaseException:
+            sock.close()
+            raise
+        return RealListener(sock)
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """Open a connection."""
+        stream = await trio.open_tcp_stream(host, port)
+        return RealStream(socket.socket(fileno=stream.socket.detach()))
+
+
+class RealEnv:
+    """The machine as it is."""
+
+    def __init__(self) -> None:
+        self.disk: Disk = RealDisk()
+        self.net: Net = RealNet()
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Trio's clock."""
+        return trio.current_time() * 1000
+
+    def uuid(self) -> bytes:
+        """As ``Uuid.randomUuid``: version 4, and none whose text begins with '-', which tools would take for a flag."""
+        while True:
+            raw = bytearray(os.urandom(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def random(self) -> float:
+        """Chance for placement and jitter; nothing secret hangs on it."""
+        return random.random()
+
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """A worker thread."""
+        return trio.to_thread.run_sync(work)

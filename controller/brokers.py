@@ -1,0 +1,144 @@
+"""Brokers: registration, fencing, controlled shutdown, and who leads what as they come and go.
+
+Source: ``ClusterControlManager.java``, ``ReplicationControlManager.java``, ``PartitionChangeBuilder.java``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.controller.decision import Decision
+from ottla.controller.image import NO_LEADER, Image, Partition
+from ottla.wire.messages import allocate_producer_ids as ap
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+PRODUCER_ID_BLOCK = 1000
+SUPPORTED_FEATURES = {
+    "metadata.version": (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+}
+
+
+class Register(NamedTuple):
+    """A broker process has started; ``clean`` says whether its last run ended cleanly."""
+
+    broker_id: int
+    incarnation_id: bytes
+    directory_id: bytes
+    endpoints: list[m.BrokerEndpoint]
+    rack: str | None
+    next_offset: int
+    clean: bool
+
+
+class Unfence(NamedTuple):
+    """A broker has caught up with the metadata and may lead."""
+
+    broker_id: int
+
+
+class ShutDown(NamedTuple):
+    """A broker wants to stop: its leaderships move away first."""
+
+    broker_id: int
+
+
+class Resign(NamedTuple):
+    """A broker that moved its leaderships away stops now."""
+
+    broker_id: int
+
+
+def _features() -> list[m.BrokerFeature]:
+    return [m.BrokerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
+
+
+def register(image: Image, event: Register) -> Decision:
+    """Write the registration, fenced: the broker epoch is this record's own offset."""
+    record = m.RegisterBrokerRecord(
+        event.broker_id,
+        False,
+        event.incarnation_id,
+        event.next_offset,
+        event.endpoints,
+        _features(),
+        event.rack,
+        True,
+        False,
+        [event.directory_id],
+    )
+    return Decision(event.next_offset, [record])
+
+
+def _partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Partition]]:
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            if broker_id in partition.replicas:
+                yield topic.id, number, partition
+
+
+def unfence(image: Image, event: Unfence) -> Decision:
+    """Let a broker lead: it takes over every partition that has no leader it could wait for.
+
+    A partition without in-sync replicas goes to an eligible leader replica, or to the last known leader when it is
+    the only one (KIP-966); a broker that led before its restart leads again under a new epoch.
+    """
+    broker = image.brokers[event.broker_id]
+    records: list[Message] = [
+        m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=-1, in_controlled_shutdown=0)
+    ]
+    for topic_id, number, p in _partitions_of(image, event.broker_id):
+        candidates = p.isr or p.elr or p.last_known_elr
+        if p.leader not in (NO_LEADER, event.broker_id) or event.broker_id not in candidates:
+            continue
+        isr = list(p.isr) or [event.broker_id]
+        change = m.PartitionChangeRecord(number, topic_id, isr if tuple(isr) != p.isr else None, event.broker_id)
+        if p.elr:
+            change.eligible_leader_replicas = [i for i in p.elr if i not in isr]
+        if p.last_known_elr:
+            change.last_known_elr = []
+        records.append(change)
+    return Decision(None, records)
+
+
+def shut_down(image: Image, event: ShutDown) -> Decision:
+    """Move leaderships away from a broker that wants to stop; alone in the ISR, it stays eligible."""
+    broker = image.brokers[event.broker_id]
+    records: list[Message] = [
+        m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=0, in_controlled_shutdown=1)
+    ]
+    for topic_id, number, p in _partitions_of(image, event.broker_id):
+        if event.broker_id not in p.isr:
+            continue
+        rest = [i for i in p.isr if i != event.broker_id]
+        alive = [i for i in p.replicas if i in rest and not image.brokers[i].fenced]
+        change = m.PartitionChangeRecord(number, topic_id, rest)
+        if p.leader == event.broker_id:
+            change.leader = alive[0] if alive else NO_LEADER
+        if not rest:
+            change.eligible_leader_replicas = [*(i for i in p.elr if i != event.broker_id), event.broker_id]
+            change.last_known_elr = [event.broker_id]
+        records.append(change)
+    return Decision(None, records)
+
+
+def resign(image: Image, event: Resign) -> Decision:
+    """Fence a broker that stops."""
+    broker = image.brokers[event.broker_id]
+    return Decision(None, [m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=1)])
+
+
+def allocate_producer_ids(image: Image, request: ap.AllocateProducerIdsRequest) -> Decision:
+    """Hand a broker the next block of producer ids (``ProducerIdControlManager.java``)."""
+    start = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
+    record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK)
+    response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK)
+    return Decision(response, [record])

@@ -1,0 +1,143 @@
+"""Settings of topics, brokers, groups and client metrics: change them.
+
+Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from enum import IntEnum
+
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.decision import Decision
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    Image,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+CLIENT_METRICS_KEYS = {
+    "metrics": ConfigKey("metrics", "LIST", ""),
+    "interval.ms": ConfigKey("interval.ms", "INT", "300000"),
+    "match": ConfigKey("match", "LIST", ""),
+}
+
+
+class Op(IntEnum):
+    """What an incremental change does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def _broker_key(name: str) -> ConfigKey | None:
+    known = BROKER_KEYS.get(name)
+    return None if known is None else ConfigKey(name, known.type, known.default)
+
+
+_TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
+    RESOURCE_TOPIC: TOPIC_KEYS.get,
+    RESOURCE_GROUP: GROUP_KEYS.get,
+    RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
+    RESOURCE_BROKER: _broker_key,
+}
+_UNKNOWN = {RESOURCE_TOPIC: "Unknown topic config name: ", RESOURCE_GROUP: "Unknown group config name: "}
+
+
+def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], ConfigKey | None]:
+    """The key table of a resource that exists.
+
+    Raises:
+        ProtocolError: no such kind, topic or broker.
+    """
+    table = _TABLES.get(kind)
+    if table is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+    if kind == RESOURCE_TOPIC and name not in image.topics:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if kind == RESOURCE_BROKER and name:
+        if not name.lstrip("-").isdigit():
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: it must be a number.")
+        if int(name) not in image.brokers:
+            raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+    if kind in (RESOURCE_GROUP, RESOURCE_CLIENT_METRICS) and not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Default resources are not allowed.")
+    return table
+
+
+def _next_value(key: ConfigKey, op: Op, current: str | None, change: ia.AlterableConfig) -> str | None:
+    """A setting after one change; None removes it."""
+    if op is Op.DELETE:
+        return None
+    if change.value is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    if op is Op.SET:
+        return change.value
+    if key.type != "LIST":
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"Can't {op.name} to key {key.name} because its type is not LIST."
+        )
+    items = [x for x in ((key.default if current is None else current) or "").split(",") if x]
+    asked = [x for x in change.value.split(",") if x]
+    if op is Op.APPEND:
+        items += [x for x in asked if x not in items]
+    else:
+        items = [x for x in items if x not in asked]
+    return ",".join(items)
+
+
+def _alter_one(image: Image, resource: ia.AlterConfigsResource) -> list[Message]:
+    table = _check_resource(image, resource.resource_type, resource.resource_name)
+    counts = Counter(c.name for c in resource.configs)
+    if any(times > 1 for times in counts.values()):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    values = image.config(resource.resource_type, resource.resource_name)
+    out: list[Message] = []
+    for change in resource.configs:
+        key = table(change.name)
+        if key is None:
+            text = _UNKNOWN.get(resource.resource_type, "Unknown config name: ")
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, text + change.name)
+        try:
+            op = Op(change.config_operation)
+        except ValueError:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.config_operation}"
+            ) from None
+        value = _next_value(key, op, values.get(change.name), change)
+        if value is not None:
+            wrong = check_value(key, value)
+            if wrong is not None:
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
+        if value != values.get(change.name):
+            out.append(m.ConfigRecord(resource.resource_type, resource.resource_name, change.name, value))
+    return out
+
+
+def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest) -> Decision:
+    """Change settings one by one; a resource changes wholly or not at all."""
+    response = ia.IncrementalAlterConfigsResponse()
+    records: list[Message] = []
+    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
+        code, message = ErrorCode.NONE, None
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            records += _alter_one(image, resource)
+        except ProtocolError as error:
+            code, message = error.code, error.message
+        response.responses.append(
+            ia.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
+        )
+    return Decision(response, [] if request.validate_only else records)

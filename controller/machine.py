@@ -1,0 +1,95 @@
+"""The controller machine: one request or event in, records and an answer out; replayed records make the image.
+
+It joins the control areas (`topics`, `configs`, `brokers`) and knows nothing of disks, sockets or quorums: a quorum
+of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.controller import brokers, configs, topics
+from ottla.controller.decision import Decision, Defaults, Submission
+from ottla.controller.image import Draft, Image
+from ottla.log.machine import Effects, Reply
+from ottla.wire.messages import allocate_producer_ids as ap
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+
+class ControllerMachine:
+    """Hard state: the image. There is no soft state yet: a quorum of one needs no leases."""
+
+    def __init__(self, defaults: Defaults, new_id: Callable[[], bytes]) -> None:
+        self.defaults = defaults
+        self.image = Image()
+        self._new_id = new_id
+        self._draft: Draft | None = None
+        self._transaction: list[Message] | None = None
+
+    def decide(self, event: Any, version: int = 0) -> Decision:
+        """What the rules say to one event, against the image as it is."""
+        image = self.image
+        match event:
+            case ct.CreateTopicsRequest():
+                return topics.create_topics(image, event, version, self.defaults, self._new_id)
+            case dt.DeleteTopicsRequest():
+                return topics.delete_topics(image, event, version)
+            case cp.CreatePartitionsRequest():
+                return topics.create_partitions(image, event, version)
+            case ia.IncrementalAlterConfigsRequest():
+                return configs.incremental_alter(image, event)
+            case ap.AllocateProducerIdsRequest():
+                return brokers.allocate_producer_ids(image, event)
+            case brokers.Register():
+                return brokers.register(image, event)
+            case brokers.Unfence():
+                return brokers.unfence(image, event)
+            case brokers.ShutDown():
+                return brokers.shut_down(image, event)
+            case brokers.Resign():
+                return brokers.resign(image, event)
+            case _:
+                raise AssertionError(f"no control area handles {event!r}")
+
+    def handle(self, now_ms: int, event: Submission) -> Effects[Message]:
+        """Decide on a submission; the reply may leave once its records are committed."""
+        decision = self.decide(event.request, event.version)
+        return Effects(decision.records, [Reply(event.ticket, decision.response)])
+
+    def replay(self, offset: int, record: Message) -> None:
+        """Take one record into the image being made. Records inside a metadata transaction wait for its end."""
+        match record:
+            case m.BeginTransactionRecord():
+                self._transaction = []
+            case m.EndTransactionRecord():
+                for held in self._transaction or ():
+                    self._take(held)
+                self._transaction = None
+            case m.AbortTransactionRecord():
+                self._transaction = None
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._take(record)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction was begun and not ended."""
+        return self._transaction is not None
+
+    def _take(self, record: Message) -> None:
+        if self._draft is None:
+            self._draft = Draft(self.image)
+        self._draft.take(record)
+
+    def publish(self, offset: int, epoch: int) -> Image:
+        """The image as of ``offset``, with everything replayed so far."""
+        draft, self._draft = self._draft or Draft(self.image), None
+        self.image = draft.done(offset, epoch)
+        return self.image

@@ -1,0 +1,121 @@
+"""Metadata records as bytes and back: ``frame version, api key, version`` as varints, then the body.
+
+Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ottla.wire import compiler
+from ottla.wire import records as r
+from ottla.wire.batch import BatchHeader, Buffer
+from ottla.wire.errors_base import WireError
+from ottla.wire.interpreter import spec_of
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.primitives import read_uvarint, write_uvarint
+from ottla.wire.schema import Message
+
+FRAME_VERSION = 1
+
+_BY_KEY: dict[int, type[Message]] = {
+    spec_of(cls).key: cls
+    for cls in vars(m).values()
+    if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message and hasattr(cls, "SPEC")
+}
+
+METADATA_VERSION = "metadata.version"
+OLDEST_METADATA_VERSION = 23
+"""4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
+NEWEST_METADATA_VERSION = 30
+
+_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    m.RegisterBrokerRecord: ((30, 4), (0, 3)),
+    m.PartitionRecord: ((0, 2),),
+    m.PartitionChangeRecord: ((0, 2),),
+    m.BrokerRegistrationChangeRecord: ((30, 3), (0, 2)),
+}
+
+
+def write_version(cls: type[Message], metadata_version: int) -> int:
+    """The version a record is written at under a finalized metadata.version (``MetadataVersion.java``)."""
+    for level, version in _VERSIONS.get(cls, ((0, 0),)):
+        if metadata_version >= level:
+            return version
+    raise AssertionError(cls)
+
+
+def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
+    """A metadata record's value bytes."""
+    version = write_version(type(record), metadata_version)
+    head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
+    return head + compiler.encode(record, version)
+
+
+def decode_record(raw: Buffer) -> Message:
+    """Read a metadata record's value bytes.
+
+    Raises:
+        WireError: unknown frame, record or version.
+    """
+    frame, pos = read_uvarint(raw, 0)
+    if frame != FRAME_VERSION:
+        raise WireError(f"metadata record frame version {frame}")
+    key, pos = read_uvarint(raw, pos)
+    version, pos = read_uvarint(raw, pos)
+    if key not in _BY_KEY:
+        raise WireError(f"unknown metadata record {key}")
+    return compiler.decode(_BY_KEY[key], version, raw, pos)[0]
+
+
+CONTROL_TYPES: dict[int, type[Message]] = {
+    0: ctl.EndTxnMarker,
+    1: ctl.EndTxnMarker,
+    2: ctl.LeaderChangeMessage,
+    3: ctl.SnapshotHeaderRecord,
+    4: ctl.SnapshotFooterRecord,
+    5: ctl.KRaftVersionRecord,
+    6: ctl.VotersRecord,
+}
+CONTROL_NUMBERS = {
+    ctl.LeaderChangeMessage: 2,
+    ctl.SnapshotHeaderRecord: 3,
+    ctl.SnapshotFooterRecord: 4,
+    ctl.KRaftVersionRecord: 5,
+    ctl.VotersRecord: 6,
+}
+
+
+def control_record(message: Message, now_ms: int) -> r.NewRecord:
+    """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
+    key = struct.pack(">hh", 0, CONTROL_NUMBERS[type(message)])
+    return r.NewRecord(key, compiler.encode(message, 0), now_ms)
+
+
+def decode_control(record: r.Record) -> Message | None:
+    """The content of a control record; None for a type we do not know, which readers must tolerate."""
+    if record.key is None or record.value is None or len(record.key) < 4:
+        raise WireError("a control record without type")
+    (kind,) = struct.unpack_from(">h", record.key, 2)
+    cls = CONTROL_TYPES.get(kind)
+    if cls is None:
+        return None
+    if cls is ctl.EndTxnMarker:
+        return compiler.decode(cls, 0, record.value, 2)[0]  # int16 version, then the body
+    (version,) = struct.unpack_from(">h", record.value, 0)
+    return compiler.decode(cls, min(max(version, 0), spec_of(cls).versions.high), record.value)[0]
+
+
+def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
+    """(offset, record) of every metadata record in a batch; control batches have none.
+
+    Raises:
+        WireError: a record cannot be read.
+    """
+    if not header.is_control:
+        for record in r.iterate(raw, header):
+            if record.value is None:
+                raise WireError(f"metadata record {record.offset} has no value")
+            yield record.offset, decode_record(record.value)

@@ -1,0 +1,135 @@
+"""Snapshot files: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same form.
+
+One control batch (header, and where the quorum is dynamic: kraft version, voters), data batches, one control batch
+(footer); offsets count from 0. A snapshot is never changed once it has its name.
+
+Source: ``RecordsSnapshotWriter.java``, ``Snapshots.java``, ``BootstrapDirectory.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.controller.records import NEWEST_METADATA_VERSION, control_record, decode_control, encode_record, messages
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.disk import Disk, read_file
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.errors_base import WireError
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.schema import Message
+
+_NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
+_RECORDS_A_BATCH = 1000
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot covers: everything below ``end_offset``, as the leader of ``epoch`` knew it."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """Its file's name."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a snapshot file holds."""
+
+    records: list[Message] = field(default_factory=list)
+    kraft_version: int = 0
+    voters: ctl.VotersRecord | None = None
+    timestamp_ms: int = 0
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The snapshots of a metadata log, oldest first."""
+    found = (_NAME.match(name) for name in disk.listdir(directory))
+    return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
+
+
+def read_snapshot(disk: Disk, path: str) -> Snapshot:
+    """Read a snapshot file.
+
+    Raises:
+        CorruptFile: a bad checksum, no footer, or a record that cannot be read.
+    """
+    raw = read_file(disk, path)
+    out = Snapshot()
+    ended = False
+    try:
+        for pos, header in b.iterate(raw):
+            if not b.crc_matches(raw, header, pos):
+                raise WireError(f"bad CRC at {pos}")
+            view = memoryview(raw)[pos : pos + header.size_bytes]
+            if header.is_control:
+                for record in r.iterate(view, header):
+                    ended = _take_control(out, decode_control(record)) or ended
+            else:
+                out.records += (message for _, message in messages(header, view))
+    except WireError as error:
+        raise CorruptFile(f"{path}: {error}") from None
+    if not ended:
+        raise CorruptFile(f"{path}: no footer")
+    return out
+
+
+def _take_control(out: Snapshot, message: Message | None) -> bool:
+    match message:
+        case ctl.SnapshotHeaderRecord():
+            out.timestamp_ms = message.last_contained_log_timestamp
+        case ctl.KRaftVersionRecord():
+            out.kraft_version = message.k_raft_version
+        case ctl.VotersRecord():
+            out.voters = message
+        case ctl.SnapshotFooterRecord():
+            return True
+    return False
+
+
+def snapshot_bytes(
+    snapshot: Snapshot, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
+) -> bytes:
+    """The bytes of a snapshot file."""
+    head: list[Message] = [ctl.SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
+    if snapshot.kraft_version > 0:
+        head.append(ctl.KRaftVersionRecord(0, snapshot.kraft_version))
+        assert snapshot.voters is not None
+        head.append(snapshot.voters)
+    parts: list[bytes] = []
+    offset = 0
+
+    def add(records: Iterable[r.NewRecord], *, control: bool) -> None:
+        nonlocal offset
+        items = list(records)
+        attributes = b.CONTROL_BIT if control else 0
+        parts.append(r.build(items, base_offset=offset, attributes=attributes, leader_epoch=epoch))
+        offset += len(items)
+
+    add((control_record(x, now_ms) for x in head), control=True)
+    for start in range(0, len(snapshot.records), _RECORDS_A_BATCH):
+        chunk = snapshot.records[start : start + _RECORDS_A_BATCH]
+        add((r.NewRecord(None, encode_record(x, metadata_version), now_ms) for x in chunk), control=False)
+    add([control_record(ctl.SnapshotFooterRecord(), now_ms)], control=True)
+    return b"".join(parts)
+
+
+def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
+    """Write a snapshot under a name of its own, sync it, then give it its real name."""
+    part = path + ".part"
+    if disk.exists(part):
+        disk.unlink(part)
+    file = disk.open(part, create=True, mode=mode)
+    try:
+        file.pwrite(raw, 0)
+        file.fsync()
+    finally:
+        file.close()
+    disk.rename(part, path)
+    disk.fsync_dir(path.rpartition("/")[0])

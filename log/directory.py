@@ -1,0 +1,186 @@
+"""A data directory: its lock, its identity, its checkpoints, and the partitions that lie in it.
+
+Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.log import checkpoints as c
+from ottla.log.disk import Disk, File
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import create_log, open_log
+from ottla.log.settings import LogSettings
+from ottla.wire.primitives import uuid_bytes, uuid_text
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+_PARTITION_DIR = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)$")
+
+TopicPartition = tuple[str, int]
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the directory's lock."""
+
+
+@dataclass(slots=True, frozen=True)
+class Identity:
+    """What ``meta.properties`` says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+class LogDirectory:
+    """One data directory and the logs in it."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.was_clean = False
+        self.previous_broker_epoch = -1
+        self._lock: File | None = None
+        self._starts: dict[TopicPartition, int] = {}
+        self._points: dict[TopicPartition, int] = {}
+        self._marks: dict[TopicPartition, int] = {}
+
+    def lock(self) -> None:
+        """Make the directory where it is missing and keep others out of it.
+
+        Raises:
+            DirectoryInUse: somebody is in it.
+        """
+        self.disk.makedirs(self.path)
+        self._lock = self.disk.lock(f"{self.path}/.lock")
+        if self._lock is None:
+            raise DirectoryInUse(f"{self.path} is in use by another node (its .lock is held)")
+
+    def identity(self) -> Identity | None:
+        """Who the directory belongs to; None where it was never formatted.
+
+        Raises:
+            CorruptFile: ``meta.properties`` lacks something.
+        """
+        path = f"{self.path}/{c.META_PROPERTIES}"
+        if not self.disk.exists(path):
+            return None
+        values = c.read_properties(self.disk, path)
+        try:
+            return Identity(values["cluster.id"], int(values["node.id"]), uuid_bytes(values["directory.id"]))
+        except (KeyError, ValueError) as error:
+            raise c.CorruptFile(f"{path}: {error}") from None
+
+    def write_identity(self, identity: Identity, now_ms: int) -> None:
+        """Write ``meta.properties``."""
+        values = {
+            "node.id": str(identity.node_id),
+            "directory.id": uuid_text(identity.directory_id),
+            "version": "1",
+            "cluster.id": identity.cluster_id,
+        }
+        c.write_properties(self.disk, f"{self.path}/{c.META_PROPERTIES}", values, now_ms)
+
+    def begin(self) -> None:
+        """Read the checkpoints and take the mark of a clean stop, once, before any log is opened."""
+        epoch = c.take_clean_shutdown(self.disk, self.path)
+        self.was_clean = epoch is not None
+        self.previous_broker_epoch = -1 if epoch is None else epoch
+        self._points = self._read(c.RECOVERY_POINTS)
+        self._starts = self._read(c.LOG_STARTS)
+        self._marks = self._read(c.HIGH_WATERMARKS)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return c.read_offsets(self.disk, f"{self.path}/{name}")
+        except c.CorruptFile:
+            return {}  # as if it were missing: every log is then scanned from its start
+
+    def partition_dirs(self) -> dict[TopicPartition, str]:
+        """Directories that hold a partition, the metadata log's aside."""
+        out = {}
+        for name in self.disk.listdir(self.path):
+            match = _PARTITION_DIR.match(name)
+            if match and match["topic"] != METADATA_TOPIC and self.disk.is_dir(f"{self.path}/{name}"):
+                out[match["topic"], int(match["partition"])] = f"{self.path}/{name}"
+        return out
+
+    def open_partition(self, topic: str, partition: int, settings: LogSettings, now_ms: int) -> PartitionLog:
+        """Open a partition that was there before.
+
+        Raises:
+            CorruptFile, OSError: it cannot be opened.
+        """
+        at = (topic, partition)
+        log = open_log(
+            self.disk,
+            f"{self.path}/{topic}-{partition}",
+            topic,
+            partition,
+            settings,
+            now_ms,
+            clean=self.was_clean,
+            recovery_point=self._points.get(at, 0),
+            log_start_offset=self._starts.get(at, 0),
+            high_watermark=self._marks.get(at, 0),
+        )
+        self.logs[at] = log
+        return log
+
+    def create_partition(
+        self, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int
+    ) -> PartitionLog:
+        """Make a partition's directory and first segment."""
+        path = f"{self.path}/{topic}-{partition}"
+        log = create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
+        self.logs[topic, partition] = log
+        return log
+
+    def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = "delete") -> str:
+        """Take a partition out of service: its directory is renamed, its files stay until they are removed later.
+
+        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``.
+        """
+        log = self.logs.pop((topic, partition), None)
+        if log is not None:
+            log.closed = True
+        ending = f"-{partition}.{tag}-{suffix}"
+        target = f"{self.path}/{topic[: 255 - len(ending)]}{ending}"
+        self.disk.rename(f"{self.path}/{topic}-{partition}", target)
+        return target
+
+    def leftovers(self) -> list[str]:
+        """Directories renamed for deletion by an earlier run."""
+        return [f"{self.path}/{name}" for name in self.disk.listdir(self.path) if name.endswith("-delete")]
+
+    def write_checkpoints(self, *, sync: bool = True) -> None:
+        """Write recovery points, log starts and high watermarks."""
+        logs = sorted(self.logs.items())
+        starts = {at: log.log_start_offset for at, log in logs if log.log_start_offset > log.bases[0]}
+        write = c.write_offsets
+        write(self.disk, f"{self.path}/{c.RECOVERY_POINTS}", {at: x.recovery_point for at, x in logs}, sync=sync)
+        write(self.disk, f"{self.path}/{c.LOG_STARTS}", starts, sync=sync)
+        write(self.disk, f"{self.path}/{c.HIGH_WATERMARKS}", {at: x.high_watermark for at, x in logs}, sync=sync)
+
+    def close(self, broker_epoch: int, progress: Callable[[PartitionLog], None] | None = None) -> None:
+        """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go."""
+        for log in self.logs.values():
+            log.close()
+            if progress is not None:
+                progress(log)
+        self.write_checkpoints()
+        if not self.disk.exists(f"{self.path}/{c.CLEANER_OFFSETS}"):
+            self.disk.open(f"{self.path}/{c.CLEANER_OFFSETS}", create=True).close()
+        c.write_clean_shutdown(self.disk, self.path, broker_epoch)
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Let the lock go, and nothing else: what a crash would do."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -1,0 +1,209 @@
+"""What the log asks of a disk, as two small interfaces, and the real one.
+
+Nothing in Ottla touches files but through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail
+any call. Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file."""
+
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` bytes from ``offset``; fewer only at the end."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend to that length."""
+
+    def fsync(self) -> None:
+        """Make what was written survive a power cut. A failure is final: never try again."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+    def fileno(self) -> int:
+        """The descriptor for ``sendfile``, or -1 where there is none."""
+
+
+class Disk(Protocol):
+    """A tree of files."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file for reading and writing; ``create`` makes an absent one."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def makedirs(self, path: str) -> None:
+        """Make a directory and its parents where they are missing."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace ``new`` by ``old`` in one step."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with all it holds."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in a directory survive a power cut."""
+
+    def mtime_ms(self, path: str) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+
+    def lock(self, path: str) -> File | None:
+        """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data``; a short write is continued until the system names an error."""
+        done = os.pwrite(self._fd, data, offset)
+        if done == len(data):
+            return
+        view = memoryview(data)
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], offset + done)
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` bytes from ``offset``."""
+        return os.pread(self._fd, size_bytes, offset)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend."""
+        os.ftruncate(self._fd, size_bytes)
+
+    def fsync(self) -> None:
+        """Flush data and length."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def __del__(self) -> None:
+        # A fetch may still send from a segment that was just deleted: the last holder closes it.
+        self.close()
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open with O_CLOEXEC."""
+        flags = (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, mode))
+
+    def exists(self, path: str) -> bool:
+        """A file or directory."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """A directory."""
+        return os.path.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """Sorted, so that nothing depends on the file system's order."""
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        """With parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        """Remove a tree."""
+        import shutil
+
+        shutil.rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Sync the directory itself."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def mtime_ms(self, path: str) -> int:
+        """Last modification."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock(self, path: str) -> File | None:
+        """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return RealFile(fd)
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """A whole small file."""
+    file = disk.open(path, readonly=True)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        if sync:
+            file.fsync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if sync:
+        disk.fsync_dir(path.rpartition("/")[0] or ".")

@@ -1,0 +1,76 @@
+"""`Env`: the one door to clock, chance, disk, threads and network. Nothing else may ask the machine for them.
+
+With it a whole node runs in virtual time from one seed: `sim/` hands in another `Env` and the same code goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ottla.log.disk import Disk
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class Stream(Protocol):
+    """One connection."""
+
+    peer: str
+    """Address of the other side, for logs and group descriptions: ``127.0.0.1``."""
+    local: tuple[str, int]
+    """The address this side was dialled at: what a client is told when no advertised address is configured."""
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """Wait for bytes; how many came, 0 at the end or when the time is over. Raises OSError if it broke."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Send byte strings and ranges of files in order. Raises OSError when the connection broke."""
+
+    def close(self) -> None:
+        """End the connection at once."""
+
+
+class Listener(Protocol):
+    """A place where connections come in."""
+
+    port: int
+
+    async def accept(self) -> Stream:
+        """Wait for the next connection."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Net(Protocol):
+    """The network."""
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """Listen; port 0 takes a free one. Raises OSError where that cannot be."""
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """Open a connection. Raises OSError where nobody answers."""
+
+
+class Env(Protocol):
+    """Everything a node asks of the world around it."""
+
+    disk: Disk
+    net: Net
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+
+    def monotonic_ms(self) -> float:
+        """A clock that never goes back; its zero means nothing."""
+
+    def uuid(self) -> bytes:
+        """16 fresh random bytes in the form of a version 4 uuid; never one that starts with '-' in text."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run something slow (fsync, recovery) beside the loop."""

@@ -1,0 +1,86 @@
+"""Leader epochs of one partition: where each began, and so where each ended.
+
+Kept in ``leader-epoch-checkpoint``. A follower or a consumer asks "where did epoch E end?" and cuts its log, or its
+position, there (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.log.checkpoints import LEADER_EPOCHS, CorruptFile, read_epochs, write_epochs
+from ottla.log.disk import Disk
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochs:
+    """A growing list of (epoch, start offset)."""
+
+    __slots__ = ("_disk", "_path", "entries")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{LEADER_EPOCHS}"
+        try:
+            self.entries = read_epochs(disk, self._path)
+        except CorruptFile:
+            self.entries = []  # derived from the batches: recovery fills it again
+
+    def latest(self) -> int:
+        """The newest epoch, -1 where there is none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
+        """A new epoch begins at ``start_offset``. Entries that contradict it are dropped."""
+        if epoch < 0 or (self.entries and self.entries[-1][0] >= epoch):
+            return
+        while self.entries and self.entries[-1][1] >= start_offset:
+            self.entries.pop()
+        self.entries.append((epoch, start_offset))
+        if save:
+            self.save()
+
+    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.
+
+        ``LeaderEpochFileCache.endOffsetFor``: the current epoch ends at the log end; one above it is undefined; one
+        before the first known gives (asked, start of the first).
+        """
+        if epoch == UNDEFINED_EPOCH or not self.entries:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.entries[-1][0]:
+            return epoch, log_end_offset
+        above = [i for i, (e, _) in enumerate(self.entries) if e > epoch]
+        if not above:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        first = above[0]
+        if first == 0:
+            return epoch, self.entries[0][1]
+        return self.entries[first - 1][0], self.entries[first][1]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at ``offset``, -1 where it is not known."""
+        found = UNDEFINED_EPOCH
+        for epoch, start in self.entries:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+    def truncate_end(self, offset: int) -> None:
+        """Forget epochs that begin at or after ``offset``."""
+        kept = [(e, s) for e, s in self.entries if s < offset]
+        if kept != self.entries:
+            self.entries = kept
+            self.save()
+
+    def truncate_start(self, offset: int) -> None:
+        """The log now begins at ``offset``: older epochs go, the one that covers it begins there."""
+        older = [e for e in self.entries if e[1] <= offset]
+        if older and (len(older) > 1 or older[0][1] < offset):
+            self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
+            self.save()
+
+    def save(self) -> None:
+        """Write the file; not synced, since the batches carry the epochs too."""
+        write_epochs(self._disk, self._path, self.entries, sync=False)

@@ -1,0 +1,179 @@
+"""Opening a partition's log: what to believe after a clean stop, and what to look at after any other end.
+
+After a clean stop the files are believed. Otherwise every batch from the recovery point on is read: the log ends
+before the first one that is damaged, later segments go, indexes and producer state are made anew.
+
+Source: ``LogLoader.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
+from ottla.log.disk import Disk
+from ottla.log.partition_log import PartitionLog, remove_segment
+from ottla.log.producers import ProducerStates
+from ottla.log.segment import Segment, file_name
+from ottla.log.settings import LogSettings
+from ottla.wire.errors import WireError
+
+_DIGITS = 20
+
+
+def create_log(
+    disk: Disk, directory: str, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int
+) -> PartitionLog:
+    """A new partition with its first, empty segment."""
+    disk.makedirs(directory)
+    write_partition_metadata(disk, directory, topic_id, sync=False)
+    log = PartitionLog(disk, directory, topic, partition, settings)
+    log.topic_id = topic_id
+    log.add_segment(Segment.create(disk, directory, 0, settings, now_ms))
+    log.epochs.save()
+    return log
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    topic: str,
+    partition: int,
+    settings: LogSettings,
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    high_watermark: int = 0,
+) -> PartitionLog:
+    """A partition that was there before.
+
+    Raises:
+        CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
+    """
+    log = PartitionLog(disk, directory, topic, partition, settings)
+    log.topic_id = read_partition_metadata(disk, directory) or bytes(16)
+    names = _tidy(disk, directory)
+    for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".log")):
+        log.add_segment(Segment.load(disk, directory, base, settings))
+    if not log.segments:
+        log.add_segment(Segment.create(disk, directory, log_start_offset, settings, now_ms))
+    log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+    if clean:
+        _believe(log)
+    else:
+        _recover_segments(log, recovery_point)
+    if log.log_end_offset < log.log_start_offset:
+        # Everything that was left lies below the log start: Kafka starts over there, and so do we.
+        for segment in log.segments:
+            remove_segment(disk, segment)
+        log.segments, log.bases = [], []
+        log.add_segment(Segment.create(disk, directory, log.log_start_offset, settings, now_ms))
+        log.log_end_offset = log.log_start_offset
+    log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+    log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+    log.epochs.truncate_end(log.log_end_offset)
+    rebuild_producers(log)
+    return log
+
+
+def _tidy(disk: Disk, directory: str) -> list[str]:
+    """Finish what a crash left half done: ``.deleted`` and ``.cleaned`` files go, complete ``.swap`` ones take over.
+
+    Files with a complete ``.swap`` replaced older ones whose removal may not have finished; see
+    ``LogLoader.removeTempFilesAndCollectSwapFiles``.
+    """
+    swaps = []
+    for name in disk.listdir(directory):
+        path = f"{directory}/{name}"
+        if name.endswith((".deleted", ".cleaned", ".tmp")):
+            disk.unlink(path)
+        elif name.endswith(".swap"):
+            swaps.append(name)
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
+    names = disk.listdir(directory)
+    logs = {name[:_DIGITS] for name in names if name.endswith(".log")}
+    for name in names:
+        if name.endswith((".index", ".timeindex", ".txnindex")) and name[:_DIGITS] not in logs:
+            disk.unlink(f"{directory}/{name}")
+    return disk.listdir(directory)
+
+
+def _believe(log: PartitionLog) -> None:
+    """After a clean stop only the last batch of the last segment must be found; damage there means a scan after all."""
+    segment = log.active
+    try:
+        start = segment.index.positions[-1] if segment.index.positions else 0
+        end = segment.base_offset
+        entries = segment.index.offsets
+        if entries:
+            end = segment.base_offset + entries[-1] + 1
+        size = 0
+        for position, header, _ in segment.scan(start, check=False):
+            end = header.next_offset
+            size = size + header.size_bytes if position > start else header.size_bytes
+        segment.bytes_since_index_entry = size
+        log.log_end_offset = end
+    except WireError:
+        _recover_segments(log, segment.base_offset)
+
+
+def _recover_segments(log: PartitionLog, recovery_point: int) -> None:
+    """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one."""
+    for at, segment in enumerate(log.segments):
+        following = log.bases[at + 1] if at + 1 < len(log.bases) else None
+        if following is not None and following <= recovery_point:
+            continue
+        if not _recover_segment(log, segment, following):
+            for later in log.segments[at + 1 :]:
+                remove_segment(log.disk, later)
+            del log.segments[at + 1 :]
+            del log.bases[at + 1 :]
+            break
+    log.epochs.save()
+
+
+def _recover_segment(log: PartitionLog, segment: Segment, following: int | None) -> bool:
+    """Rebuild one segment's indexes, cutting it at the first damage; False where something was cut off."""
+    segment.reset_indexes()
+    good, next_offset = 0, segment.base_offset
+    segment.forget_aborted()
+    whole = True
+    try:
+        for position, header, _ in segment.scan():
+            if header.base_offset < next_offset or (following is not None and header.last_offset >= following):
+                raise WireError(f"offset {header.base_offset} after {next_offset}")
+            segment.note(header, position)
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset, save=False)
+            good, next_offset = position + header.size_bytes, header.next_offset
+    except WireError:
+        segment.truncate(good)
+        whole = False
+    log.log_end_offset = next_offset
+    return whole
+
+
+def rebuild_producers(log: PartitionLog) -> None:
+    """Producer state as of the log end: the newest readable snapshot, then the batches behind it."""
+    log.producers = ProducerStates()
+    offset = log.log_start_offset
+    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
+    for name in sorted(names, reverse=True):
+        at = int(name[:_DIGITS])
+        path = f"{log.directory}/{name}"
+        if at > log.log_end_offset:
+            log.disk.unlink(path)
+        elif log.load_snapshot(path):
+            offset = max(at, offset)
+            break
+        else:
+            log.disk.unlink(path)
+    if offset < log.log_end_offset:
+        for header, raw in log.batches(offset):
+            if header.base_offset >= offset:
+                log.remember_producer(header, header.base_offset, raw)
+    keep = {file_name(base, ".snapshot") for base in log.bases}
+    newest = sorted(names)[-1:]
+    for name in names:
+        if name not in keep and name not in newest and log.disk.exists(f"{log.directory}/{name}"):
+            log.disk.unlink(f"{log.directory}/{name}")

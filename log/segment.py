@@ -1,0 +1,319 @@
+"""One segment: a file of batches with its offset and time index.
+
+Source: ``LogSegment.java``, ``FileRecords.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.disk import Buffer, Disk, File, read_file, write_file
+from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, read_aborted, write_aborted
+from ottla.log.settings import LogSettings
+from ottla.wire.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_OFFSET,
+    BatchHeader,
+    crc_matches,
+    overhead,
+    parse_header,
+)
+from ottla.wire.errors_base import WireError
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+_WINDOW_BYTES = 16 * 1024
+_SCAN_BYTES = 1 << 20
+
+
+class FileSlice:
+    """A range of a file on its way to a socket: it has a length, and is read only where ``sendfile`` cannot be."""
+
+    __slots__ = ("file", "offset", "size_bytes")
+
+    def __init__(self, file: File, offset: int, size_bytes: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        return self.file.pread(self.size_bytes, self.offset)
+
+
+class Located(NamedTuple):
+    """Where a batch lies in a segment, and what its first bytes say."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """``00000000000000000042.log``."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from ``base_offset`` on. The indexes of a segment that is only read are loaded when first asked."""
+
+    __slots__ = (
+        "_aborted",
+        "_disk",
+        "_file",
+        "_index",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "first_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "path",
+        "settings",
+        "size_bytes",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, created_ms: int) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.settings = settings
+        self.created_ms = created_ms
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._aborted: list[AbortedTxn] | None = None
+        self.size_bytes = 0
+        self.bytes_since_index_entry = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp: int | None = None
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
+        """A new, empty segment with its files."""
+        segment = cls(disk, directory, base_offset, settings, now_ms)
+        segment._file = disk.open(segment.path + ".log", create=True)
+        for suffix in (".index", ".timeindex"):
+            disk.open(segment.path + suffix, create=True).close()
+        segment._index = OffsetIndex(base_offset)
+        segment._time_index = TimeIndex(base_offset)
+        return segment
+
+    @classmethod
+    def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings) -> Segment:
+        """A segment that was there before. Its indexes are believed until they turn out to be wrong."""
+        segment = cls(disk, directory, base_offset, settings, disk.mtime_ms(f"{directory}/{base_offset:020d}.log"))
+        segment.size_bytes = segment.file.size()
+        return segment
+
+    @property
+    def file(self) -> File:
+        """The open segment file."""
+        if self._file is None:
+            self._file = self._disk.open(self.path + ".log")
+        return self._file
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index; rebuilt from the batches where its file is missing or damaged."""
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index; rebuilt from the batches where its file is missing or damaged."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        """Transactions whose abort marker lies in this segment."""
+        if self._aborted is None:
+            self._aborted = read_aborted(self._disk, self.path + ".txnindex")
+        return self._aborted
+
+    def _load_indexes(self) -> None:
+        try:
+            raw = read_file(self._disk, self.path + ".index")
+            self._index = OffsetIndex.unpack(self.base_offset, raw, self.path + ".index")
+            raw = read_file(self._disk, self.path + ".timeindex")
+            self._time_index = TimeIndex.unpack(self.base_offset, raw, self.path + ".timeindex")
+            if self._index.positions and self._index.positions[-1] >= self.size_bytes:
+                raise CorruptFile(f"{self.path}.index points behind the segment")
+        except (CorruptFile, OSError):
+            self.rebuild_indexes()
+        else:
+            self.max_timestamp, self.max_timestamp_offset = self._time_index.last()
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches; a batch that does not parse ends them."""
+        self.reset_indexes()
+        try:
+            for position, header, _ in self.scan():
+                self.note(header, position)
+        except WireError:
+            pass
+
+    def reset_indexes(self) -> None:
+        """Empty both indexes: the batches will be told again, one `note` each."""
+        self._index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.bytes_since_index_entry = 0
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self.first_timestamp = None
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """Take a batch at ``position`` into the indexes (its header carries its real base offset)."""
+        self._note(header.last_offset, header.max_timestamp, header.size_bytes, position)
+
+    def _note(self, last_offset: int, max_timestamp: int, size_bytes: int, position: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index_entry > self.settings.index_interval_bytes:
+            self.index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size_bytes
+
+    def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch, already stamped, at the end.
+
+        Raises:
+            OSError: it could not be written whole; what was written of it has been cut off again.
+        """
+        size = len(data)
+        position = self.size_bytes
+        try:
+            self.file.pwrite(data, position)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + size
+        self._note(last_offset, max_timestamp, size, position)
+
+    def must_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
+        """Whether the next batch belongs into a new segment: size, age by message time, full index, offset range."""
+        if self.size_bytes == 0:
+            return False
+        settings = self.settings
+        if self.size_bytes > settings.segment_bytes - size_bytes:
+            return True
+        if self.first_timestamp is None:
+            self._load_first_timestamp()
+        first = self.first_timestamp
+        waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
+        if waited > settings.segment_ms or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        full = len(self.index.offsets) >= settings.segment_index_bytes // 8
+        return full or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
+
+    def _load_first_timestamp(self) -> None:
+        raw = self.file.pread(HEADER_BYTES, 0)
+        if len(raw) == HEADER_BYTES and raw[MAGIC_OFFSET] == 2:
+            self.first_timestamp = parse_header(raw).max_timestamp
+
+    def locate(self, offset: int) -> Located | None:
+        """The first batch whose last offset is at or above ``offset``; None where all lie below."""
+        position = self.index.lookup(offset)
+        window, start = b"", position
+        while position < self.size_bytes:
+            at = position - start
+            if len(window) - at < HEADER_BYTES:
+                window, start, at = self.file.pread(_WINDOW_BYTES, position), position, 0
+                if len(window) < LOG_OVERHEAD_BYTES:
+                    return None
+            base, size = overhead(window, at)
+            if len(window) - at > MAGIC_OFFSET and window[at + MAGIC_OFFSET] == 2:
+                last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
+            else:
+                last = base  # formats 0 and 1 carry the offset of the last message
+            if last >= offset:
+                return Located(position, size, base, last)
+            position += size
+        return None
+
+    def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every batch from ``position`` on, read in large pieces.
+
+        Raises:
+            WireError: a batch that does not parse or (with ``check``) has a bad checksum; all before it were given.
+        """
+        while position < self.size_bytes:
+            window = memoryview(self.file.pread(_SCAN_BYTES, position))
+            at = 0
+            while len(window) - at >= HEADER_BYTES:
+                size = overhead(window, at)[1]
+                if size < HEADER_BYTES or position + at + size > self.size_bytes:
+                    raise WireError(f"{self.path}.log: batch of {size} bytes at {position + at}")
+                if size > len(window) - at:
+                    if at == 0:
+                        window = memoryview(self.file.pread(size, position))
+                        if len(window) < size:
+                            raise WireError(f"{self.path}.log ends inside the batch at {position}")
+                        continue
+                    break
+                header = parse_header(window, at)
+                if check and not crc_matches(window, header, at):
+                    raise WireError(f"{self.path}.log: bad CRC at {position + at}")
+                yield position + at, header, window[at : at + size]
+                at += size
+            if at == 0:
+                raise WireError(f"{self.path}.log: {self.size_bytes - position} bytes at {position} are no batch")
+            position += at
+
+    def find_by_time(self, timestamp: int, from_offset: int = 0) -> Located | None:
+        """The first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``."""
+        start = self.locate(max(self.time_index.lookup(timestamp), from_offset, self.base_offset))
+        if start is None:
+            return None
+        for position, header, _ in self.scan(start.position, check=False):
+            if header.max_timestamp >= timestamp:
+                return Located(position, header.size_bytes, header.base_offset, header.last_offset)
+        return None
+
+    def add_aborted(self, entry: AbortedTxn) -> None:
+        """Remember an aborted transaction and write the index file."""
+        self.aborted.append(entry)
+        write_aborted(self._disk, self.path + ".txnindex", self.aborted)
+
+    def forget_aborted(self) -> None:
+        """Drop the transaction index: recovery fills it again from the markers."""
+        self._aborted = []
+        write_aborted(self._disk, self.path + ".txnindex", [])
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the segment file; the caller makes the indexes right."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def seal(self) -> None:
+        """Write the index files: the segment is rolled, or the log closes."""
+        if self._index is None or self._time_index is None:
+            return
+        self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        write_file(self._disk, self.path + ".index", self._index.pack(), sync=False)
+        write_file(self._disk, self.path + ".timeindex", self._time_index.pack(), sync=False)
+
+    def fsync(self) -> None:
+        """Make the batches survive a power cut; the indexes can be rebuilt."""
+        self.file.fsync()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

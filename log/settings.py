@@ -1,0 +1,31 @@
+"""The settings a partition's log lives by: the topic keys, as typed values. Defaults are Kafka's.
+
+Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.wire.compression import Codec
+
+FOREVER_MS = 2**63 - 1
+
+
+@dataclass(slots=True, frozen=True)
+class LogSettings:
+    """One topic's effective settings."""
+
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = FOREVER_MS
+    timestamp_after_max_ms: int = 3_600_000
+    compact: bool = False
+    codec: Codec | None = None
+    """None keeps what the producer sent."""
+    codec_level: int | None = None
+    file_delete_delay_ms: int = 60_000

@@ -1,0 +1,50 @@
+"""``ottla``: the command line. Subcommands are loaded when they are used, so each starts quickly."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "serve": "run one node, broker and controller in one",
+}
+
+
+def usage() -> str:
+    """The overview."""
+    lines = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: ottla COMMAND [OPTIONS]",
+            "",
+            "Apache Kafka's wire protocol, storage format and cluster rules, in Python.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "ottla COMMAND --help tells more about each.",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; gives the exit status: 0 done, 1 failed while running, 2 wrong use."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from ottla import __version__
+
+        print(f"ottla {__version__} (speaks Apache Kafka 4.3.1)")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    status: int = import_module(f"ottla.cli.{name}").run(arguments[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""``ottla serve``: one node until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import signal
+import sys
+
+import trio
+
+from ottla.broker.config import BadConfig, NodeConfig, check_values, parse_listener
+from ottla.broker.node import Node, StartRefused, StorageFailed
+from ottla.broker.real_env import RealEnv
+from ottla.controller.quorum import NotOurQuorum
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import DirectoryInUse
+from ottla.wire.errors import WireError
+
+HELP = """Run one Kafka node, broker and controller in one.
+
+An empty or missing data directory is formatted first. Clients reach the node at the address they dialled; set
+advertised.listeners to tell them another. Settings are Kafka's own (server.properties names and values).
+
+examples:
+  ottla serve                                        127.0.0.1:9092, data in ./ottla-data
+  ottla serve --listen 127.0.0.1:0                   take a free port; the ready line names it
+  ottla serve --config server.properties --set num.partitions=3
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    out.add_argument("--data-dir", metavar="D", help="where everything is kept (default ./ottla-data)")
+    out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
+    out.add_argument("--config", metavar="FILE", help="a server.properties file")
+    out.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file")
+    out.add_argument("--node-id", type=int, metavar="N", help="id of this node (default 1)")
+    out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
+    return out
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    values: dict[str, str] = {}
+    if options.config is not None:
+        from ottla.log.checkpoints import read_properties
+
+        try:
+            values = read_properties(RealEnv().disk, options.config)
+        except OSError as error:
+            raise BadConfig(f"{options.config}: {error.strerror}") from None
+    for item in options.set:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise BadConfig(f"--set {item}: write KEY=VALUE")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def configure(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
+    """The node's settings from the command line, and warnings.
+
+    Raises:
+        BadConfig: something cannot be.
+    """
+    values = _settings(options)
+    warnings = check_values(values)
+    config = NodeConfig(values, cluster_id=options.cluster_id)
+    directories = values.get("log.dirs") or values.get("log.dir")
+    config.data_dir = options.data_dir or (directories or config.data_dir).split(",")[0]
+    config.node_id = options.node_id if options.node_id is not None else int(values.get("node.id", "1"))
+    if options.listen is not None:
+        _, config.host, config.port = parse_listener(options.listen)
+    else:
+        for part in values.get("listeners", "").split(","):
+            if part.strip() and not part.strip().upper().startswith("CONTROLLER"):
+                _, config.host, config.port = parse_listener(part)
+                break
+    config.advertised()
+    return config, warnings
+
+
+async def _main(config: NodeConfig) -> None:
+    node = Node(RealEnv(), config)
+    stop = trio.Event()
+
+    def ready(running: Node) -> None:
+        host = f"[{config.host}]" if ":" in config.host else config.host or "0.0.0.0"  # noqa: S104 - only printed
+        # Tools that start brokers wait for "Kafka Server started".
+        print(f"Kafka Server started: {host}:{running.port}, data in {config.data_dir}", flush=True)
+        gc.collect()
+        gc.freeze()
+
+    async def watch() -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                stop.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await node.run(ready, stop)
+        nursery.cancel_scope.cancel()
+
+
+def _reason(error: BaseException) -> BaseException:
+    """The one error inside groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def run(arguments: list[str]) -> int:
+    """Serve; gives the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        config, warnings = configure(parser().parse_args(arguments))
+        for text in warnings:
+            print(f"ottla serve: warning: {text}", file=sys.stderr)
+        trio.run(_main, config)
+    except (BadConfig, ExceptionGroup, OSError) as raised:
+        error = _reason(raised)
+        if isinstance(error, StorageFailed):
+            print(f"ottla serve: {error}", file=sys.stderr)
+            return 1
+        refused = (BadConfig, StartRefused, DirectoryInUse, CorruptFile, NotOurQuorum, WireError, OSError)
+        if isinstance(error, refused):
+            print(f"ottla serve: {error}", file=sys.stderr)
+            return 2
+        raise
+    return 0
