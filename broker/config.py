@@ -170,7 +170,7 @@ def check_values(values: Mapping[str, str]) -> list[str]:
     """
     warnings = []
     for name, value in values.items():
-        if name.startswith("listener.name.") or name.startswith("controller.quorum."):
+        if name.startswith(("listener.name.", "controller.quorum.")):
             continue
         known = BROKER_KEYS.get(name)
         if known is None:

@@ -39,7 +39,7 @@ class ClassicGroups:
             self.stored[key.group] = value
 
     def loaded(self, now_ms: int) -> Fx:
-        """The shard has been read: groups stand as their records say, and every member gets a session to come back in."""
+        """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
         fx = Fx()
         for group_id, value in self.stored.items():
             group = self.groups[group_id] = Group.restored(group_id, value)

@@ -1,7 +1,7 @@
 """JoinGroup (11), v0-9: enter a group, wait for its next generation.
 
-Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); the answer is held until the join phase ends.
-The rules are in `broker.groups.classic`.
+Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); the answer is held until
+the join phase ends. The rules are in `broker.groups.classic`.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 """

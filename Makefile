@@ -1,0 +1,39 @@
+# Everything a newcomer needs: `make run` shows it work, `make test` proves it. Python 3.11 and a JDK 17 must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?= 1
+
+.PHONY: setup run test test-fast lint sim soak bench clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[spark,test]"
+	touch $@
+
+run: setup
+	$(BIN)/python -m spark_it.demo
+
+test: setup
+	$(BIN)/python -m compat_tests.jars
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-fast: setup
+	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/cli sim tests
+
+lint: setup
+	$(BIN)/python -m pytest tests
+
+sim: setup
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
+
+soak: setup
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
+
+bench: setup
+	$(BIN)/python -m bench.produce
+
+clean:
+	rm -rf $(VENV) .cache ottla-data build dist *.egg-info

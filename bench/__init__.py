@@ -1,0 +1,1 @@
+"""Speed against Apache Kafka, side by side in one run."""

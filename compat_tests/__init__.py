@@ -1,0 +1,1 @@
+"""Proof against others: stock clients, stock tools, Apache Kafka side by side."""

@@ -1,0 +1,23 @@
+"""Every top-level message class, by Kafka's name for it. Imports all modules: for tests and tools, not for a node."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from ottla.wire import messages
+from ottla.wire.schema import Message
+
+
+def all_messages() -> dict[str, type[Message]]:
+    """``ProduceRequest`` -> its class, and so on for requests, responses, headers and stored records."""
+    out: dict[str, type[Message]] = {}
+    for info in pkgutil.iter_modules(messages.__path__):
+        if info.name == "catalogue":
+            continue
+        module = import_module(f"{messages.__name__}.{info.name}")
+        for name, value in vars(module).items():
+            own = isinstance(value, type) and issubclass(value, Message) and value.__module__ == module.__name__
+            if own and hasattr(value, "SPEC"):
+                out[name] = value
+    return out

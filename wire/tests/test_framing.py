@@ -1,0 +1,67 @@
+"""Frames and headers."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from ottla.wire.apis import ApiKey, request_header_version, response_header_version
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import frame_size, parse_request, request_frame, response_chunks
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.primitives import uuid_bytes, uuid_text
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
+def test_a_size_that_cannot_be_is_refused(size: int) -> None:
+    with pytest.raises(WireError):
+        frame_size(struct.pack(">i", size))
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    frame = request_frame(ApiKey.METADATA, 12, 77, "me", MetadataRequest(None))
+    assert frame_size(frame) == len(frame) - 4
+    request = parse_request(memoryview(frame)[4:])
+    assert request[:4] == (ApiKey.METADATA, 12, 77, "me")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x00" * 7, struct.pack(">hhih", 99, 0, 1, -1), struct.pack(">hhih", 3, 77, 1, 40)]
+)
+def test_a_header_that_cannot_be_is_refused(raw: bytes) -> None:
+    with pytest.raises(WireError):
+        parse_request(memoryview(raw))
+
+
+def test_trap_1_an_unknown_api_versions_version_still_has_a_header() -> None:
+    request = parse_request(memoryview(struct.pack(">hhi", 18, 99, 5) + b"whatever this is"))
+    assert (request.key, request.version, request.correlation_id) == (ApiKey.API_VERSIONS, 99, 5)
+
+
+def test_trap_2_api_versions_answers_have_header_v0() -> None:
+    assert response_header_version(ApiKey.API_VERSIONS, 4) == 0
+    assert response_header_version(ApiKey.METADATA, 12) == 1
+    assert request_header_version(ApiKey.API_VERSIONS, 3) == 2
+    raw = b"".join(response_chunks(ApiKey.API_VERSIONS, 3, 9, ApiVersionsResponse(error_code=35)))
+    assert raw[4:10] == struct.pack(">ih", 9, 35)
+
+
+def test_a_null_client_id_is_allowed() -> None:
+    frame = request_frame(ApiKey.API_VERSIONS, 0, 1, None, ApiVersionsRequest())
+    assert parse_request(memoryview(frame)[4:]).client_id == ""
+
+
+def test_error_codes_know_whether_to_try_again() -> None:
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
+    assert not ErrorCode.INVALID_RECORD.retriable
+    assert len(ErrorCode) == 135
+
+
+def test_uuids_have_22_characters() -> None:
+    raw = bytes(range(16))
+    assert uuid_bytes(uuid_text(raw)) == raw
+    assert len(uuid_text(raw)) == 22
+    with pytest.raises(ValueError):
+        uuid_bytes("AAAA")
