@@ -7,6 +7,12 @@ from importlib import import_module
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
+    "topic": "list, describe, create, configure, delete topics",
+    "group": "list and describe consumer groups, with their lag",
+    "produce": "send lines from standard input",
+    "consume": "print records",
+    "dump": "print any file of a data directory in words",
+    "decode": "print a frame or file field by field, beside its bytes",
 }
 
 

@@ -1,0 +1,155 @@
+"""Nodes as real processes: Ottla through its command line, and Apache Kafka 4.3.1 beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from compat_tests.jars import classpath, jars
+
+OTTLA = str(Path(sys.executable).parent / "ottla")
+READY_WITHIN_S = 60.0
+
+
+def free_port() -> int:
+    """A port nobody listens at."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class Process:
+    """A node in a process of its own."""
+
+    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.log = data_dir.parent / f"{data_dir.name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        """What to run."""
+        raise NotImplementedError
+
+    def start(self) -> Any:
+        """Start, and wait until it answers ApiVersions."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log)
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.command()[0]} did not start:\n{self.log.read_text()[-4000:]}")
+            time.sleep(0.01)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as sock:
+                sock.settimeout(5)
+                sock.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
+                return len(sock.recv(4)) == 4
+        except OSError:
+            return False
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; gives the exit status."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(60)
+
+    def __enter__(self) -> Any:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+
+
+class OttlaProcess(Process):
+    """``ottla serve``."""
+
+    def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
+        super().__init__(data_dir, port)
+        self.settings = settings
+
+    def command(self) -> list[str]:
+        """The command line."""
+        out = [OTTLA, "serve", "--data-dir", str(self.data_dir), "--listen", self.bootstrap]
+        for key, value in self.settings.items():
+            out += ["--set", f"{key.replace('_', '.')}={value}"]
+        return out
+
+
+class KafkaProcess(Process):
+    """Apache Kafka, one node, combined roles."""
+
+    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+        super().__init__(data_dir, port)
+        jars("kafka")
+        self.config = data_dir.parent / f"{data_dir.name}.properties"
+        self.config.write_text(
+            f"process.roles=broker,controller\nnode.id=1\nlog.dirs={data_dir}\n"
+            "controller.quorum.bootstrap.servers=localhost:9093\ncontroller.listener.names=CONTROLLER\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://localhost:9093\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
+            "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
+            "transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n"
+        )
+        if not (data_dir / "meta.properties").exists():
+            self._java(
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                "5L6g3nShT-eMCtK--X86sw",
+                "--standalone",
+                "-c",
+                str(self.config),
+            )
+
+    def _java(self, *arguments: str) -> None:
+        subprocess.run(["java", "-cp", classpath(), *arguments], check=True, capture_output=True)
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return ["java", "-Xmx512m", "-cp", classpath(), "kafka.Kafka", str(self.config)]
+
+
+def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 90) -> str:
+    """Run one of Kafka's command-line classes; gives what it printed.
+
+    Raises:
+        AssertionError: it failed.
+    """
+    jars("kafka")
+    done = subprocess.run(
+        ["java", "-cp", classpath(), f"org.apache.kafka.tools.{name}", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
+    assert done.returncode == 0, f"{name} {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout

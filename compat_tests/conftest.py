@@ -1,0 +1,36 @@
+"""Fixtures: a node for a module, a topic and a group for a test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.cluster import OttlaProcess
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
+    process = OttlaProcess(tmp_path_factory.mktemp("node") / "data")
+    with process:
+        yield process
+    assert "Traceback" not in process.log.read_text(), process.log.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"

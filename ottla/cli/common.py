@@ -1,0 +1,101 @@
+"""What several commands share: the connection option, output as text or JSON, and one-line errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import trio
+
+from ottla.broker.client import ClusterClient
+from ottla.broker.real_env import RealEnv
+from ottla.wire.errors import ProtocolError, WireError
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+class Failed(Exception):
+    """The command could not do what it was asked to; the message is one line for the user."""
+
+
+def command_parser(name: str, text: str) -> argparse.ArgumentParser:
+    """A parser whose description keeps its lines."""
+    return argparse.ArgumentParser(
+        f"ottla {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """``--bootstrap`` and ``-o json``."""
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP,
+        help=f"a broker of the cluster, any Kafka (default {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+
+
+def show(rows: Sequence[dict[str, Any]], output: str) -> None:
+    """Print rows as a table or as JSON."""
+    if output == "json":
+        print(json.dumps(list(rows), indent=2))
+        return
+    if not rows:
+        return
+    heads = list(rows[0])
+    table = [heads, *([str(row[h]) for h in heads] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(heads))]
+    for line in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def check(code: int, message: str | None, what: str) -> None:
+    """Raise Failed for an error code in an answer."""
+    from ottla.wire.errors import ErrorCode
+
+    if code:
+        raise Failed(f"{what}: {message or ErrorCode(code).text}")
+
+
+def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
+    """Run something over a connection; gives the exit status."""
+
+    async def main() -> None:
+        client = ClusterClient(RealEnv(), bootstrap, timeout_s=30)
+        try:
+            await work(client)
+        finally:
+            client.close()
+
+    try:
+        trio.run(main)
+    except KeyboardInterrupt:
+        return 130
+    except (Failed, ProtocolError, WireError) as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"ottla: {bootstrap}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def pairs(items: Iterable[str]) -> dict[str, str]:
+    """``KEY=VALUE`` options.
+
+    Raises:
+        Failed: one without ``=``.
+    """
+    out = {}
+    for item in items:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise Failed(f"{item}: write KEY=VALUE")
+        out[key] = value
+    return out

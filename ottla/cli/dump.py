@@ -1,0 +1,48 @@
+"""``ottla dump``: any file of a data directory in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ottla.broker.dump import rows_of
+from ottla.cli.common import command_parser
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.disk import RealDisk
+from ottla.wire.errors import WireError
+
+TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
+Records of the metadata log and of __consumer_offsets are shown as what they say.
+
+examples:
+  ottla dump ottla-data/events-0/00000000000000000000.log
+  ottla dump -o json ottla-data/__cluster_metadata-0/00000000000000000000.log | jq .content
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Print files; gives the exit status."""
+    parser = command_parser("dump", TEXT)
+    parser.add_argument("file", nargs="+", help="a file of a data directory")
+    parser.add_argument("--shallow", action="store_true", help="batches only, not their records")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="json: one object a line")
+    options = parser.parse_args(arguments)
+    status = 0
+    for path in options.file:
+        if options.output == "text":
+            print(path)
+        try:
+            for row in rows_of(RealDisk(), os.path.abspath(path), deep=not options.shallow):
+                if options.output == "json":
+                    print(json.dumps(row))
+                else:
+                    kind = row.pop("kind")
+                    indent = "    " if kind == "record" else "  "
+                    print(f"{indent}{kind} " + " ".join(f"{k}={v}" for k, v in row.items()))
+        except (CorruptFile, WireError, ValueError, OSError) as error:
+            print(f"ottla dump: {path}: {error}", file=sys.stderr)
+            status = 1
+        except BrokenPipeError:
+            return 0
+    return status

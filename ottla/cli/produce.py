@@ -1,0 +1,65 @@
+"""``ottla produce``: lines from standard input become records."""
+
+from __future__ import annotations
+
+import sys
+from zlib import crc32
+
+from ottla.broker.client import ClusterClient
+from ottla.broker.real_env import RealEnv
+from ottla.cli.common import add_connection, command_parser, pairs, show, talk
+from ottla.wire import records as r
+from ottla.wire.compression import Codec
+
+TEXT = """Each line of standard input becomes one record. Without a key records go round the partitions.
+
+examples:
+  echo hello | ottla produce greetings
+  ottla produce events --key-separator : < events.txt         lines like  user-7:clicked
+"""
+BATCH_RECORDS = 500
+
+
+def run(arguments: list[str]) -> int:
+    """Send every line; gives the exit status."""
+    parser = command_parser("produce", TEXT)
+    add_connection(parser)
+    parser.add_argument("topic", help="made if it is missing and the broker allows it")
+    parser.add_argument("--key-separator", metavar="S", help="what stands between key and value")
+    parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
+    parser.add_argument("--codec", choices=[c.name.lower() for c in Codec], default="none", help="compression")
+    parser.add_argument("--partition", type=int, help="always this partition")
+    options = parser.parse_args(arguments)
+
+    async def work(client: ClusterClient) -> None:
+        headers = tuple((k, v.encode()) for k, v in pairs(options.header).items())
+        numbers = await client.partitions(options.topic, create=True)
+        pending: dict[int, list[r.NewRecord]] = {}
+        env, sent, turn = RealEnv(), 0, 0
+
+        async def flush() -> None:
+            for number, items in pending.items():
+                await client.produce(options.topic, number, items, codec=Codec[options.codec.upper()])
+            pending.clear()
+
+        for line in sys.stdin:
+            text = line.rstrip("\n")
+            key, value = None, text
+            if options.key_separator is not None and options.key_separator in text:
+                key, value = text.split(options.key_separator, 1)
+            if options.partition is not None:
+                number = options.partition
+            elif key is not None:
+                number = numbers[crc32(key.encode()) % len(numbers)]
+            else:
+                number = numbers[turn % len(numbers)]
+            record = r.NewRecord(None if key is None else key.encode(), value.encode(), env.now_ms(), headers)
+            pending.setdefault(number, []).append(record)
+            sent += 1
+            if sent % BATCH_RECORDS == 0:
+                turn += 1
+                await flush()
+        await flush()
+        show([{"topic": options.topic, "sent": sent}], options.output)
+
+    return talk(options.bootstrap, work)

@@ -1,0 +1,171 @@
+"""Bytes beside what they mean: every field of a frame or a batch with its place. What ``ottla decode`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.wire import batch as b
+from ottla.wire import interpreter
+from ottla.wire import records as r
+from ottla.wire.apis import (
+    ApiKey,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+from ottla.wire.errors_base import WireError
+from ottla.wire.messages.headers import RequestHeader, ResponseHeader
+from ottla.wire.primitives import Buffer, take
+from ottla.wire.schema import Message
+
+
+class Span(NamedTuple):
+    """A run of bytes and what it is."""
+
+    start: int
+    stop: int
+    path: str
+    value: Any
+
+
+class _Collector:
+    def __init__(self, prefix: str = "") -> None:
+        self.spans: list[Span] = []
+        self.prefix = prefix
+
+    def __call__(self, path: str, start: int, stop: int, value: Any) -> None:
+        self.spans.append(Span(start, stop, self.prefix + path, value))
+
+
+def message_spans(
+    cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
+) -> tuple[list[Span], int]:
+    """The fields of a message, and the position after it; record data inside it is taken apart too.
+
+    Raises:
+        WireError: the bytes are not this message.
+    """
+    collector = _Collector(prefix)
+    _, end = interpreter.decode(cls, version, raw, pos, collector)
+    out: list[Span] = []
+    for span in collector.spans:
+        out.append(span)
+        if isinstance(span.value, memoryview) and len(span.value) >= b.HEADER_BYTES:
+            start = span.stop - len(span.value)
+            out[-1] = span._replace(stop=start, value=f"{len(span.value)} bytes of batches")
+            out += batch_spans(memoryview(raw)[: span.stop], start, f"{span.path}.")
+    return out, end
+
+
+def request_spans(raw: Buffer) -> list[Span]:
+    """A whole request frame, its size included.
+
+    Raises:
+        WireError: not a request.
+    """
+    from ottla.wire.framing import parse_request
+
+    view = memoryview(raw)
+    size, _ = take(view, 0, 4)
+    request = parse_request(view[4:])
+    out = [Span(0, 4, "size", int.from_bytes(size, "big"))]
+    header, pos = message_spans(RequestHeader, request_header_version(request.key, request.version), view, 4, "header.")
+    out += header
+    body, pos = message_spans(request_class(request.key), request.version, view, pos, f"{request.key.name}.")
+    return out + body + _rest(view, pos)
+
+
+def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[Span]:
+    """A whole response frame; which request it answers must be known.
+
+    Raises:
+        WireError: not that response.
+    """
+    view = memoryview(raw)
+    size, _ = take(view, 0, 4)
+    out = [Span(0, 4, "size", int.from_bytes(size, "big"))]
+    header, pos = message_spans(ResponseHeader, response_header_version(key, version), view, 4, "header.")
+    body, pos = message_spans(response_class(key), version, view, pos, f"{key.name}.")
+    return out + header + body + _rest(view, pos)
+
+
+def _rest(view: memoryview, pos: int) -> list[Span]:
+    return [Span(pos, len(view), "left over", "")] if pos < len(view) else []
+
+
+_BATCH_FIELDS = (
+    (0, 8, "base_offset"),
+    (8, 12, "batch_length"),
+    (12, 16, "partition_leader_epoch"),
+    (16, 17, "magic"),
+    (17, 21, "crc"),
+    (21, 23, "attributes"),
+    (23, 27, "last_offset_delta"),
+    (27, 35, "base_timestamp"),
+    (35, 43, "max_timestamp"),
+    (43, 51, "producer_id"),
+    (51, 53, "producer_epoch"),
+    (53, 57, "base_sequence"),
+    (57, 61, "records_count"),
+)
+
+
+def describe_attributes(attributes: int) -> str:
+    """``gzip, log append time``: the bits in words."""
+    words = [("none", "gzip", "snappy", "lz4", "zstd")[attributes & 7] if attributes & 7 < 5 else "codec?"]
+    for bit, word in (
+        (b.TIMESTAMP_TYPE_BIT, "log append time"),
+        (b.TRANSACTIONAL_BIT, "transactional"),
+        (b.CONTROL_BIT, "control"),
+        (b.DELETE_HORIZON_BIT, "delete horizon set"),
+    ):
+        if attributes & bit:
+            words.append(word)
+    return ", ".join(words)
+
+
+def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[Span]:
+    """Every batch from ``pos`` on: the 13 header fields, then the records.
+
+    Raises:
+        WireError: something there is no batch.
+    """
+    for number, (at, header) in enumerate(b.iterate(raw, pos)):
+        name = f"{prefix}batch[{number}]."
+        for (start, stop, field), value in zip(_BATCH_FIELDS, header, strict=True):
+            shown: Any = value
+            if field == "crc":
+                shown = f"{value:#010x} ({'right' if b.crc_matches(raw, header, at) else 'WRONG'})"
+            elif field == "attributes":
+                shown = f"{value:#06x} ({describe_attributes(value)})"
+            yield Span(at + start, at + stop, name + field, shown)
+        end = at + header.size_bytes
+        if header.attributes & 7:
+            yield Span(at + b.HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
+        else:
+            yield from _record_spans(raw, header, at, name)
+
+
+def _record_spans(raw: Buffer, header: b.BatchHeader, at: int, name: str) -> Iterator[Span]:
+    from ottla.wire.primitives import read_varlong
+
+    pos = at + b.HEADER_BYTES
+    for number, record in enumerate(r.iterate(raw, header, at)):
+        size, start = read_varlong(raw, pos)
+        yield Span(pos, start + size, f"{name}record[{number}]", record._asdict())
+        pos = start + size
+
+
+def render(spans: list[Span], raw: Buffer, width: int = 12) -> Iterator[str]:
+    """Lines of ``position  bytes  field = value``."""
+    for span in spans:
+        data = bytes(memoryview(raw)[span.start : span.stop])
+        text = data[:width].hex(" ") + (" .." if len(data) > width else "")
+        value = span.value
+        shown = value.hex() if isinstance(value, bytes) else repr(value) if isinstance(value, str) else value
+        yield f"{span.start:6d}  {text:<{width * 3 + 2}} {span.path} = {shown}"
+
+
+__all__ = ["Span", "WireError", "batch_spans", "message_spans", "render", "request_spans", "response_spans"]
