@@ -1,0 +1,48 @@
+"""Fixtures: one local Spark for the run, one node for a module."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.jars import jars
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    where = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark_it")
+        .config("spark.jars", ",".join(map(str, jars("spark"))))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.warehouse.dir", str(where))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path_factory.mktemp("node") / "data") as process:
+        yield process
+    assert "Traceback" not in process.log.read_text(), process.log.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"spark-{next(_numbers)}"
