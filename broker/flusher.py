@@ -48,6 +48,7 @@ class Flusher:
         def sync() -> None:
             for segment in segments:
                 segment.fsync()
+            log.sync_names()
 
         await self._env.in_thread(sync)
         log.recovery_point = max(log.recovery_point, end)

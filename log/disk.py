@@ -193,8 +193,11 @@ def read_file(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
-    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced."""
+def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None) -> None:
+    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
+
+    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it.
+    """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
     try:
@@ -205,5 +208,5 @@ def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None
     finally:
         file.close()
     disk.rename(temporary, path)
-    if sync:
+    if sync if sync_dir is None else sync_dir:
         disk.fsync_dir(path.rpartition("/")[0] or ".")

@@ -81,6 +81,6 @@ class LeaderEpochs:
             self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
             self.save()
 
-    def save(self) -> None:
-        """Write the file; not synced, since the batches carry the epochs too."""
-        write_epochs(self._disk, self._path, self.entries, sync=False)
+    def save(self, *, sync: bool = False) -> None:
+        """Write the file; while the log is open not synced, since the batches carry the epochs too."""
+        write_epochs(self._disk, self._path, self.entries, sync=sync)

@@ -63,6 +63,10 @@ class PartitionLog:
         self.high_watermark = 0
         self.recovery_point = 0
         self.closed = False
+        self.sealed_at = -1
+        """The log end whose index and snapshot files are on disk already; -1 for none."""
+        self.names_unsynced = False
+        """Whether a file was made whose name a power cut could still take."""
 
     @property
     def active(self) -> Segment:
@@ -159,14 +163,15 @@ class PartitionLog:
         """Begin a new segment at the log end; the old one's indexes and a producer snapshot are written."""
         self.active.seal()
         self.write_snapshot()
+        self.names_unsynced = True
         segment = Segment.create(self.disk, self.directory, self.log_end_offset, self.settings, now_ms)
         self.add_segment(segment)
         return segment
 
-    def write_snapshot(self) -> None:
+    def write_snapshot(self, *, sync: bool = False) -> None:
         """Write the producer state as of the log end."""
         path = f"{self.directory}/{file_name(self.log_end_offset, '.snapshot')}"
-        write_file(self.disk, path, self.producers.pack(), sync=False)
+        write_file(self.disk, path, self.producers.pack(), sync=sync, sync_dir=False)
 
     def set_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward; says whether it moved."""
@@ -191,7 +196,15 @@ class PartitionLog:
         if end > self.recovery_point:
             for segment in self.unflushed():
                 segment.fsync()
+            self.sync_names()
             self.recovery_point = max(self.recovery_point, end)
+
+    def sync_names(self) -> None:
+        """Make the names of new files survive a power cut, the partition's own directory included."""
+        if self.names_unsynced:
+            self.disk.fsync_dir(self.directory)
+            self.disk.fsync_dir(self.directory.rpartition("/")[0])
+            self.names_unsynced = False
 
     def close(self) -> None:
         """Flush, seal the active segment, write the snapshot: the state of a clean stop."""
@@ -199,9 +212,11 @@ class PartitionLog:
             return
         self.closed = True
         self.flush()
-        self.active.seal()
-        self.write_snapshot()
-        self.epochs.save()
+        if self.sealed_at != self.log_end_offset:
+            self.active.seal(sync=True)
+            self.write_snapshot(sync=True)
+        if self.log_end_offset > self.log_start_offset:
+            self.epochs.save(sync=True)
         self.close_files()
 
     def close_files(self) -> None:

@@ -24,11 +24,13 @@ def create_log(
 ) -> PartitionLog:
     """A new partition with its first, empty segment."""
     disk.makedirs(directory)
-    write_partition_metadata(disk, directory, topic_id, sync=False)
+    write_partition_metadata(disk, directory, topic_id, sync=True)
     log = PartitionLog(disk, directory, topic, partition, settings)
     log.topic_id = topic_id
     log.add_segment(Segment.create(disk, directory, 0, settings, now_ms))
     log.epochs.save()
+    log.sealed_at = 0
+    log.names_unsynced = True
     return log
 
 
@@ -73,6 +75,8 @@ def open_log(
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.epochs.truncate_end(log.log_end_offset)
     rebuild_producers(log)
+    log.sealed_at = log.log_end_offset if clean else -1
+    log.names_unsynced = not clean
     return log
 
 

@@ -300,13 +300,13 @@ class Segment:
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 
-    def seal(self) -> None:
-        """Write the index files: the segment is rolled, or the log closes."""
+    def seal(self, *, sync: bool = False) -> None:
+        """Write the index files: the segment is rolled, or (synced, since they will be believed) the log closes."""
         if self._index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        write_file(self._disk, self.path + ".index", self._index.pack(), sync=False)
-        write_file(self._disk, self.path + ".timeindex", self._time_index.pack(), sync=False)
+        write_file(self._disk, self.path + ".index", self._index.pack(), sync=sync, sync_dir=False)
+        write_file(self._disk, self.path + ".timeindex", self._time_index.pack(), sync=sync, sync_dir=False)
 
     def fsync(self) -> None:
         """Make the batches survive a power cut; the indexes can be rebuilt."""

@@ -1,0 +1,51 @@
+"""``python -m sim --seed 7``: replay one run. ``--seeds 300``: run many. Status 1 where a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+
+from sim.world import Result, simulate
+
+
+def line(result: Result) -> str:
+    """``seed N digest HEX faults ... virtual_s ... ok|VIOLATION name``."""
+    faults = ",".join(f"{name}={count}" for name, count in sorted(result.faults.items()))
+    names = sorted({name for name, _ in result.violations})
+    verdict = f"VIOLATION {','.join(names)}" if names else "ok"
+    return f"seed {result.seed} digest {result.digest} faults {faults} virtual_s {result.virtual_s:.1f} {verdict}"
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser("sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    parser.add_argument("--quiet", action="store_true", help="no rate line")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+    logging.disable(logging.CRITICAL)
+    bad = 0
+    virtual, began = 0.0, time.perf_counter()
+    for seed in range(options.seed, options.seed + options.seeds):
+        result = simulate(seed)
+        virtual += result.virtual_s
+        for name, detail in result.violations[:5]:
+            print(f"  {name}: {detail}")
+        bad += bool(result.violations)
+        text = line(result)
+        if not options.quiet and seed == options.seed + options.seeds - 1:
+            real = time.perf_counter() - began
+            print(
+                f"{options.seeds} seeds, {bad} bad, {virtual:.0f} virtual s in {real:.1f} s: {virtual / real:.0f} to 1"
+            )
+        print(text, flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What was promised to the clients, and whether it was kept. Each broken promise has a name.
+
+``lost``: an acknowledged record is gone (after a power cut only those that had been synced must be there).
+``duplicate``: a record stands twice. ``disorder``: a producer's records stand in another order than sent.
+``hole``: offsets do not count up by one. ``ghost``: a record nobody sent. ``offset-back``: a committed position went
+back. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer was refused though nothing was
+lost. ``no-start``: the node could not start on what it had left behind.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from ottla.wire.records import Record
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The checker's book."""
+
+    sent_values: dict[int, dict[int, None]] = field(default_factory=dict)
+    acked: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Partition -> value -> offset, of what must be there."""
+    power_cuts: int = 0
+    violations: list[tuple[str, str]] = field(default_factory=list)
+    committed_to: dict[int, int] = field(default_factory=dict)
+    tried: dict[int, int] = field(default_factory=dict)
+    synced_to: dict[int, int] = field(default_factory=dict)
+    acknowledged_count: int = 0
+    commits: int = 0
+    excused: int = 0
+
+    def violation(self, name: str, detail: str) -> None:
+        """A promise was broken."""
+        self.violations.append((name, detail))
+
+    def sent(self, partition: int, values: list[int]) -> None:
+        """These are on their way."""
+        self.sent_values.setdefault(partition, {}).update(dict.fromkeys(values))
+
+    def acknowledged(self, partition: int, values: list[int], offset: int) -> None:
+        """These must be there from now on."""
+        book = self.acked.setdefault(partition, {})
+        for index, value in enumerate(values):
+            book[value] = offset + index
+            self.acknowledged_count += 1
+
+    def out_of_order(self, partition: int) -> None:
+        """A producer's batch was refused for its sequence: only a power cut excuses that."""
+        if not self.power_cuts:
+            self.violation("out-of-order", f"partition {partition}")
+
+    def out_of_range(self, partition: int, offset: int) -> None:
+        """A reader stands behind the end: only a power cut excuses that."""
+        if not self.power_cuts:
+            self.violation("lost", f"partition {partition} ends before {offset}")
+
+    def committing(self, partition: int, offset: int) -> None:
+        """A position is on its way; it may arrive even if the answer does not."""
+        self.tried[partition] = max(self.tried.get(partition, 0), offset)
+
+    def committed(self, partition: int, offset: int) -> None:
+        """A position was acknowledged."""
+        self.commits += 1
+        self.committed_to[partition] = max(self.committed_to.get(partition, 0), offset)
+
+    def position_read(self, partition: int, offset: int) -> None:
+        """A position was read back."""
+        if offset < self.committed_to.get(partition, 0):
+            self.violation("offset-back", f"partition {partition}: {offset} < {self.committed_to[partition]}")
+        if offset > self.tried.get(partition, 0):
+            self.violation("ghost", f"partition {partition}: position {offset} was never committed")
+
+    def power_cut(self, synced: dict[int, int]) -> None:
+        """The machine lost power: what was not synced need not be there any more, and positions may go back."""
+        self.power_cuts += 1
+        for partition, offset in synced.items():
+            self.synced_to[partition] = max(self.synced_to.get(partition, 0), offset)
+        for partition, book in self.acked.items():
+            limit = self.synced_to.get(partition, 0)
+            for value in [v for v, offset in book.items() if offset >= limit]:
+                del book[value]
+                self.excused += 1
+        self.committed_to.clear()
+
+    def check_partition(self, partition: int, records: list[Record]) -> None:
+        """Compare a whole partition with what was promised."""
+        where: dict[int, int] = {}
+        last: dict[bytes, int] = {}
+        for index, record in enumerate(records):
+            if record.offset != index:
+                self.violation("hole", f"partition {partition}: offset {record.offset} at place {index}")
+            (value,) = struct.unpack(">q", record.value or b"\xff" * 8)
+            if value in where:
+                self.violation("duplicate", f"partition {partition}: {value} at {where[value]} and {record.offset}")
+            if value not in self.sent_values.get(partition, {}):
+                self.violation("ghost", f"partition {partition}: {value}")
+            where[value] = record.offset
+            key = record.key or b""
+            if value <= last.get(key, -1):
+                self.violation("disorder", f"partition {partition}: {value} after {last[key]}")
+            last[key] = value
+        for value, offset in self.acked.get(partition, {}).items():
+            if where.get(value) != offset:
+                self.violation(
+                    "lost", f"partition {partition}: {value} acknowledged at {offset}, now {where.get(value)}"
+                )
