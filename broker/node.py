@@ -126,6 +126,11 @@ class Node:
         )
         self._create(topic)
 
+    def _offsets_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has; 0 while there is none."""
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
     def _create(self, topic: CreatableTopic) -> None:
         if topic.name not in self._creating and self._nursery is not None:
             self._creating.add(topic.name)
@@ -185,7 +190,7 @@ class Node:
         self.controller.load()
         self.kraft_version = self.controller.kraft_version
         self.replicas = Replicas(env, config, self.directory, self.purgatory.wake)
-        self.groups = GroupCoordinator(env, config, self.timers, self.fail)
+        self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
         self.flusher = Flusher(env, self.directory, self.fail)
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)

@@ -21,7 +21,8 @@ def place(brokers: list[int], partitions: int, replication_factor: int, start: i
         raise ProtocolError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
+            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered "
+            "or some brokers have all their log directories cordoned.",
         )
     count = len(brokers)
     out = []

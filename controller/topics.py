@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.controller.config_keys import TOPIC_KEYS, check_value
 from ottla.controller.decision import Decision, Defaults
-from ottla.controller.image import RESOURCE_TOPIC, Image, Partition, partition_record
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import place
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
@@ -24,6 +24,7 @@ from ottla.wire.schema import ZERO_UUID, Message
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_NAME = 249
 SOURCE_TOPIC_CONFIG = 1
+SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_DEFAULT_CONFIG = 5
 
 NewId = Callable[[], bytes]
@@ -131,18 +132,18 @@ def check_assignment(replicas: list[int], image: Image) -> None:
             )
 
 
-def _configs(values: Mapping[str, str]) -> list[ct.CreatableTopicConfigs]:
+def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicConfigs]:
     """All of a topic's effective settings, as a creation answers them."""
-    return [
-        ct.CreatableTopicConfigs(
-            key.name,
-            values.get(key.name, key.default),
-            False,
-            SOURCE_TOPIC_CONFIG if key.name in values else SOURCE_DEFAULT_CONFIG,
-            False,
-        )
-        for key in TOPIC_KEYS.values()
-    ]
+    wide = image.config(RESOURCE_BROKER, "")
+    out = []
+    for key in TOPIC_KEYS.values():
+        value, source = key.default, SOURCE_DEFAULT_CONFIG
+        if key.name in values:
+            value, source = values[key.name], SOURCE_TOPIC_CONFIG
+        elif key.broker_key is not None and key.broker_key in wide:
+            value, source = wide[key.broker_key], SOURCE_DYNAMIC_DEFAULT
+        out.append(ct.CreatableTopicConfigs(key.name, value, False, source, False))
+    return out
 
 
 def _create_one(
@@ -173,9 +174,10 @@ def _create_one(
     result = ct.CreatableTopicResult(
         topic.name,
         topic_id,
+        error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=_configs(texts),
+        configs=_configs(texts, image),
     )
     return result, records
 
@@ -236,7 +238,7 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -
 def _widen(topic: cp.CreatePartitionsTopic, image: Image) -> list[Message]:
     known = image.topics.get(topic.name)
     if known is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     current = len(known.partitions)
     if topic.count == current:
         raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

@@ -70,6 +70,7 @@ class ClassicGroups:
             if request.member_id:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = self.groups[request.group_id] = Group(request.group_id, state_since_ms=now_ms)
+            rb.store(group, fx)
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -256,12 +257,10 @@ class ClassicGroups:
         wanted = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
         group = self.groups.get(request.group_id)
         response = lg.LeaveGroupResponse()
-        if not request.group_id or group is None:
-            response.error_code = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.UNKNOWN_MEMBER_ID
-            wanted = []
         for one in wanted:
-            assert group is not None
-            code = self._leave_one(group, one, now_ms, fx)
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            if group is not None:
+                code = self._leave_one(group, one, now_ms, fx)
             if call.version >= 3:
                 response.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
             else:

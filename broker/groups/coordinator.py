@@ -81,12 +81,21 @@ class Shard:
 class GroupCoordinator:
     """All shards of this node."""
 
-    def __init__(self, env: Env, config: NodeConfig, timers: Timers, fail: Callable[[OSError], None]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        fail: Callable[[OSError], None],
+        count: Callable[[], int],
+    ) -> None:
+        self._count = count
         self._env = env
         self._timers = timers
         self._fail = fail
         self._shards: dict[int, Shard] = {}
         self.partitions = config.number("offsets.topic.num.partitions")
+        """How many partitions `__consumer_offsets` has: what the topic says, once it exists."""
         self.settings = GroupSettings(
             config.number("group.initial.rebalance.delay.ms"),
             config.number("group.min.session.timeout.ms"),
@@ -103,6 +112,7 @@ class GroupCoordinator:
         """Begin to serve a partition's groups; one with records is read first."""
         if replica.topic != TOPIC:
             return
+        self.partitions = self._count() or self.partitions
         shard = self._shards[replica.partition] = Shard(replica, self.settings)
         if replica.log.log_end_offset == replica.log.log_start_offset:
             self._start(shard)

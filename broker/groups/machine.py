@@ -29,6 +29,7 @@ class Commit(NamedTuple):
     generation: int
     retention_ms: int
     offsets: list[NewOffset]
+    version: int
 
 
 class Fired(NamedTuple):
@@ -72,7 +73,7 @@ class GroupMachine:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
         try:
-            check_commit(group, event.member_id, event.instance_id, event.generation)
+            check_commit(group, event.member_id, event.instance_id, event.generation, event.version)
         except ProtocolError as error:
             fx.replies.append(Reply(event.ticket, error.code))
             return fx

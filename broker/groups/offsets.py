@@ -56,7 +56,7 @@ class Offsets:
         return self.committed.get(group, {})
 
 
-def check_commit(group: Group | None, member_id: str, instance_id: str | None, generation: int) -> None:
+def check_commit(group: Group | None, member_id: str, instance_id: str | None, generation: int, version: int) -> None:
     """Whether this member may commit now.
 
     A request without generation and member is a simple consumer's: allowed only while the group has no members.
@@ -66,7 +66,7 @@ def check_commit(group: Group | None, member_id: str, instance_id: str | None, g
     """
     if group is None:
         if generation >= 0:
-            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
         return
     if generation < 0 and group.state is GroupState.EMPTY:
         return

@@ -17,6 +17,7 @@ from ottla.wire.messages.describe_cluster import (
 )
 
 BROKERS, CONTROLLERS = 1, 2
+_WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> Answer:
@@ -26,9 +27,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
         known = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of the wrong type."
-            if known
-            else f"Unsupported endpoint type {request.endpoint_type}",
+            error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
         )
     response = DescribeClusterResponse(cluster_id=node.cluster_id)
     alive = node.image.unfenced()

@@ -82,7 +82,7 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     for key in TOPIC_KEYS.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         if key.broker_key is not None:
-            synonyms += _broker_synonyms(context, key.broker_key, key.default)
+            synonyms += _broker_synonyms(context, key.broker_key, BROKER_KEYS[key.broker_key].default)
         yield _row(key, synonyms, request, read_only=False)
 
 
@@ -98,11 +98,10 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
             yield _row(ConfigKey(key_name, kind, None), synonyms, request, read_only=False)
         return
-    dynamic = {key.broker_key for key in TOPIC_KEYS.values()}
     for key_name, known in BROKER_KEYS.items():
         synonyms = _broker_synonyms(context, key_name, known.default)
         key = ConfigKey(key_name, known.type, known.default)
-        yield _row(key, synonyms, request, read_only=key_name not in dynamic)
+        yield _row(key, synonyms, request, read_only=not known.dynamic)
 
 
 def _table(
@@ -114,7 +113,10 @@ def _table(
     own = context.node.image.config(kind, name)
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
-        synonyms.append(DescribeConfigsSynonym(key.name, key.default, DEFAULT))
+        broker_key = f"group.{key.name}"
+        synonyms.append(
+            DescribeConfigsSynonym(broker_key if broker_key in BROKER_KEYS else key.name, key.default, DEFAULT)
+        )
         yield _row(key, synonyms, request, read_only=False)
 
 
@@ -141,10 +143,10 @@ def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
     """Answer each resource on its own."""
     response = DescribeConfigsResponse()
     for resource in request.resources:
-        result = DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name)
+        result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
         try:
             result.configs = _describe(context, resource, request)
         except ProtocolError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
         response.results.append(result)
     return response

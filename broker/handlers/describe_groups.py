@@ -38,8 +38,6 @@ def _members(group: Group) -> list[DescribedGroupMember]:
 
 
 def _describe(context: Context, group_id: str) -> DescribedGroup:
-    if not group_id:
-        return DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
         machine = context.node.groups.shard_of(group_id).machine
     except ProtocolError as error:

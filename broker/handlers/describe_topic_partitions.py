@@ -58,7 +58,8 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
         if topic is None:
             bad = name_error(name) is not None
             code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.topics.append(DescribeTopicPartitionsResponseTopic(code, name))
+            row = DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=ALL_TOPIC_OPERATIONS)
+            response.topics.append(row)
             continue
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first)

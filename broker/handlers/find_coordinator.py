@@ -24,8 +24,6 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 def _find(context: Context, key: str, kind: int) -> Coordinator:
     if kind != GROUP:
         return _refused(key, ErrorCode.INVALID_REQUEST, "Only group coordinators are served here.")
-    if not key:
-        return _refused(key, ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")
     node = context.node
     topic = node.image.topics.get(TOPIC)
     if topic is None:
@@ -34,7 +32,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
     for broker_id, host, port, _ in node.endpoints(context.client):
         if broker_id == partition.leader:
-            return Coordinator(key, broker_id, host, port, 0, None if context.version < 4 else "")
+            return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
 
 

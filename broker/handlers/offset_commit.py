@@ -1,6 +1,7 @@
 """OffsetCommit (8), v2-10: store a group's positions; answered once they are committed to the log.
 
-Behaviour: an unknown topic or partition fails on its own (3, v10: unknown id 100), as does metadata that is too long
+Behaviour: the empty group id is a group like any other.
+An unknown topic or partition fails on its own (3, v10: unknown id 100), as does metadata that is too long
 (12); the group's verdict holds for all the rest. v2-4 may carry a retention time.
 
 Source: ``OffsetMetadataManager.commitOffset``, ``KafkaApis.handleOffsetCommitRequest`` (apache/kafka 4.3.1).
@@ -65,9 +66,9 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer:
                         part.committed_metadata or "",
                     )
                 )
-    code = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.NONE
+    verdict: object = ErrorCode.NONE
     ticket = Ticket()
-    if code is ErrorCode.NONE and good:
+    if good:
         try:
             context.node.groups.handle(
                 request.group_id,
@@ -79,14 +80,15 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer:
                     request.generation_id_or_member_epoch,
                     request.retention_time_ms,
                     good,
+                    context.version,
                 ),
             )
             if ticket.answer is None:
                 return _wait(ticket, response, rows)
-            code = ticket.answer
+            verdict = ticket.answer
         except ProtocolError as error:
-            code = error.code
-    return _settle(response, rows, code)
+            verdict = error.code
+    return _settle(response, rows, verdict)
 
 
 def _settle(response: OffsetCommitResponse, rows: list[OffsetCommitResponsePartition], code: object) -> Message:

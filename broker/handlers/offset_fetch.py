@@ -16,8 +16,6 @@ from ottla.wire.schema import ZERO_UUID
 
 
 def _offsets(context: Context, group_id: str) -> Offsets:
-    if not group_id:
-        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
     return context.node.groups.shard_of(group_id).machine.offsets
 
 

@@ -49,8 +49,8 @@ def _malformed(request: ProduceRequest) -> bool:
 
 def _failed(part: PartitionProduceData, error: ProtocolError, context: Context) -> PartitionProduceResponse:
     out = PartitionProduceResponse(part.index, error.code, -1)
-    out.error_message = error.message
-    if isinstance(error, InvalidRecords):
+    if isinstance(error, InvalidRecords) and error.record_errors:
+        out.error_message = error.message
         out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
     return out
 

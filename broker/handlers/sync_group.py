@@ -21,4 +21,6 @@ def handle(context: Context, request: SyncGroupRequest) -> Answer:
     def refuse(code: ErrorCode) -> Message:
         return SyncGroupResponse(error_code=code)
 
+    if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return ask(context, request, refuse)

@@ -80,6 +80,8 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]]) -> in
     except (Failed, ProtocolError, WireError) as error:
         print(f"ottla: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        return 1  # whoever read our output has gone
     except (OSError, ValueError) as error:
         print(f"ottla: {bootstrap}: {error}", file=sys.stderr)
         return 1

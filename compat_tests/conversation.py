@@ -1,0 +1,361 @@
+"""A scripted conversation that uses every advertised (API, version): for a node alone, or side by side with Kafka."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.broker.dispatch import ROUTES
+from ottla.wire import compiler
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey, response_class, response_header_version
+from ottla.wire.framing import request_frame
+from ottla.wire.messages import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.schema import ZERO_UUID, Message
+
+TOPIC, GROUP = "talk", "talkers"
+MISSING_ID = bytes(15) + b"\x63"
+
+
+class Peer:
+    """One connection, raw."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 10)
+        self.sock.settimeout(20)
+        self.number = 0
+
+    def call(self, key: ApiKey, version: int, body: Message) -> Any:
+        """Send and decode; every byte of the answer must be used."""
+        self.number += 1
+        self.sock.sendall(request_frame(key, version, self.number, "peer", body))
+        raw = self.read()
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
+        assert header.correlation_id == self.number
+        answer, end = compiler.decode(response_class(key), version, raw, pos)
+        assert end == len(raw), f"{key.name} v{version}: {len(raw) - end} bytes left over"
+        return answer
+
+    def read(self) -> bytes:
+        """One frame."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        out = b""
+        while len(out) < size:
+            more = self.sock.recv(size - len(out))
+            if not more:
+                raise ConnectionError("closed")
+            out += more
+        return out
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+
+def topic_id(peer: Peer) -> bytes:
+    """The talk topic's id."""
+    found = peer.call(ApiKey.METADATA, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)]))
+    raw: bytes = found.topics[0].topic_id
+    return raw
+
+
+def batch() -> bytes:
+    """Two records."""
+    return r.build([r.NewRecord(b"k", b"v", 1_700_000_000_000), r.NewRecord(None, b"w", 1_700_000_000_500)])
+
+
+def _produce(version: int, own: bytes) -> Iterator[Message]:
+    def one(name: str, ident: bytes, index: int, raw: bytes | None, acks: int = -1) -> Message:
+        part = produce.PartitionProduceData(index, raw)
+        topic = produce.TopicProduceData(name, ident if version >= 13 else ZERO_UUID, [part])
+        return produce.ProduceRequest(None, acks, 5000, [topic])
+
+    bad = bytearray(batch())
+    bad[-1] ^= 1
+    yield one(TOPIC, own, 0, batch())
+    yield one(TOPIC, own, 0, batch(), acks=1)
+    yield one(TOPIC, own, 0, bytes(bad))
+    yield one(TOPIC, own, 99, batch())
+    yield one("nowhere", MISSING_ID, 0, batch())
+    yield one(TOPIC, own, 0, batch(), acks=2)
+    yield one(TOPIC, own, 0, b"")
+
+
+def _fetch(version: int, own: bytes) -> Iterator[Message]:
+    def one(name: str, ident: bytes, part: fetch.FetchPartition, **more: Any) -> Message:
+        topic = fetch.FetchTopic(name, ident if version >= 13 else ZERO_UUID, [part])
+        return fetch.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[topic], **more)
+
+    yield one(TOPIC, own, fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20))
+    yield one(TOPIC, own, fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1))
+    yield one(TOPIC, own, fetch.FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20), isolation_level=1)
+    yield one(TOPIC, own, fetch.FetchPartition(0, fetch_offset=10**9, partition_max_bytes=1 << 20))
+    yield one(TOPIC, own, fetch.FetchPartition(77, fetch_offset=0, partition_max_bytes=1 << 20))
+    yield one("nowhere", MISSING_ID, fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20))
+    if version >= 7:
+        yield one(
+            TOPIC,
+            own,
+            fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20),
+            session_id=12345,
+            session_epoch=3,
+        )
+    if version >= 9:
+        yield one(TOPIC, own, fetch.FetchPartition(0, 55, fetch_offset=0, partition_max_bytes=1 << 20))
+
+
+def _list_offsets(version: int, own: bytes) -> Iterator[Message]:
+    for timestamp in (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_400, 10**15):
+        part = list_offsets.ListOffsetsPartition(0, -1, timestamp)
+        yield list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(TOPIC, [part])])
+    part = list_offsets.ListOffsetsPartition(55, -1, -1)
+    yield list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(TOPIC, [part])])
+
+
+def _metadata(version: int, own: bytes) -> Iterator[Message]:
+    def one(*topics: metadata.MetadataRequestTopic, **more: Any) -> Message:
+        return metadata.MetadataRequest(list(topics), version < 4, **more)
+
+    named = metadata.MetadataRequestTopic
+    yield one(named(name=TOPIC))
+    yield one(named(name="nowhere")) if version >= 4 else one(named(name=TOPIC))
+    yield one(named(name="what?"))
+    if version >= 8:
+        yield one(named(name=TOPIC), include_topic_authorized_operations=True)
+    if version >= 12:
+        yield one(named(own, None))
+        yield one(named(MISSING_ID, None))
+    if version >= 1:
+        yield one()
+
+
+def _offset_commit(version: int, own: bytes) -> Iterator[Message]:
+    def one(group: str, name: str, ident: bytes, generation: int = -1, metadata_text: str = "m") -> Message:
+        part = offset_commit.OffsetCommitRequestPartition(0, 1, -1, metadata_text)
+        topic = offset_commit.OffsetCommitRequestTopic(name, ident if version >= 10 else ZERO_UUID, [part])
+        return offset_commit.OffsetCommitRequest(group, generation, "", topics=[topic])
+
+    yield one(GROUP, TOPIC, own)
+    yield one(GROUP, "nowhere", MISSING_ID)
+    yield one(GROUP, TOPIC, own, metadata_text="x" * 5000)
+    yield one("unheard-of", TOPIC, own, generation=5)
+    yield one("", TOPIC, own)
+
+
+def _offset_fetch(version: int, own: bytes) -> Iterator[Message]:
+    if version < 8:
+        topic = offset_fetch.OffsetFetchRequestTopic(TOPIC, [0, 1])
+        yield offset_fetch.OffsetFetchRequest(GROUP, [topic])
+        yield offset_fetch.OffsetFetchRequest("unheard-of", [topic])
+        yield offset_fetch.OffsetFetchRequest(GROUP, [offset_fetch.OffsetFetchRequestTopic("nowhere", [0])])
+        if version >= 2:
+            yield offset_fetch.OffsetFetchRequest(GROUP, None)
+        return
+    new = offset_fetch.OffsetFetchRequestTopics(TOPIC, own if version >= 10 else ZERO_UUID, [0, 1])
+    gone = offset_fetch.OffsetFetchRequestTopics("nowhere", MISSING_ID if version >= 10 else ZERO_UUID, [0])
+    for group, topics in ((GROUP, [new]), ("unheard-of", [new]), (GROUP, [gone]), (GROUP, None)):
+        yield offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, topics=topics)])
+
+
+def _find_coordinator(version: int, own: bytes) -> Iterator[Message]:
+    if version >= 4:
+        yield find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP, "other"])
+    else:
+        yield find_coordinator.FindCoordinatorRequest(GROUP)
+
+
+def _groups(key: ApiKey, version: int) -> Iterator[Message]:
+    """Requests of a member nobody knows."""
+    match key:
+        case ApiKey.JOIN_GROUP:
+            protocols = [join_group.JoinGroupRequestProtocol("range", b"m")]
+            yield join_group.JoinGroupRequest("jg", 1000, 1000, "", None, "consumer", protocols)
+            yield join_group.JoinGroupRequest("jg", 10_000, 1000, "nobody", None, "consumer", protocols)
+            yield join_group.JoinGroupRequest("", 10_000, 1000, "", None, "consumer", protocols)
+            if version >= 4:
+                yield join_group.JoinGroupRequest("jg", 10_000, 1000, "", None, "consumer", protocols)
+        case ApiKey.HEARTBEAT:
+            yield heartbeat.HeartbeatRequest(GROUP, 1, "nobody")
+            yield heartbeat.HeartbeatRequest("unheard-of", 1, "nobody")
+            yield heartbeat.HeartbeatRequest("", 1, "nobody")
+        case ApiKey.SYNC_GROUP:
+            yield sync_group.SyncGroupRequest(GROUP, 1, "nobody")
+            yield sync_group.SyncGroupRequest("", 1, "nobody")
+        case _:
+            members = [leave_group.MemberIdentity("nobody")] if version >= 3 else []
+            yield leave_group.LeaveGroupRequest(GROUP, "" if version >= 3 else "nobody", members)
+            yield leave_group.LeaveGroupRequest("unheard-of", "" if version >= 3 else "nobody", members)
+
+
+def _topics(key: ApiKey, version: int) -> Iterator[Message]:
+    if key is ApiKey.CREATE_TOPICS:
+        for topic in (
+            create_topics.CreatableTopic(
+                f"made-{version}", 2, 1, configs=[create_topics.CreatableTopicConfig("retention.ms", "5")]
+            ),
+            create_topics.CreatableTopic(TOPIC, 1, 1),
+            create_topics.CreatableTopic("bad name", 1, 1),
+            create_topics.CreatableTopic("x" * 250, 1, 1),
+            create_topics.CreatableTopic("many", 1, 3),
+            create_topics.CreatableTopic("none", 0, 1),
+            create_topics.CreatableTopic("odd", 1, 1, configs=[create_topics.CreatableTopicConfig("no.such", "5")]),
+            create_topics.CreatableTopic(
+                "odd", 1, 1, configs=[create_topics.CreatableTopicConfig("retention.ms", "x")]
+            ),
+        ):
+            yield create_topics.CreateTopicsRequest([topic], 5000)
+        only = create_topics.CreatableTopic("dry", 1, 1)
+        yield create_topics.CreateTopicsRequest([only], 5000, validate_only=True)
+    elif key is ApiKey.CREATE_PARTITIONS:
+        for name, count in ((f"made-{version + 2}", 3), (f"made-{version + 2}", 1), ("nowhere", 3)):
+            topic_count = create_partitions.CreatePartitionsTopic(name, count, None)
+            yield create_partitions.CreatePartitionsRequest([topic_count], 5000)
+    else:
+        for name in (f"made-{version + 1}", "nowhere"):
+            if version >= 6:
+                yield delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(name)], timeout_ms=5000)
+            else:
+                yield delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=5000)
+
+
+def _configs(key: ApiKey, version: int) -> Iterator[Message]:
+    if key is ApiKey.DESCRIBE_CONFIGS:
+        for kind, name, keys in (
+            (2, TOPIC, ["retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"]),
+            (2, "nowhere", None),
+            (4, "1", ["num.partitions", "log.segment.bytes", "sasl.jaas.config"]),
+            (4, "7", None),
+            (32, "some-group", None),
+        ):
+            wanted = describe_configs.DescribeConfigsResource(kind, name, keys)
+            yield describe_configs.DescribeConfigsRequest([wanted], include_synonyms=True)
+        return
+    ia = incremental_alter_configs
+    for kind, name, setting, op, value in (
+        (2, TOPIC, "retention.ms", 0, "777"),
+        (2, TOPIC, "cleanup.policy", 2, "compact"),
+        (2, TOPIC, "cleanup.policy", 1, None),
+        (2, TOPIC, "retention.ms", 2, "5"),
+        (2, TOPIC, "no.such", 0, "5"),
+        (2, "nowhere", "retention.ms", 0, "5"),
+        (2, TOPIC, "retention.ms", 0, "abc"),
+        (2, TOPIC, "retention.ms", 1, None),
+    ):
+        change = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(setting, op, value)])
+        yield ia.IncrementalAlterConfigsRequest([change])
+
+
+def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
+    """What to ask with this API in this version."""
+    match key:
+        case ApiKey.PRODUCE:
+            yield from _produce(version, own)
+        case ApiKey.FETCH:
+            yield from _fetch(version, own)
+        case ApiKey.LIST_OFFSETS:
+            yield from _list_offsets(version, own)
+        case ApiKey.METADATA:
+            yield from _metadata(version, own)
+        case ApiKey.OFFSET_COMMIT:
+            yield from _offset_commit(version, own)
+        case ApiKey.OFFSET_FETCH:
+            yield from _offset_fetch(version, own)
+        case ApiKey.FIND_COORDINATOR:
+            yield from _find_coordinator(version, own)
+        case ApiKey.JOIN_GROUP | ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP | ApiKey.LEAVE_GROUP:
+            yield from _groups(key, version)
+        case ApiKey.CREATE_TOPICS | ApiKey.DELETE_TOPICS | ApiKey.CREATE_PARTITIONS:
+            yield from _topics(key, version)
+        case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            yield from _configs(key, version)
+        case ApiKey.DESCRIBE_GROUPS:
+            yield describe_groups.DescribeGroupsRequest([GROUP, "unheard-of", ""])
+        case ApiKey.LIST_GROUPS:
+            yield list_groups.ListGroupsRequest(*([["Stable"]] if version >= 4 else []))
+        case ApiKey.API_VERSIONS:
+            yield api_versions.ApiVersionsRequest(*(["peer", "1.0"] if version >= 3 else []))
+            if version >= 3:
+                yield api_versions.ApiVersionsRequest("-bad", "")
+        case ApiKey.INIT_PRODUCER_ID:
+            yield init_producer_id.InitProducerIdRequest(None, 60_000)
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            for epoch in (0, 1, 99):
+                part = offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, epoch)
+                topic = offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [part])
+                yield offset_for_leader_epoch.OffsetForLeaderEpochRequest(-1, [topic])
+        case ApiKey.DESCRIBE_CLUSTER:
+            yield describe_cluster.DescribeClusterRequest()
+            if version >= 1:
+                yield describe_cluster.DescribeClusterRequest(endpoint_type=2)
+        case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            wanted = [describe_topic_partitions.TopicRequest(name) for name in (TOPIC, "nowhere")]
+            yield describe_topic_partitions.DescribeTopicPartitionsRequest(wanted)
+        case _:
+            raise AssertionError(f"nothing is asked of {key.name}")
+
+
+def prepare(port: int) -> bytes:
+    """The topic and the group's coordinator; gives the topic's id."""
+    peer = Peer(port)
+    topic = create_topics.CreatableTopic(TOPIC, 2, 1)
+    peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP]))
+        listed = peer.call(ApiKey.LIST_GROUPS, 4, list_groups.ListGroupsRequest())
+        committed = peer.call(ApiKey.OFFSET_COMMIT, 8, next(_offset_commit(8, ZERO_UUID)))
+        code = committed.topics[0].partitions[0].error_code
+        if found.coordinators[0].error_code == listed.error_code == code == 0:
+            break
+        time.sleep(0.1)
+    # Kafka fetches its first block of producer ids in the background and refuses until it has it.
+    while peer.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest(None, 60_000)).error_code:
+        time.sleep(0.1)
+    ident = topic_id(peer)
+    peer.close()
+    return ident
+
+
+def conversation(port: int) -> list[tuple[ApiKey, int, Message, Any]]:
+    """Ask everything; (api, version, request, answer) in order."""
+    own = prepare(port)
+    peer = Peer(port)
+    out = []
+    for key, route in sorted(ROUTES.items()):
+        low = route.low if route.oldest_answered is None else route.oldest_answered
+        for version in range(low, route.high + 1):
+            for request in requests(key, version, own):
+                out.append((key, version, request, peer.call(key, version, request)))
+    peer.close()
+    return out

@@ -1,0 +1,79 @@
+"""Every advertised (API, version) is asked of a node and of a real Kafka 4.3.1; answers are compared by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess
+from compat_tests.conversation import conversation
+from ottla.broker.dispatch import ROUTES
+from ottla.broker.dump import plain
+from ottla.wire.apis import ApiKey
+
+# What may differ between any two clusters: ids, ports, how far the metadata log has come.
+MAY_DIFFER = ("topic_id", "port", "cluster_id", "member_id", "producer_id", "finalized_features_epoch")
+NAMES = ("name", "group_id", "api_key", "partition_index", "topic", "key")
+
+
+def in_order(value: Any) -> Any:
+    """Lists of things with names, by name: their order means nothing."""
+    if isinstance(value, dict):
+        return {k: in_order(v) for k, v in value.items()}
+    if isinstance(value, list):
+        items = [in_order(v) for v in value]
+        if items and isinstance(items[0], dict):
+            items.sort(key=lambda d: str(next((d[n] for n in NAMES if n in d), "")))
+        return items
+    return value
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in ours:
+            if name not in MAY_DIFFER:
+                yield from differences(ours[name], theirs.get(name), f"{path}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (x, y) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(x, y, f"{path}[{index}]")
+    elif ours != theirs:
+        yield f"{path}: {ours!r}, Kafka {theirs!r}"
+
+
+def comparable(key: ApiKey, answer: Any) -> Any:
+    out = in_order(plain(answer))
+    if key is ApiKey.API_VERSIONS:
+        # Kafka serves more APIs; each of ours must be there, with Kafka's range.
+        out["api_keys"] = [k for k in out["api_keys"] if k["api_key"] in set(ROUTES)]
+    return out
+
+
+@pytest.mark.xdist_group("kafka-9093")
+def test_every_answer_is_kafkas(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "ottla") as node:
+        ours = conversation(node.port)
+    with KafkaProcess(tmp_path / "kafka") as kafka:
+        theirs = conversation(kafka.port)
+    asked = {(key, version) for key, version, _, _ in ours}
+    wanted = {
+        (key, version)
+        for key, route in ROUTES.items()
+        for version in range(route.low if route.oldest_answered is None else route.oldest_answered, route.high + 1)
+    }
+    assert asked == wanted
+    assert len(ours) >= 600
+    found = []
+    for (key, version, request, a), (_, _, _, b) in zip(ours, theirs, strict=True):
+        for text in differences(comparable(key, a), comparable(key, b)):
+            found.append(f"{key.name} v{version}{text}\n    {request}")
+    assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])
+
+
+def test_the_comparison_sees_a_difference() -> None:
+    ours = {"error_code": 0, "topics": [{"name": "a", "port": 1}]}
+    assert not list(differences(ours, {"error_code": 0, "topics": [{"name": "a", "port": 2}]}))
+    assert list(differences(ours, {"error_code": 0, "topics": [{"name": "b", "port": 1}]}))
+    assert list(differences(ours, {"error_code": 0, "topics": []}))
