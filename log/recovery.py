@@ -138,23 +138,39 @@ def _recover_segments(log: PartitionLog, recovery_point: int) -> None:
 
 
 def _recover_segment(log: PartitionLog, segment: Segment, following: int | None) -> bool:
-    """Rebuild one segment's indexes, cutting it at the first damage; False where something was cut off."""
+    """Rebuild one segment's indexes, cutting it at the first damage; False where later segments must go.
+
+    A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
+    segment was never compacted: its offsets must count up without a gap. In an older one a gap is suspect only if
+    the offsets after it go back, and then the batch behind the gap is the one that lies.
+    """
     segment.reset_indexes()
-    good, next_offset = 0, segment.base_offset
     segment.forget_aborted()
+    good, next_offset = 0, segment.base_offset
+    before_gap: tuple[int, int] | None = None
     whole = True
     try:
         for position, header, _ in segment.scan():
-            if header.base_offset < next_offset or (following is not None and header.last_offset >= following):
+            gap = header.base_offset > next_offset
+            beyond = following is not None and header.last_offset >= following
+            if header.base_offset < next_offset or beyond or (gap and following is None):
+                if before_gap is not None:
+                    good, next_offset = before_gap
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
+            if gap:
+                before_gap = (good, next_offset)
             segment.note(header, position)
             log.epochs.assign(header.partition_leader_epoch, header.base_offset, save=False)
             good, next_offset = position + header.size_bytes, header.next_offset
     except WireError:
         segment.truncate(good)
+        if before_gap is not None:
+            segment.rebuild_indexes()
         whole = False
     log.log_end_offset = next_offset
-    return whole
+    # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
+    # In a compacted log holes are the rule.
+    return whole and (following is None or following == next_offset or log.settings.compact)
 
 
 def rebuild_producers(log: PartitionLog) -> None:

@@ -1,0 +1,228 @@
+"""Append, roll, read, find, truncate."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.log.validate import InvalidRecords, Origin
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.compression import Codec
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
+    log = new_log(memory_disk().session())
+    log.append(a_batch(0), 4, NOW)
+    done = log.append(a_batch(3), 4, NOW)
+    assert (done.first_offset, done.last_offset) == (3, 5)
+    for header, raw in log.batches():
+        assert header.partition_leader_epoch == 4
+        assert b.crc_matches(raw, header)
+    assert values(log) == expected(6)
+
+
+def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 60)
+    assert len(log.segments) > 5
+    assert all(s.size_bytes <= SMALL.segment_bytes for s in log.segments)
+    assert values(log) == expected(180)
+
+
+def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
+    log = new_log(memory_disk().session(), LogSettings(segment_ms=1000))
+    log.append(bytearray(r.build([r.NewRecord(None, b"a", NOW)])), 0, NOW)
+    log.append(bytearray(r.build([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
+    assert len(log.segments) == 1
+    log.append(bytearray(r.build([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
+    assert log.bases == [0, 2]
+
+
+def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 3)
+    size = len(a_batch(0))
+    whole = log.read(0, 1, log.high_watermark, at_least_one=True)
+    assert whole is not None
+    assert len(whole) == size
+    cut = log.read(0, 10, log.high_watermark, at_least_one=False)
+    assert cut is not None
+    assert len(cut) == 10
+
+
+def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 4)
+    part = log.read(4, 10_000, log.high_watermark, at_least_one=True)
+    assert part is not None
+    assert b.parse_header(part.read()).base_offset == 3
+
+
+def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 4)
+    part = log.read(0, 10_000, 6, at_least_one=True)
+    assert part is not None
+    assert [h.base_offset for _, h in b.iterate(part.read())] == [0, 3]
+    assert log.read(6, 100, 6, at_least_one=True) is None
+    assert log.read(12, 100, 12, at_least_one=True) is None
+    with pytest.raises(ProtocolError) as caught:
+        log.read(13, 100, 12, at_least_one=True)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: Codec) -> None:
+    log = new_log(memory_disk().session())
+    for start in range(0, 120, 4):
+        log.append(a_batch(start, 4, codec), 0, NOW)
+    log.set_high_watermark(120)
+    for offset in (0, 1, 57, 119):
+        found = log.find_by_time(NOW + offset, 120)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms) == (offset, NOW + offset)
+    assert log.find_by_time(NOW + 120, 120) is None
+    assert log.find_by_time(NOW + 60, 50) is None
+    latest = log.find_max_time()
+    assert latest is not None
+    assert latest.offset == 119
+
+
+def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
+    log = new_log(memory_disk().session())
+    header = {"producer_id": 7, "producer_epoch": 0}
+    for sequence in range(0, 21, 3):
+        log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+    for sequence in (6, 18):
+        again = log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        assert again.duplicate
+        assert again.first_offset == sequence
+    assert log.log_end_offset == 21
+    for sequence in (0, 24, 19):
+        with pytest.raises(ProtocolError) as caught:
+            log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_trap_76_and_77_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
+    log = new_log(memory_disk().session())
+    log.append(a_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
+    with pytest.raises(ProtocolError) as caught:
+        log.append(a_batch(3, producer_id=1, producer_epoch=2, base_sequence=53), 0, NOW)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(ProtocolError) as caught:
+        log.append(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=53), 0, NOW)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=0), 0, NOW)
+
+
+def refused(data: bytearray, settings: LogSettings = SMALL) -> ProtocolError:
+    log = new_log(memory_disk().session(), settings)
+    with pytest.raises(ProtocolError) as caught:
+        log.append(data, 0, NOW)
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+    return caught.value
+
+
+def test_bad_batches_are_refused_and_leave_nothing() -> None:
+    bad_crc = a_batch(0)
+    bad_crc[-1] ^= 1
+    assert refused(bad_crc).code is ErrorCode.CORRUPT_MESSAGE
+    assert refused(a_batch(0)[:-1]).code is ErrorCode.CORRUPT_MESSAGE
+    assert refused(a_batch(0) + a_batch(3)).code is ErrorCode.INVALID_RECORD
+    assert refused(a_batch(0, attributes=b.CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
+    old = a_batch(0)
+    old[16] = 1
+    assert refused(old).code is ErrorCode.INVALID_RECORD
+    large = refused(a_batch(0, 30), LogSettings(max_message_bytes=500))
+    assert large.code is ErrorCode.MESSAGE_TOO_LARGE
+    header = b.parse_header(a_batch(0))
+    body = bytes(a_batch(0)[b.HEADER_BYTES :])
+    count = bytearray(b.pack_header(header._replace(records_count=2), body))
+    assert refused(count).code is ErrorCode.INVALID_RECORD
+
+
+def test_trap_25_and_26_records_at_fault_are_named() -> None:
+    items = [r.NewRecord(b"k", b"v", NOW), r.NewRecord(None, b"v", NOW), r.NewRecord(b"k", b"v", NOW + 10**7)]
+    error = refused(bytearray(r.build(items)))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(error, InvalidRecords)
+    assert [index for index, _ in error.record_errors] == [2]
+    error = refused(bytearray(r.build(items[:2])), LogSettings(compact=True))
+    assert isinstance(error, InvalidRecords)
+    assert [index for index, _ in error.record_errors] == [1]
+
+
+def test_trap_24_another_compression_type_recompresses() -> None:
+    log = new_log(memory_disk().session(), LogSettings(codec=Codec.ZSTD))
+    log.append(a_batch(0, codec=Codec.GZIP), 0, NOW)
+    header, _ = next(log.batches())
+    assert header.attributes & 7 == Codec.ZSTD
+    assert values(log) == expected(3)
+
+
+def test_log_append_time_is_the_brokers() -> None:
+    log = new_log(memory_disk().session(), LogSettings(log_append_time=True))
+    done = log.append(a_batch(0), 0, 5_000_000)
+    assert done.log_append_time_ms == 5_000_000
+    header, raw = next(log.batches())
+    assert b.crc_matches(raw, header)
+    assert {x.timestamp_ms for x in r.iterate(raw, header)} == {5_000_000}
+
+
+def control(producer_id: int, kind: int) -> bytearray:
+    import struct
+
+    record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), NOW)
+    attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
+    return bytearray(r.build([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
+
+
+def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, LogSettings())
+    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
+    log.append(a_batch(0, producer_id=1, **txn), 0, NOW)
+    log.append(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 0
+    log.append(control(1, 0), 0, NOW, Origin.COORDINATOR)
+    assert log.last_stable_offset == 0, "the marker is not below the high watermark yet"
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 3
+    log.append(control(2, 1), 0, NOW, Origin.COORDINATOR)
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 8
+    assert [tuple(a) for a in log.aborted_between(0, 8)] == [(1, 0, 6, 3)]
+    assert log.aborted_between(7, 8) == []
+    again = reopened(disk, LogSettings())
+    again.set_high_watermark(8)
+    assert again.aborted_between(0, 8) == log.aborted_between(0, 8)
+    assert again.last_stable_offset == 8
+
+
+def test_truncation_forgets_records_epochs_and_producers() -> None:
+    log = new_log(memory_disk().session())
+    for start in range(0, 90, 3):
+        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
+    log.truncate_to(40, NOW)
+    assert log.log_end_offset == 39 or log.log_end_offset == 40
+    log.truncate_to(30, NOW)
+    assert values(log) == expected(30)
+    assert log.epochs.entries == [(0, 0)]
+    log.append(a_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
+    assert values(log) == expected(33)
+
+
+def test_trap_44_epochs_tell_where_they_ended() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 2, epoch=0)
+    fill(log, 3, epoch=2)
+    assert log.epochs.end_offset_of(0, log.log_end_offset) == (0, 6)
+    assert log.epochs.end_offset_of(1, log.log_end_offset) == (0, 6)
+    assert log.epochs.end_offset_of(2, log.log_end_offset) == (2, 15)
+    assert log.epochs.end_offset_of(9, log.log_end_offset) == (-1, -1)

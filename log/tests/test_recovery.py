@@ -1,0 +1,246 @@
+"""Opening a log after any end: clean, killed, cut from power, damaged."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from ottla.log.memory_disk import Killed, MemoryDisk
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.wire import batch as b
+from ottla.wire.errors import ProtocolError, WireError
+
+
+def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    fill(log, 40)
+    log.append(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    bases = log.bases
+    log.close()
+    again = reopened(disk, clean=True)
+    assert again.bases == bases
+    assert again.log_end_offset == 123
+    assert values(again) == expected(123)
+    assert again.producers.producers[5].last_sequence == 2
+    found = again.find_by_time(NOW + 77, 123)
+    assert found is not None
+    assert found.offset == 77
+
+
+def test_after_a_kill_indexes_and_producers_are_made_anew() -> None:
+    memory = memory_disk()
+    first = memory.session()
+    log = new_log(first)
+    for start in range(0, 120, 3):
+        log.append(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+    first.kill()
+    again = reopened(memory.session())
+    assert values(again) == expected(120)
+    assert again.producers.producers[5].last_sequence == 119
+    again.append(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=120), 0, NOW)
+    assert again.log_end_offset == 123
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "garbage"])
+def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damage: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 60)
+    path = log.segments[2].path + ".log"
+    inode = memory.files[path]
+    position = len(inode.data) // 2
+    starts = [at for at, _ in b.iterate(inode.data)]
+    kept = max(s for s in starts if s <= position)
+    end = b.parse_header(inode.data, kept).base_offset
+    if damage == "flip":
+        inode.data[position] ^= 0x40
+    elif damage == "cut":
+        del inode.data[position:]
+    else:
+        inode.data[position:] = random.Random(1).randbytes(len(inode.data) - position)
+    again = reopened(memory.session())
+    assert values(again) == expected(end)
+    assert again.active.path + ".log" == path
+    assert len(memory.files[path].data) == kept
+
+
+def test_below_the_recovery_point_nothing_is_read() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 60)
+    memory.files[log.segments[0].path + ".log"].data[70] ^= 1
+    again = reopened(memory.session(), point=log.bases[1])
+    assert again.log_end_offset == 180
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
+@pytest.mark.parametrize("what", ["garbage", "gone", "cut"])
+def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 60)
+    log.append(a_batch(180, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.close()
+    for path in [p for p in memory.files if p.endswith(suffix)]:
+        if what == "gone":
+            del memory.files[path]
+        elif what == "cut":
+            del memory.files[path].data[len(memory.files[path].data) // 2 + 1 :]
+        else:
+            memory.files[path].data[:] = random.Random(3).randbytes(37)
+    again = reopened(memory.session(), clean=True)
+    assert values(again) == expected(183)
+    assert again.producers.producers[5].last_sequence == 2
+    part = again.read(100, 1000, 183, at_least_one=True)
+    assert part is not None
+    assert b.parse_header(part.read()).base_offset == 99
+
+
+def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
+    """Append until something happens; gives how many records were acknowledged."""
+    done = log.log_end_offset
+    try:
+        while done < limit * 3:
+            log.append(a_batch(done), 0, NOW)
+            done = log.log_end_offset
+            if done % 30 == 0:
+                log.flush()
+    except (Killed, OSError):
+        pass
+    return done
+
+
+def test_killed_at_every_io_call_nothing_acknowledged_is_lost() -> None:
+    calls = 0
+    for at in range(1, 400):
+        memory = memory_disk(at)
+        session = memory.session()
+        log = new_log(session)
+        session.kill_at = memory.calls + at
+        acknowledged = appended_until_it_ends(log)
+        calls = memory.calls
+        again = reopened(memory.session())
+        assert again.log_end_offset >= acknowledged
+        assert values(again) == expected(again.log_end_offset)
+        if not session.dead:
+            break
+    assert calls > 150
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE])
+def test_an_error_at_every_io_call_loses_nothing_acknowledged(number: int) -> None:
+    for at in range(1, 200):
+        memory = memory_disk(at)
+        session = memory.session()
+        log = new_log(session)
+        target = memory.calls + at
+
+        def fault(what: str, path: str, memory: MemoryDisk = memory, target: int = target) -> OSError | None:
+            return OSError(number, "injected", path) if memory.calls == target else None
+
+        session.fault = fault
+        acknowledged = appended_until_it_ends(log)
+        session.kill()
+        again = reopened(memory.session())
+        assert again.log_end_offset >= acknowledged
+        assert values(again) == expected(again.log_end_offset)
+
+
+def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() -> None:
+    for seed in range(200):
+        memory = memory_disk(seed)
+        session = memory.session()
+        log = new_log(session)
+        log.flush()
+        memory.session().fsync_dir("/data")
+        log.names_unsynced = True
+        log.recovery_point = -1
+        log.flush()
+        session.kill_at = memory.calls + random.Random(seed).randrange(1, 250)
+        appended_until_it_ends(log)
+        synced = log.recovery_point
+        memory.lose_power()
+        again = reopened(memory.session(), point=0)
+        assert again.log_end_offset >= synced, seed
+        assert values(again) == expected(again.log_end_offset), seed
+
+
+def test_2000_random_mutations_are_opened_without_a_crash_and_serve_no_bad_byte() -> None:
+    base = memory_disk()
+    log = new_log(base.session())
+    for start in range(0, 150, 3):
+        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
+    log.close()
+    rng = random.Random(5)
+    names = [p for p in base.files if p.startswith(DIRECTORY) and not p.endswith("partition.metadata")]
+    for turn in range(2000):
+        memory = memory_disk(turn)
+        memory.dirs = dict(base.dirs)
+        for path, inode in base.files.items():
+            session = memory.session()
+            session.open(path, create=True).pwrite(bytes(inode.data), 0)
+        first_damage = mutate(rng, memory, rng.choice(names))
+        again = reopened(memory.session())
+        got = values(again)
+        assert got == expected(again.log_end_offset)[again.log_start_offset :]
+        assert again.log_end_offset >= first_damage, turn
+
+
+def mutate(rng: random.Random, memory: MemoryDisk, path: str) -> int:
+    """Damage a file; gives the offset up to which records must survive."""
+    data = memory.files[path].data
+    kind = rng.choice(("flip", "cut", "garbage", "zero", "append", "remove"))
+    at = rng.randrange(len(data)) if data else 0
+    if kind == "flip" and data:
+        data[at] ^= 1 << rng.randrange(8)
+    elif kind == "cut":
+        del data[at:]
+    elif kind == "garbage":
+        data[at : at + 50] = rng.randbytes(min(50, len(data) - at))
+    elif kind == "zero":
+        data[at:] = bytes(len(data) - at)
+    elif kind == "append":
+        at = len(data)
+        data.extend(rng.randbytes(rng.randrange(1, 80)))
+    else:
+        at = 0
+        del memory.files[path]
+    if not path.endswith(".log"):
+        return 150
+    base = int(path.rpartition("/")[2][:20])
+    survivors = base
+    try:
+        for position, header in b.iterate(data):
+            if position + header.size_bytes > at:
+                break
+            survivors = header.next_offset
+    except WireError:
+        pass
+    return survivors if kind != "remove" else 0
+
+
+def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
+    memory = memory_disk()
+    session = memory.session()
+    log = new_log(session)
+    fill(log, 2)
+    session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
+    with pytest.raises(OSError, match="full"):
+        log.append(a_batch(6), 0, NOW)
+    session.fault = None
+    assert log.log_end_offset == 6
+    fill(log, 1)
+    assert values(log) == expected(9)
+
+
+def test_a_log_that_was_refused_a_batch_goes_on() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 1)
+    with pytest.raises(ProtocolError):
+        log.append(bytearray(b"nonsense" * 20), 0, NOW)
+    fill(log, 1)
+    assert values(log) == expected(6)
