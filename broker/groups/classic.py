@@ -199,12 +199,14 @@ class ClassicGroups:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync.pop(member.id, None)
+        if not group.pending_sync:
+            fx.timers.append(Cancel(("sync", group.id)))
         if group.state is GroupState.STABLE:
             fx.replies.append(Reply(call.ticket, rb.synced(group, member)))
             rb.arm_session(group, member, now_ms, fx)
             return
         member.sync = call
-        group.pending_sync.pop(member.id, None)
         if member.id != group.leader:
             return
         given = {a.member_id: a.assignment for a in request.assignments}
@@ -212,8 +214,6 @@ class ClassicGroups:
             one.assignment = given.get(one.id, b"")
         group.become(GroupState.STABLE, now_ms)
         rb.store(group, fx)
-        fx.timers.append(Cancel(("sync", group.id)))
-        group.pending_sync.clear()
         for one in group.members.values():
             if one.sync is not None:
                 rb.reply_sync(one, rb.synced(group, one), fx)

@@ -191,7 +191,7 @@ def _leader_is_back(group: Group) -> bool:
 
 def sync_timer(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
     """Members that did not send SyncGroup in time are dropped, and the group goes round again."""
-    if group.state is not GroupState.COMPLETING_REBALANCE:
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     late = list(group.pending_sync)
     for member_id in late:

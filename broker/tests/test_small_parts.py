@@ -1,0 +1,138 @@
+"""Hashes, configuration, timers, purgatory, listener texts."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import BadConfig, NodeConfig, check_values, nearest, parse_listener
+from ottla.broker.groups.coordinator import java_hash, partition_of
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.timers import Timers
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
+from ottla.controller.image import Image
+
+
+def test_trap_84_groups_go_where_kafka_puts_them() -> None:
+    assert java_hash("") == 0
+    assert java_hash("abc") == 96354
+    assert java_hash("polygenelubricants") == -(2**31)
+    assert partition_of("polygenelubricants", 50) == 0
+    assert (partition_of("cg1", 2), partition_of("cg2", 2)) == (1, 0)
+    assert java_hash("😀") == 1772899
+
+
+def test_kafkas_settings_are_all_known() -> None:
+    assert (len(BROKER_KEYS), len(TOPIC_KEYS), len(GROUP_KEYS)) == (340, 33, 17)
+    assert all(key.broker_key in BROKER_KEYS for key in TOPIC_KEYS.values() if key.broker_key)
+
+
+def test_every_default_passes_its_own_check() -> None:
+    from ottla.controller.config_keys import check_value
+
+    for key in [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
+        if key.default is not None:
+            assert check_value(key, key.default) is None, key
+    settings = NodeConfig().log_settings(Image(), "t")
+    assert settings.segment_bytes == 1 << 30
+
+
+def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
+    assert check_values({"num.partition": "3"}) == ["unknown setting 'num.partition'; did you mean 'num.partitions'?"]
+    assert nearest("zzzzzz", BROKER_KEYS) is None
+
+
+@pytest.mark.parametrize(("key", "value"), [("num.partitions", "many"), ("auto.create.topics.enable", "perhaps")])
+def test_a_wrong_value_is_an_error(key: str, value: str) -> None:
+    with pytest.raises(BadConfig):
+        check_values({key: value})
+
+
+def test_listeners_are_read_as_kafka_writes_them() -> None:
+    assert parse_listener("PLAINTEXT://0.0.0.0:9092") == ("PLAINTEXT", "0.0.0.0", 9092)
+    assert parse_listener("127.0.0.1:0") == ("PLAINTEXT", "127.0.0.1", 0)
+    assert parse_listener("plaintext://[::1]:9092") == ("PLAINTEXT", "::1", 9092)
+    for text in ("9092", "host:port", "host:99999"):
+        with pytest.raises(BadConfig):
+            parse_listener(text)
+
+
+def test_a_topics_own_setting_wins_over_the_brokers() -> None:
+    image = Image(configs={(2, "t"): {"retention.ms": "1"}, (4, ""): {"log.retention.ms": "2"}})
+    config = NodeConfig({"log.retention.ms": "3"})
+    key = TOPIC_KEYS["retention.ms"]
+    assert config.topic_text(image, "t", key) == "1"
+    assert config.topic_text(image, "u", key) == "2"
+    assert config.topic_text(Image(), "u", key) == "3"
+    assert NodeConfig().topic_text(Image(), "u", key) == "604800000"
+
+
+class VirtualEnv:
+    """As much of an `Env` as timers ask for."""
+
+    def now_ms(self) -> int:
+        return int(trio.current_time() * 1000) + 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+
+def virtually(main: object) -> None:
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))  # type: ignore[arg-type]
+
+
+def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
+    fired: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        timers = Timers(VirtualEnv())  # type: ignore[arg-type]
+        start = 1_000_000
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(timers.run)
+            for name, at in (("b", 300), ("a", 100), ("moved", 150), ("gone", 200)):
+                timers.arm(name, start + at, lambda n=name: fired.append((n, round(trio.current_time() * 1000))))  # type: ignore[misc]
+            await trio.sleep(0.05)
+            timers.arm("moved", start + 400, lambda: fired.append(("moved", round(trio.current_time() * 1000))))
+            timers.cancel("gone")
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+    assert fired == [("a", 100), ("b", 300), ("moved", 400)]
+
+
+def test_10000_heartbeats_do_not_pile_up() -> None:
+    async def main() -> None:
+        timers = Timers(VirtualEnv())  # type: ignore[arg-type]
+        for turn in range(10_000):
+            timers.cancel("session")
+            timers.arm("session", 1_010_000 + turn, lambda: None)
+        assert len(timers._heap) < 200
+
+    virtually(main)
+
+
+def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
+    async def main() -> None:
+        purgatory = Purgatory()
+        have = 0
+        outcomes: dict[str, tuple[bool, float]] = {}
+
+        async def wait(name: str, need: int, timeout_ms: int) -> None:
+            done = await purgatory.wait([("p", 0), ("p", 1)], lambda: have >= need, timeout_ms)
+            outcomes[name] = (done, trio.current_time())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, "one", 1, 5000)
+            nursery.start_soon(wait, "three", 3, 5000)
+            nursery.start_soon(wait, "never", 9, 700)
+            for number in range(3):
+                await trio.sleep(0.2)
+                have += 1
+                purgatory.wake(("p", number % 2))
+        assert outcomes == {"one": (True, 0.2), "three": (True, pytest.approx(0.6)), "never": (False, 0.7)}
+        assert len(purgatory) == 0
+
+    virtually(main)

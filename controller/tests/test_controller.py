@@ -1,0 +1,313 @@
+"""The controller's rules, image, snapshots and quorum of one."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.controller import brokers
+from ottla.controller.decision import Defaults, Submission
+from ottla.controller.format import Endpoint, format_directory
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, records_of
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.placement import place
+from ottla.controller.quorum import NotOurQuorum, QuorumState, SoleVoter
+from ottla.controller.records import decode_record, encode_record
+from ottla.controller.snapshots import Snapshot, SnapshotId, read_snapshot, snapshot_bytes, write_snapshot
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.memory_disk import MemoryDisk
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+
+DIRECTORY_ID = bytes(15) + b"\x07"
+
+
+def machine(broker_count: int = 1) -> ControllerMachine:
+    """A controller with live brokers 1, 2, ..."""
+    ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
+    out = ControllerMachine(Defaults(num_partitions=2), lambda: next(ids))
+    for broker in range(1, broker_count + 1):
+        submit(out, brokers.Register(broker, DIRECTORY_ID, DIRECTORY_ID, [], None, 10 * broker, clean=True))
+        submit(out, brokers.Unfence(broker))
+    return out
+
+
+def submit(machine: ControllerMachine, request: Any, version: int = 7) -> Any:
+    """Handle, replay, publish, as the shell does."""
+    effects = machine.handle(0, Submission(None, request, version))
+    for number, record in enumerate(effects.records):
+        machine.replay(machine.image.offset + 1 + number, decode_record(encode_record(record)))
+    machine.publish(machine.image.offset + len(effects.records), 1)
+    return effects.replies[0].message
+
+
+def create(machine: ControllerMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
+    topic = ct.CreatableTopic(name, partitions, factor, **more)
+    return submit(machine, ct.CreateTopicsRequest([topic], 1000)).topics[0]
+
+
+def test_a_topic_is_created_with_its_partitions_and_settings() -> None:
+    controller = machine()
+    row = create(controller, "t", 3, configs=[ct.CreatableTopicConfig("retention.ms", "5")])
+    assert (row.error_code, row.num_partitions, row.replication_factor) == (0, 3, 1)
+    topic = controller.image.topics["t"]
+    assert sorted(topic.partitions) == [0, 1, 2]
+    assert topic.partitions[0].leader == 1
+    assert topic.partitions[0].directories == (DIRECTORY_ID,)
+    assert controller.image.config(RESOURCE_TOPIC, "t") == {"retention.ms": "5"}
+    assert controller.image.topic_by_id(topic.id) is topic
+
+
+def test_defaults_fill_in_for_minus_one() -> None:
+    controller = machine()
+    assert create(controller, "t", -1, -1).num_partitions == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "factor", "code"),
+    [
+        ("", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a b", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a\x00", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("there", 1, 1, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("a.b", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("t", 0, 1, ErrorCode.INVALID_PARTITIONS),
+        ("t", 1, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("t", 1, 2, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("t", 20_000, 1, ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_trap_11_what_cannot_be_created_says_why(name: str, partitions: int, factor: int, code: ErrorCode) -> None:
+    controller = machine()
+    create(controller, "there")
+    create(controller, "a_b")
+    before = controller.image.topics
+    assert create(controller, name, partitions, factor).error_code == code
+    assert controller.image.topics == before
+
+
+def test_validate_only_creates_nothing() -> None:
+    controller = machine()
+    request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 1000, validate_only=True)
+    assert submit(controller, request).topics[0].error_code == 0
+    assert controller.image.topics == {}
+
+
+def test_deletion_takes_the_settings_along_and_a_new_topic_has_a_new_id() -> None:
+    controller = machine()
+    create(controller, "t", configs=[ct.CreatableTopicConfig("retention.ms", "5")])
+    old = controller.image.topics["t"].id
+    row = submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(None, old)]), 6).responses[0]
+    assert (row.error_code, row.name) == (0, "t")
+    assert controller.image.config(RESOURCE_TOPIC, "t") == {}
+    create(controller, "t")
+    assert controller.image.topics["t"].id != old
+    row = submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(None, old)]), 6).responses[0]
+    assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_partitions_only_grow() -> None:
+    controller = machine()
+    create(controller, "t", 2)
+
+    def widen(count: int) -> int:
+        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", count, None)], 1000)
+        code: int = submit(controller, request).results[0].error_code
+        return code
+
+    assert widen(2) == widen(1) == ErrorCode.INVALID_PARTITIONS
+    assert widen(5) == 0
+    assert len(controller.image.topics["t"].partitions) == 5
+
+
+def alter(controller: ControllerMachine, name: str, op: int, value: str | None) -> int:
+    change = ia.AlterConfigsResource(RESOURCE_TOPIC, "t", [ia.AlterableConfig(name, op, value)])
+    code: int = submit(controller, ia.IncrementalAlterConfigsRequest([change])).responses[0].error_code
+    return code
+
+
+def test_settings_are_set_appended_subtracted_and_deleted() -> None:
+    controller = machine()
+    create(controller, "t")
+
+    def now() -> dict[str, str]:
+        return dict(controller.image.config(RESOURCE_TOPIC, "t"))
+
+    assert alter(controller, "cleanup.policy", 2, "compact") == 0
+    assert now() == {"cleanup.policy": "delete,compact"}
+    assert alter(controller, "cleanup.policy", 3, "delete") == 0
+    assert now() == {"cleanup.policy": "compact"}
+    assert alter(controller, "cleanup.policy", 1, None) == 0
+    assert now() == {}
+    assert alter(controller, "retention.ms", 2, "5") == ErrorCode.INVALID_CONFIG
+    assert alter(controller, "no.such", 0, "5") == ErrorCode.INVALID_CONFIG
+    assert alter(controller, "retention.ms", 0, "many") == ErrorCode.INVALID_CONFIG
+    assert alter(controller, "segment.bytes", 0, "5") == ErrorCode.INVALID_CONFIG
+    assert now() == {}
+
+
+def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
+    controller = machine()
+    create(controller, "t")
+    submit(controller, brokers.ShutDown(1))
+    submit(controller, brokers.Resign(1))
+    stopped = controller.image.topics["t"].partitions[0]
+    assert (stopped.leader, stopped.isr, stopped.elr, stopped.last_known_elr) == (-1, (), (1,), (1,))
+    assert controller.image.unfenced() == []
+    submit(controller, brokers.Register(1, DIRECTORY_ID, DIRECTORY_ID, [], None, 99, clean=True))
+    submit(controller, brokers.Unfence(1))
+    again = controller.image.topics["t"].partitions[0]
+    assert (again.leader, again.isr, again.elr, again.last_known_elr) == (1, (1,), (), ())
+    assert again.leader_epoch == stopped.leader_epoch + 1
+    assert controller.image.brokers[1].broker_epoch == 99
+
+
+def test_another_replica_takes_over_from_one_that_stops() -> None:
+    controller = machine(3)
+    create(controller, "t", 1, 3)
+    leader = controller.image.topics["t"].partitions[0].leader
+    submit(controller, brokers.ShutDown(leader))
+    after = controller.image.topics["t"].partitions[0]
+    assert after.leader not in (leader, -1)
+    assert leader not in after.isr
+    assert len(after.isr) == 2
+
+
+def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
+    from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+    controller = machine()
+    starts = [submit(controller, AllocateProducerIdsRequest(1, 10)).producer_id_start for _ in range(3)]
+    assert starts == [0, 1000, 2000]
+
+
+def test_trap_57_an_aborted_metadata_transaction_leaves_nothing() -> None:
+    controller = machine()
+    before = controller.image
+    topic = m.TopicRecord("t", bytes(15) + b"\x05")
+    for record in (m.BeginTransactionRecord("x"), topic, m.AbortTransactionRecord("y")):
+        controller.replay(0, record)
+    assert controller.publish(5, 1).topics == before.topics
+    for record in (m.BeginTransactionRecord("x"), topic, m.EndTransactionRecord()):
+        controller.replay(0, record)
+    assert "t" in controller.publish(8, 1).topics
+
+
+def test_an_older_image_never_changes() -> None:
+    controller = machine()
+    create(controller, "t")
+    old = controller.image
+    seen = repr(old)
+    create(controller, "u")
+    submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 4, None)], 1000))
+    alter(controller, "retention.ms", 0, "5")
+    assert repr(old) == seen
+
+
+def populated() -> ControllerMachine:
+    controller = machine(2)
+    for number in range(5):
+        create(controller, f"t{number}", number + 1, 1, configs=[ct.CreatableTopicConfig("retention.ms", str(number))])
+    submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState("t2")]), 6)
+    for record in (
+        m.FeatureLevelRecord("metadata.version", 30),
+        m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"),
+        m.AccessControlEntryRecord(bytes(16), 2, "x", 3, "User:a", "*", 3, 3),
+        m.UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
+        m.ProducerIdsRecord(1, 5, 3000),
+    ):
+        controller.replay(0, record)
+    controller.publish(500, 3)
+    return controller
+
+
+def test_a_snapshots_records_make_the_same_image() -> None:
+    image = populated().image
+    copy = ControllerMachine(Defaults(), lambda: b"")
+    for record in records_of(image):
+        copy.replay(0, decode_record(encode_record(record)))
+    assert copy.publish(image.offset, image.epoch) == image
+
+
+def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    session = disk.session()
+    session.makedirs("/d")
+    records = records_of(populated().image)
+    raw = snapshot_bytes(Snapshot(records, timestamp_ms=5), 3, 7)
+    path = f"/d/{SnapshotId(501, 3).file_name}"
+    write_snapshot(session, path, raw)
+    back = read_snapshot(session, path)
+    assert (back.records, back.timestamp_ms) == (records, 5)
+    assert disk.files[path].mode == 0o400
+    for at in range(0, len(raw), 37):
+        if 0 <= at % 1000 < 16:  # base offset and epoch lie outside the checksum
+            continue
+        disk.files[path].data[at] ^= 0x10
+        with contextlib.suppress(CorruptFile):
+            assert read_snapshot(session, path).records == records
+        disk.files[path].data[at] ^= 0x10
+    del disk.files[path].data[-40:]
+    with pytest.raises(CorruptFile):
+        read_snapshot(session, path)
+
+
+def test_placement_spreads_leaders_and_refuses_too_few_brokers() -> None:
+    lists = place([1, 2, 3], 9, 2, 0)
+    leaders = [replicas[0] for replicas in lists]
+    assert all(leaders.count(broker) == 3 for broker in (1, 2, 3))
+    assert all(len(set(replicas)) == 2 for replicas in lists)
+    with pytest.raises(ProtocolError):
+        place([1, 2], 1, 3, 0)
+
+
+def ids() -> Iterator[bytes]:
+    return (bytes([9, *n.to_bytes(15, "big")]) for n in itertools.count(1))
+
+
+def formatted() -> tuple[MemoryDisk, Identity]:
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    source = ids()
+    directory = LogDirectory(disk.session(), "/data")
+    directory.lock()
+    identity = format_directory(directory, 1, None, Endpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source))
+    directory.unlock()
+    return disk, identity
+
+
+def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
+    disk, identity = formatted()
+    for epoch in (1, 2, 3):
+        quorum = SoleVoter(disk.session(), "/data", identity, 0)
+        list(quorum.replay())
+        quorum.check_alone()
+        quorum.lead(0)
+        assert quorum.epoch == epoch
+        state = QuorumState.read(disk.session(), "/data/__cluster_metadata-0/quorum-state")
+        assert (state.leader_id, state.leader_epoch) == (1, epoch)
+    headers = [header for header, _ in quorum.log.batches()]
+    assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
+    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
+
+
+def test_a_quorum_of_others_is_refused() -> None:
+    disk, identity = formatted()
+    quorum = SoleVoter(disk.session(), "/data", Identity(identity.cluster_id, 2, identity.directory_id), 0)
+    with pytest.raises(NotOurQuorum):
+        quorum.check_alone()
+
+
+def test_an_empty_image_has_nothing() -> None:
+    assert records_of(Image()) == []
