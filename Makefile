@@ -33,6 +33,7 @@ soak: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
 
 bench: setup
+	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.produce
 
 clean:

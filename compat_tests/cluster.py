@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compat_tests.jars import classpath, jars
+from compat_tests.jars import CACHE, classpath, jars
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 READY_WITHIN_S = 60.0
@@ -126,6 +127,28 @@ class KafkaProcess(Process):
                 "-c",
                 str(self.config),
             )
+
+    def start(self) -> Any:
+        """Start; its controller port is fixed, so one at a time on this machine."""
+        self._turn = (CACHE / "kafka-9093.lock").open("w")
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        try:
+            return super().start()
+        except BaseException:
+            self._turn.close()
+            raise
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        super().kill()
+        self._turn.close()
+
+    def stop(self) -> int:
+        """SIGTERM; gives the exit status."""
+        try:
+            return super().stop()
+        finally:
+            self._turn.close()
 
     def _java(self, *arguments: str) -> None:
         subprocess.run(["java", "-cp", classpath(), *arguments], check=True, capture_output=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
@@ -101,6 +101,53 @@ def test_we_start_on_a_real_kafkas_directory_and_it_again_on_ours(data_dir: Path
     assert len(first["packed-0"]) == 1000
     assert run_and_see(OttlaProcess(data_dir), fresh=False) == first
     assert run_and_see(KafkaProcess(data_dir), fresh=False) == first
+
+
+def transact(bootstrap: str) -> None:
+    """Committed, aborted, committed: with a real transaction coordinator."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx"})
+    patiently(lambda: producer.init_transactions(30))
+    for name, commits in (("first", True), ("lost", False), ("second", True)):
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce("txn", f"{name}-{i}".encode(), partition=0)
+        producer.flush(30)
+        (producer.commit_transaction if commits else producer.abort_transaction)(30)
+
+
+def read_committed(bootstrap: str) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "x",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition("txn", 0, 0)])
+    out: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        m = consumer.poll(1)
+        if m is not None and m.error() is None:
+            out.append(m.value())
+        elif m is not None and m.error().code() == KafkaError._PARTITION_EOF:
+            break
+    consumer.close()
+    return out
+
+
+@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_transactions_a_real_kafka_aborted_stay_unseen(data_dir: Path, ending: str) -> None:
+    with KafkaProcess(data_dir) as kafka:
+        transact(kafka.bootstrap)
+        seen = read_committed(kafka.bootstrap)
+        if ending == "kill":
+            kafka.kill()
+    assert seen == [f"{name}-{i}".encode() for name in ("first", "second") for i in range(20)]
+    with OttlaProcess(data_dir) as node:
+        assert read_committed(node.bootstrap) == seen
 
 
 _BATCH = re.compile(

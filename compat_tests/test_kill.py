@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer
 
-from compat_tests.cluster import OttlaProcess
+from compat_tests.cluster import OttlaProcess, java_tool
 
 KILLS = 20
 BETWEEN_S = 0.4
@@ -70,6 +71,15 @@ def read_all(bootstrap: str) -> dict[int, list[int]]:
     return out
 
 
+def kafka_python_count(bootstrap: str) -> int:
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000, group_id=None
+    )
+    count = sum(1 for _ in consumer)
+    consumer.close()
+    return count
+
+
 def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -> None:
     node = OttlaProcess(data_dir, num_partitions="3").start()
     writer = Writer(node.bootstrap)
@@ -91,6 +101,13 @@ def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -
     writer.stop.set()
     writer.join(90)
     values = read_all(node.bootstrap)
+    assert kafka_python_count(node.bootstrap) == writer.sent
+    text = java_tool(
+        "consumer.ConsoleConsumer",
+        *("--bootstrap-server", node.bootstrap, "--topic", "t", "--from-beginning"),
+        *("--max-messages", str(writer.sent), "--timeout-ms", "30000"),
+    )
+    assert sorted(map(int, text.split())) == list(range(writer.sent))
     assert node.stop() == 0
     assert not writer.failed
     everything = [n for part in values.values() for n in part]

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ottla.cli.common import command_parser
+from ottla.log.inspect import file_spans
 from ottla.wire import inspect
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
@@ -28,6 +29,13 @@ def _bytes(text: str) -> bytes:
     if text == "-":
         text = sys.stdin.read()
     return bytes.fromhex("".join(text.split()))
+
+
+def _is_text_file(what: str) -> bool:
+    """Checkpoints, quorum-state and the like need no taking apart."""
+    name = os.path.basename(what)
+    texts = ("meta.properties", "partition.metadata", "quorum-state", ".kafka_cleanshutdown")
+    return os.path.exists(what) and (name in texts or name.endswith("-checkpoint"))
 
 
 def _api(text: str) -> tuple[ApiKey, int]:
@@ -56,7 +64,13 @@ def run(arguments: list[str]) -> int:
         if options.what is None:
             parser.error("what shall be decoded?")
         raw = _bytes(options.what)
-        if options.response:
+        known = file_spans(raw, os.path.splitext(options.what)[1])
+        if known is not None:
+            spans = list(known)
+        elif _is_text_file(options.what):
+            print(raw.decode("utf-8", "replace"))
+            return 0
+        elif options.response:
             spans = inspect.response_spans(*_api(options.response), raw)
         elif options.what.endswith((".log", ".checkpoint")):
             spans = list(inspect.batch_spans(raw))

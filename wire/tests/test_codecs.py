@@ -63,10 +63,10 @@ def mutated(rng: random.Random, raw: bytes) -> bytes:
     return bytes(data)
 
 
-def test_50000_mutated_messages_bring_only_typed_errors_and_both_codecs_agree() -> None:
+def test_75000_mutated_messages_bring_only_typed_errors_and_both_codecs_agree() -> None:
     rng = random.Random(11)
     refused = 0
-    for turn in range(50_000):
+    for turn in range(75_000):
         cls, version = ALL[turn % len(ALL)] if turn % 5 else rng.choice(ALL)
         raw = mutated(rng, compiler.encode(instance(rng, cls, version), version))
         compiled = outcome(compiler.decode, cls, version, raw)

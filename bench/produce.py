@@ -1,0 +1,88 @@
+"""Kafka's own producer load tool against the real Kafka and Ottla in turn: rate, broker CPU, and the ratios.
+
+``make bench``. Rounds alternate, so that both see the same machine; the first round of each warms it up and does not
+count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Round(NamedTuple):
+    """One run of the load tool."""
+
+    records_a_second: float
+    broker_cpu_s: float
+    p99_ms: float
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+
+
+def load(node: Process, records: int, size: int) -> Round:
+    """Run the tool once."""
+    before = cpu_s(node.pid)
+    text = java_tool(
+        "ProducerPerformance",
+        *("--bootstrap-server", node.bootstrap, "--topic", "load", "--num-records", str(records)),
+        *("--record-size", str(size), "--throughput", "-1"),
+        timeout_s=300,
+    )
+    last = text.strip().split("\n")[-1]
+    rate = re.search(r"([\d.]+) records/sec", last)
+    p99 = re.search(r"(\d+) ms 99th", last)
+    assert rate is not None, last
+    assert p99 is not None, last
+    return Round(float(rate[1]), cpu_s(node.pid) - before, float(p99[1]))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_500_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args()
+    rounds: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    with tempfile.TemporaryDirectory() as where:
+        nodes: dict[str, Process] = {
+            "kafka": KafkaProcess(Path(where) / "kafka"),
+            "ottla": OttlaProcess(Path(where) / "ottla"),
+        }
+        for number in range(options.rounds):
+            for name, node in nodes.items():
+                if number == 0:
+                    node.start()
+                    java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
+                one = load(node, options.records, options.size)
+                rate = f"{one.records_a_second:9,.0f}/s, cpu {one.broker_cpu_s:.2f} s, p99 {one.p99_ms:.0f} ms"
+                print(f"{name:6} round {number}: {rate}", flush=True)
+                if number:
+                    rounds[name].append(one)
+        for node in nodes.values():
+            node.stop()
+
+    def median(name: str, field: str) -> float:
+        return statistics.median(getattr(r, field) for r in rounds[name])
+
+    ratio = median("ottla", "records_a_second") / median("kafka", "records_a_second")
+    cpu = median("ottla", "broker_cpu_s") / median("kafka", "broker_cpu_s")
+    print(f"ottla / kafka: rate {ratio:.2f}, broker cpu {cpu:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""How long from ``ottla serve`` on an empty directory to the first answered ApiVersions, and the memory when idle."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from compat_tests.cluster import OttlaProcess
+
+ROUNDS = 15
+
+
+def main() -> None:
+    """Measure and print."""
+    times, memory = [], []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as where:
+            node = OttlaProcess(Path(where) / "data")
+            began = time.perf_counter()
+            node.start()
+            times.append(time.perf_counter() - began)
+            text = Path(f"/proc/{node.pid}/status").read_text()
+            memory.append(int(next(x for x in text.split("\n") if x.startswith("VmRSS")).split()[1]) / 1024)
+            node.stop()
+    print(f"first answer: median {statistics.median(times):.3f} s, worst {max(times):.3f} s of {ROUNDS}")
+    print(f"idle memory: median {statistics.median(memory):.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
