@@ -14,7 +14,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 run: setup
-	$(BIN)/python -m spark_it.demo
+	$(BIN)/python -u -m spark_it.demo
 
 test: setup
 	$(BIN)/python -m compat_tests.jars

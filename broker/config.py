@@ -162,6 +162,23 @@ class NodeConfig:
         )
 
 
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings as Kafka's container image takes them: ``KAFKA_NUM_PARTITIONS`` is ``num.partitions``.
+
+    Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting is somebody else's
+    (``KAFKA_HEAP_OPTS``, ``KAFKA_HOME``) and is left alone.
+    """
+    out = {}
+    for name, value in environment.items():
+        if name.startswith("KAFKA_"):
+            text = name[len("KAFKA_") :].lower()
+            key = text.replace("___", "\x00").replace("__", "\x01").replace("_", ".")
+            key = key.replace("\x00", "-").replace("\x01", "_")
+            if key in BROKER_KEYS:
+                out[key] = value
+    return out
+
+
 def check_values(values: Mapping[str, str]) -> list[str]:
     """Check settings; gives warnings for keys nobody knows.
 

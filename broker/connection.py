@@ -62,6 +62,10 @@ class Connection:
             logger.warning("connection from %s closed: %s", self._client.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
+        except AssertionError:
+            raise  # a broken invariant: going on could lose data
+        except Exception:
+            logger.exception("connection from %s closed: a request could not be handled", self._client.host)
         finally:
             self._stream.close()
 

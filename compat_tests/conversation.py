@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from compat_tests.raw import Peer
 from ottla.broker.dispatch import ROUTES
-from ottla.wire import compiler
 from ottla.wire import records as r
-from ottla.wire.apis import ApiKey, response_class, response_header_version
-from ottla.wire.framing import request_frame
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -29,58 +31,21 @@ from ottla.wire.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
     sync_group,
 )
-from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import ZERO_UUID, Message
 
 TOPIC, GROUP = "talk", "talkers"
 MISSING_ID = bytes(15) + b"\x63"
-
-
-class Peer:
-    """One connection, raw."""
-
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 10)
-        self.sock.settimeout(20)
-        self.number = 0
-
-    def call(self, key: ApiKey, version: int, body: Message) -> Any:
-        """Send and decode; every byte of the answer must be used."""
-        self.number += 1
-        self.sock.sendall(request_frame(key, version, self.number, "peer", body))
-        raw = self.read()
-        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
-        assert header.correlation_id == self.number
-        answer, end = compiler.decode(response_class(key), version, raw, pos)
-        assert end == len(raw), f"{key.name} v{version}: {len(raw) - end} bytes left over"
-        return answer
-
-    def read(self) -> bytes:
-        """One frame."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        out = b""
-        while len(out) < size:
-            more = self.sock.recv(size - len(out))
-            if not more:
-                raise ConnectionError("closed")
-            out += more
-        return out
-
-    def close(self) -> None:
-        """Hang up."""
-        self.sock.close()
 
 
 def topic_id(peer: Peer) -> bytes:
@@ -250,6 +215,19 @@ def _topics(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def _configs(key: ApiKey, version: int) -> Iterator[Message]:
+    if key is ApiKey.ALTER_CONFIGS:
+        alter = alter_configs
+        for kind, name, settings in (
+            (2, TOPIC, {"retention.ms": "99", "max.message.bytes": "2000000"}),
+            (2, TOPIC, {"retention.ms": "98"}),
+            (2, TOPIC, {"no.such": "1"}),
+            (2, TOPIC, {"retention.ms": None}),
+            (2, "nowhere", {"retention.ms": "1"}),
+            (2, TOPIC, {}),
+        ):
+            rows = [alter.AlterableConfig(k, v) for k, v in settings.items()]
+            yield alter.AlterConfigsRequest([alter.AlterConfigsResource(kind, name, rows)])
+        return
     if key is ApiKey.DESCRIBE_CONFIGS:
         for kind, name, keys in (
             (2, TOPIC, ["retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"]),
@@ -276,6 +254,31 @@ def _configs(key: ApiKey, version: int) -> Iterator[Message]:
         yield ia.IncrementalAlterConfigsRequest([change])
 
 
+def _logs(key: ApiKey) -> Iterator[Message]:
+    """Partition 1 of the topic holds nothing: its log start may move without harm."""
+    if key is ApiKey.DELETE_RECORDS:
+        for name, index, offset in (
+            (TOPIC, 1, -1),
+            (TOPIC, 1, 0),
+            (TOPIC, 1, 10**6),
+            (TOPIC, 1, -5),
+            ("nowhere", 0, 0),
+        ):
+            part = delete_records.DeleteRecordsPartition(index, offset)
+            yield delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(name, [part])], 5000)
+        compacted = delete_records.DeleteRecordsTopic(
+            "__consumer_offsets", [delete_records.DeleteRecordsPartition(0, 0)]
+        )
+        yield delete_records.DeleteRecordsRequest([compacted], 5000)
+    elif key is ApiKey.DESCRIBE_LOG_DIRS:
+        for topics in ([(TOPIC, [1, 77])], [("nowhere", [0])]):
+            rows = [describe_log_dirs.DescribableLogDirTopic(name, numbers) for name, numbers in topics]
+            yield describe_log_dirs.DescribeLogDirsRequest(rows)
+    else:
+        for name, number in ((TOPIC, 1), (TOPIC, 77), ("nowhere", 0)):
+            yield describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(name, [number])])
+
+
 def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
     """What to ask with this API in this version."""
     match key:
@@ -297,8 +300,21 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
             yield from _groups(key, version)
         case ApiKey.CREATE_TOPICS | ApiKey.DELETE_TOPICS | ApiKey.CREATE_PARTITIONS:
             yield from _topics(key, version)
-        case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.ALTER_CONFIGS:
             yield from _configs(key, version)
+        case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.DESCRIBE_PRODUCERS:
+            yield from _logs(key)
+        case ApiKey.DELETE_GROUPS:
+            yield delete_groups.DeleteGroupsRequest([f"delete-{version}", "unheard-of", ""])
+        case ApiKey.OFFSET_DELETE:
+            for group in ("off-delete", "unheard-of"):
+                topic = offset_delete.OffsetDeleteRequestTopic(
+                    TOPIC, [offset_delete.OffsetDeleteRequestPartition(n) for n in (0, 1, 77)]
+                )
+                yield offset_delete.OffsetDeleteRequest(group, [topic])
+        case ApiKey.LIST_CONFIG_RESOURCES:
+            for kinds in ([], [2], [4, 8], [16, 32], [99]) if version >= 1 else ([],):
+                yield list_config_resources.ListConfigResourcesRequest(list(kinds))
         case ApiKey.DESCRIBE_GROUPS:
             yield describe_groups.DescribeGroupsRequest([GROUP, "unheard-of", ""])
         case ApiKey.LIST_GROUPS:
@@ -339,6 +355,14 @@ def prepare(port: int) -> bytes:
         if found.coordinators[0].error_code == listed.error_code == code == 0:
             break
         time.sleep(0.1)
+    for group in ("delete-0", "delete-1", "delete-2", "off-delete"):
+        part = offset_commit.OffsetCommitRequestPartition(0, 1)
+        topic_row = offset_commit.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        while True:
+            done = peer.call(ApiKey.OFFSET_COMMIT, 8, offset_commit.OffsetCommitRequest(group, topics=[topic_row]))
+            if not done.topics[0].partitions[0].error_code:
+                break
+            time.sleep(0.1)
     # Kafka fetches its first block of producer ids in the background and refuses until it has it.
     while peer.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest(None, 60_000)).error_code:
         time.sleep(0.1)

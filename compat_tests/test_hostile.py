@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess
-from compat_tests.conversation import Peer
+from compat_tests.raw import Peer
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest

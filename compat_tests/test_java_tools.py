@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from compat_tests.cluster import OttlaProcess, java_tool
 
 
@@ -63,3 +66,36 @@ def test_the_load_tools_run(node: OttlaProcess, topic: str) -> None:
         "ConsumerPerformance", "--bootstrap-server", node.bootstrap, "--topic", topic, "--num-records", "20000"
     )
     assert ", 20000, " in text
+
+
+def test_positions_are_reset_and_groups_deleted(node: OttlaProcess, topic: str) -> None:
+    at = ["--bootstrap-server", node.bootstrap]
+    group = f"java-{topic}"
+    java_tool("ConsoleProducer", *at, "--topic", topic, stdin="a\nb\nc\n")
+    java_tool(
+        "consumer.ConsoleConsumer",
+        *(*at, "--topic", topic, "--from-beginning", "--max-messages", "3", "--timeout-ms", "30000", "--group", group),
+    )
+    command = ["consumer.group.ConsumerGroupCommand", *at, "--group", group]
+    reset = java_tool(*command, "--reset-offsets", "--topic", topic, "--shift-by", "-2", "--execute")
+    assert next(line.split() for line in reset.split("\n") if topic in line)[-1] == "1"
+    java_tool(*command, "--delete-offsets", "--topic", topic)
+    assert group in java_tool("consumer.group.ConsumerGroupCommand", *at, "--list").split()
+    java_tool(*command, "--delete")
+    assert group not in java_tool("consumer.group.ConsumerGroupCommand", *at, "--list").split()
+
+
+def test_records_are_deleted_and_stay_deleted(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+    at = ["--bootstrap-server", node.bootstrap]
+    java_tool("ConsoleProducer", *at, "--topic", topic, stdin="a\nb\nc\n")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 2}], "version": 1}))
+    assert "low_watermark: 2" in java_tool("DeleteRecordsCommand", *at, "--offset-json-file", str(plan))
+    assert java_tool("GetOffsetShell", *at, "--topic", topic, "--time", "-2").strip() == f"{topic}:0:2"
+    sizes = java_tool("LogDirsCommand", *at, "--describe", "--topic-list", topic)
+    assert f'"partition":"{topic}-0"' in sizes
+    text = java_tool(
+        "consumer.ConsoleConsumer",
+        *(*at, "--topic", topic, "--from-beginning", "--max-messages", "1", "--timeout-ms", "30000"),
+    )
+    assert text == "c\n"

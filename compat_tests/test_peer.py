@@ -16,7 +16,8 @@ from ottla.wire.apis import ApiKey
 
 # What may differ between any two clusters: ids, ports, how far the metadata log has come.
 MAY_DIFFER = ("topic_id", "port", "cluster_id", "member_id", "producer_id", "finalized_features_epoch")
-NAMES = ("name", "group_id", "api_key", "partition_index", "topic", "key")
+MAY_DIFFER += ("log_dir", "usable_bytes")
+NAMES = ("name", "group_id", "api_key", "partition_index", "topic", "key", "resource_name")
 
 
 def in_order(value: Any) -> Any:
@@ -26,7 +27,7 @@ def in_order(value: Any) -> Any:
     if isinstance(value, list):
         items = [in_order(v) for v in value]
         if items and isinstance(items[0], dict):
-            items.sort(key=lambda d: str(next((d[n] for n in NAMES if n in d), "")))
+            items.sort(key=lambda d: (str(d.get("resource_type")), str(next((d[n] for n in NAMES if n in d), ""))))
         return items
     return value
 

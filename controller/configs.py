@@ -20,6 +20,7 @@ from ottla.controller.image import (
     Image,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
@@ -122,6 +123,36 @@ def _alter_one(image: Image, resource: ia.AlterConfigsResource) -> list[Message]
         if value != values.get(change.name):
             out.append(m.ConfigRecord(resource.resource_type, resource.resource_name, change.name, value))
     return out
+
+
+def _replace_one(image: Image, resource: ac.AlterConfigsResource) -> list[Message]:
+    """A resource's settings become exactly what is named; the rest goes back to the defaults."""
+    wanted = {c.name: c.value for c in resource.configs}
+    changes = [ia.AlterableConfig(name, Op.SET, value) for name, value in wanted.items()]
+    if len(wanted) != len(resource.configs):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    old = image.config(resource.resource_type, resource.resource_name)
+    changes += [ia.AlterableConfig(name, Op.DELETE, None) for name in old if name not in wanted]
+    return _alter_one(image, ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes))
+
+
+def legacy_alter(image: Image, request: ac.AlterConfigsRequest) -> Decision:
+    """Replace settings as a whole; a resource changes wholly or not at all."""
+    response = ac.AlterConfigsResponse()
+    records: list[Message] = []
+    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
+        code, message = ErrorCode.NONE, None
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            records += _replace_one(image, resource)
+        except ProtocolError as error:
+            code, message = error.code, error.message
+        response.responses.append(
+            ac.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
+        )
+    return Decision(response, [] if request.validate_only else records)
 
 
 def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest) -> Decision:

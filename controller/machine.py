@@ -14,6 +14,7 @@ from ottla.controller.decision import Decision, Defaults, Submission
 from ottla.controller.image import Draft, Image
 from ottla.log.machine import Effects, Reply
 from ottla.wire.messages import allocate_producer_ids as ap
+from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
@@ -44,6 +45,8 @@ class ControllerMachine:
                 return topics.create_partitions(image, event, version)
             case ia.IncrementalAlterConfigsRequest():
                 return configs.incremental_alter(image, event)
+            case ac.AlterConfigsRequest():
+                return configs.legacy_alter(image, event)
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case brokers.Register():

@@ -27,7 +27,7 @@ from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
 from ottla.log.disk import Disk, read_file, write_file
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import create_log, open_log
+from ottla.log.recovery import create_log, open_log, truncate_to
 from ottla.log.settings import FOREVER_MS, LogSettings
 from ottla.log.validate import Origin
 from ottla.wire import batch as b
@@ -132,8 +132,8 @@ class SoleVoter:
                     raise
         if self.snapshot_id.end_offset > self.log.log_end_offset:
             # The log lost its end (unsynced, power cut) but the synced snapshot covers it: go on from there.
-            self.log.truncate_to(0, now_ms)
-            self.log.truncate_to(self.snapshot_id.end_offset, now_ms)
+            truncate_to(self.log, 0, now_ms)
+            truncate_to(self.log, self.snapshot_id.end_offset, now_ms)
 
     def replay(self) -> Iterator[tuple[int, Message]]:
         """(offset, record) of every metadata record behind the snapshot; quorum records are taken in on the way.

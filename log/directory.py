@@ -5,6 +5,7 @@ Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class LogDirectory:
         self._starts: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
+
+    @property
+    def full_path(self) -> str:
+        """The absolute path, as DescribeLogDirs tells it."""
+        return posixpath.abspath(self.path)
 
     def lock(self) -> None:
         """Make the directory where it is missing and keep others out of it.

@@ -71,6 +71,9 @@ class Disk(Protocol):
     def mtime_ms(self, path: str) -> int:
         """When the file was last written, in milliseconds since 1970."""
 
+    def usage(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
+
     def lock(self, path: str) -> File | None:
         """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
 
@@ -172,6 +175,11 @@ class RealDisk:
     def mtime_ms(self, path: str) -> int:
         """Last modification."""
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """What ``statvfs`` says."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
         """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory."""

@@ -181,6 +181,20 @@ class PartitionLog:
         self.high_watermark = offset
         return True
 
+    def raise_start(self, offset: int) -> bool:
+        """Move the log start forward; says whether it moved. The caller writes the checkpoint, then drops segments."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_start(offset)
+        return True
+
+    def drop_below_start(self) -> None:
+        """Remove segments that end below the log start; whoever still sends from one keeps its open file."""
+        while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
+            remove_segment(self.disk, self.segments.pop(0))
+            del self.bases[0]
+
     def unflushed(self) -> list[Segment]:
         """Segments with bytes above the recovery point, oldest first."""
         start = max(bisect_right(self.bases, self.recovery_point) - 1, 0)
@@ -356,31 +370,6 @@ class PartitionLog:
         except (CorruptFile, OSError):
             return False
         return True
-
-    # ------------------------------------------------------------------ cutting
-
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything from ``offset`` on (a follower found that the leader's log differs)."""
-        from ottla.log.recovery import rebuild_producers
-
-        while len(self.segments) > 1 and self.active.base_offset >= offset:
-            remove_segment(self.disk, self.segments.pop())
-            self.bases.pop()
-        segment = self.active
-        found = segment.locate(offset)
-        if found is not None:
-            segment.truncate(found.position)
-            segment.rebuild_indexes()
-        self.log_end_offset = max(offset, segment.base_offset)
-        if self.log_end_offset == segment.base_offset and offset < segment.base_offset:
-            remove_segment(self.disk, self.segments.pop())
-            self.bases.pop()
-            self.add_segment(Segment.create(self.disk, self.directory, offset, self.settings, now_ms))
-            self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.epochs.truncate_end(self.log_end_offset)
-        rebuild_producers(self)
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:

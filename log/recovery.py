@@ -173,6 +173,28 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
     return whole and (following is None or following == next_offset or log.settings.compact)
 
 
+def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Drop everything from ``offset`` on: the leader's log differs, or a snapshot covers more than the log."""
+    while len(log.segments) > 1 and log.active.base_offset >= offset:
+        remove_segment(log.disk, log.segments.pop())
+        log.bases.pop()
+    segment = log.active
+    found = segment.locate(offset)
+    if found is not None:
+        segment.truncate(found.position)
+        segment.rebuild_indexes()
+    log.log_end_offset = max(offset, segment.base_offset)
+    if log.log_end_offset == segment.base_offset and offset < segment.base_offset:
+        remove_segment(log.disk, log.segments.pop())
+        log.bases.pop()
+        log.add_segment(Segment.create(log.disk, log.directory, offset, log.settings, now_ms))
+        log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, log.log_end_offset)
+    log.high_watermark = min(log.high_watermark, log.log_end_offset)
+    log.epochs.truncate_end(log.log_end_offset)
+    rebuild_producers(log)
+
+
 def rebuild_producers(log: PartitionLog) -> None:
     """Producer state as of the log end: the newest readable snapshot, then the batches behind it."""
     log.producers = ProducerStates()

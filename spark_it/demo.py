@@ -115,13 +115,13 @@ def show(rows: list[dict[str, Any]]) -> None:
     by_metric: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: r["begins_ms"]):
         by_metric[row["metric"]].append(row)
-    print(f"\n  {'metric':<18}{'unit':<10}{'average':>15}{'most':>15}  windows of 2 s")
+    print(f"\n  {'metric':<18}{'unit':<10}{'average':>18}{'most':>18}  windows of 2 s")
     for metric, windows in sorted(by_metric.items()):
         samples = sum(w["samples"] for w in windows)
         average = sum(w["average"] * w["samples"] for w in windows) / samples
         most = max(w["most"] for w in windows)
         bars = chart([w["average"] for w in windows])
-        print(f"  {metric:<18}{windows[0]['unit']:<10}{average:>15,.1f}{most:>15,.1f}  {bars}")
+        print(f"  {metric:<18}{windows[0]['unit']:<10}{average:>18,.1f}{most:>18,.1f}  {bars}")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from ottla.broker.groups.classic import ClassicGroups
 from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import Call, GroupState
+from ottla.broker.groups.state import Call, GroupState, subscribed_topics
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
@@ -17,6 +17,8 @@ from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
+
+CONSUMER = "consumer"
 
 
 class Commit(NamedTuple):
@@ -30,6 +32,21 @@ class Commit(NamedTuple):
     retention_ms: int
     offsets: list[NewOffset]
     version: int
+
+
+class DeleteGroup(NamedTuple):
+    """Forget a group; the answer is an error code."""
+
+    ticket: Any
+    group_id: str
+
+
+class DeleteOffsets(NamedTuple):
+    """Forget positions; the answer is an error code for each partition that cannot be forgotten, or a refusal."""
+
+    ticket: Any
+    group_id: str
+    partitions: list[tuple[str, int]]
 
 
 class Fired(NamedTuple):
@@ -58,6 +75,10 @@ class GroupMachine:
                 return self.groups.timer(event.key, now_ms)
             case Commit():
                 return self._commit(event, now_ms)
+            case DeleteGroup():
+                return self._delete_group(event)
+            case DeleteOffsets():
+                return self._delete_offsets(event)
             case Call(request=j.JoinGroupRequest()):
                 return self.groups.join(event, now_ms)
             case Call(request=s.SyncGroupRequest()):
@@ -84,6 +105,42 @@ class GroupMachine:
         expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
         fx.records += commit_records(event.group_id, event.offsets, now_ms, expire)
         fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
+        return fx
+
+    def _delete_group(self, event: DeleteGroup) -> Fx:
+        fx = Fx()
+        group = self.groups.groups.get(event.group_id)
+        stored = self.offsets.of_group(event.group_id)
+        code = ErrorCode.NONE
+        if group is None and not stored:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group is not None and group.state is not GroupState.EMPTY:
+            code = ErrorCode.NON_EMPTY_GROUP
+        else:
+            fx.records += (GroupRecord(o.OffsetCommitKey(event.group_id, t, p), None) for t, p in stored)
+            if group is not None:
+                fx.records.append(GroupRecord(o.GroupMetadataKey(event.group_id), None))
+        fx.replies.append(Reply(event.ticket, code))
+        return fx
+
+    def _delete_offsets(self, event: DeleteOffsets) -> Fx:
+        fx = Fx()
+        group = self.groups.groups.get(event.group_id)
+        stored = self.offsets.of_group(event.group_id)
+        if group is None and not stored:
+            fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
+            return fx
+        subscribed: set[str] = set()
+        if group is not None and group.members:
+            if group.protocol_type != CONSUMER:
+                fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
+                return fx
+            subscribed = subscribed_topics(group)
+        refused = {at: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for at in event.partitions if at[0] in subscribed}
+        for topic, partition in event.partitions:
+            if (topic, partition) in stored and (topic, partition) not in refused:
+                fx.records.append(GroupRecord(o.OffsetCommitKey(event.group_id, topic, partition), None))
+        fx.replies.append(Reply(event.ticket, refused))
         return fx
 
     def replay(self, offset: int, record: GroupRecord) -> None:

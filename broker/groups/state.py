@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import offset_records as o
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 
 class GroupState(Enum):
@@ -216,3 +218,18 @@ class Group:
             group.protocol = value.protocol
             group.leader = value.leader
         return group
+
+
+def subscribed_topics(group: Group) -> set[str]:
+    """Topics the members of a consumer group say they read; a subscription nobody can read names none."""
+    out: set[str] = set()
+    for member in group.members.values():
+        raw = member.metadata(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
+        if len(raw) < 2:
+            continue
+        version = min(max(int.from_bytes(raw[:2], "big", signed=True), 0), 3)
+        try:
+            out.update(compiler.decode(ConsumerProtocolSubscription, version, raw, 2)[0].topics)
+        except WireError:
+            continue
+    return out

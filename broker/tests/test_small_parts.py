@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.config import BadConfig, NodeConfig, check_values, nearest, parse_listener
+from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, nearest, parse_listener
 from ottla.broker.groups.coordinator import java_hash, partition_of
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.timers import Timers
@@ -48,6 +48,11 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
 def test_a_wrong_value_is_an_error(key: str, value: str) -> None:
     with pytest.raises(BadConfig):
         check_values({key: value})
+
+
+def test_the_environment_of_kafkas_container_image_is_read() -> None:
+    environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_LOG_DIRS": "/x", "PATH": "/bin"}
+    assert from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
 
 
 def test_listeners_are_read_as_kafka_writes_them() -> None:

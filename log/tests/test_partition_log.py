@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.recovery import truncate_to
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.log.validate import InvalidRecords, Origin
@@ -209,9 +210,9 @@ def test_truncation_forgets_records_epochs_and_producers() -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 90, 3):
         log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
-    log.truncate_to(40, NOW)
+    truncate_to(log, 40, NOW)
     assert log.log_end_offset == 39 or log.log_end_offset == 40
-    log.truncate_to(30, NOW)
+    truncate_to(log, 30, NOW)
     assert values(log) == expected(30)
     assert log.epochs.entries == [(0, 0)]
     log.append(a_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
@@ -226,3 +227,20 @@ def test_trap_44_epochs_tell_where_they_ended() -> None:
     assert log.epochs.end_offset_of(1, log.log_end_offset) == (0, 6)
     assert log.epochs.end_offset_of(2, log.log_end_offset) == (2, 15)
     assert log.epochs.end_offset_of(9, log.log_end_offset) == (-1, -1)
+
+
+def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 60)
+    log.raise_start(100)
+    log.drop_below_start()
+    assert log.log_start_offset == 100
+    assert log.bases[0] <= 100 < log.bases[1]
+    with pytest.raises(ProtocolError):
+        log.read(99, 100, 180, at_least_one=True)
+    assert [offset for offset, _ in values(log) if offset >= 100] == list(range(100, 180))
+    again = reopened(memory.session())
+    assert again.log_start_offset == again.bases[0], "without its checkpoint the log starts at its first segment"
+    assert again.log_end_offset == 180
+    assert not log.raise_start(50), "never back"

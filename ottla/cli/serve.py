@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import signal
 import sys
 
 import trio
 
-from ottla.broker.config import BadConfig, NodeConfig, check_values, parse_listener
+from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, parse_listener
 from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.broker.real_env import RealEnv
 from ottla.controller.quorum import NotOurQuorum
@@ -21,7 +22,8 @@ from ottla.wire.errors import WireError
 HELP = """Run one Kafka node, broker and controller in one.
 
 An empty or missing data directory is formatted first. Clients reach the node at the address they dialled; set
-advertised.listeners to tell them another. Settings are Kafka's own (server.properties names and values).
+advertised.listeners to tell them another. Settings are Kafka's own (server.properties names and values); KAFKA_*
+environment variables are read as Kafka's container image reads them. --set wins over these, these win over the file.
 
 examples:
   ottla serve                                        127.0.0.1:9092, data in ./ottla-data
@@ -51,6 +53,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
             values = read_properties(RealEnv().disk, options.config)
         except OSError as error:
             raise BadConfig(f"{options.config}: {error.strerror}") from None
+    values.update(from_environment(os.environ))
     for item in options.set:
         key, separator, value = item.partition("=")
         if not separator:

@@ -1,0 +1,51 @@
+"""One raw connection that speaks any version of any API: for conversations and for abuse."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, response_class, response_header_version
+from ottla.wire.framing import request_frame
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.schema import Message
+
+
+class Peer:
+    """One connection, raw."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 10)
+        self.sock.settimeout(20)
+        self.number = 0
+
+    def call(self, key: ApiKey, version: int, body: Message) -> Any:
+        """Send and decode; every byte of the answer must be used."""
+        self.number += 1
+        self.sock.sendall(request_frame(key, version, self.number, "peer", body))
+        raw = self.read()
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
+        assert header.correlation_id == self.number
+        answer, end = compiler.decode(response_class(key), version, raw, pos)
+        assert end == len(raw), f"{key.name} v{version}: {len(raw) - end} bytes left over"
+        return answer
+
+    def read(self) -> bytes:
+        """One frame."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        out = b""
+        while len(out) < size:
+            more = self.sock.recv(size - len(out))
+            if not more:
+                raise ConnectionError("closed")
+            out += more
+        return out
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
