@@ -55,7 +55,7 @@ HONOURED = frozenset(
         "group.min.session.timeout.ms",
         "group.max.session.timeout.ms",
         "group.max.size",
-        "producer.id.expiration.ms",
+        "log.retention.check.interval.ms",
         "replica.high.watermark.checkpoint.interval.ms",
         *(key.broker_key for key in TOPIC_KEYS.values() if key.broker_key is not None),
     }
@@ -156,6 +156,9 @@ class NodeConfig:
             timestamp_before_max_ms=int(get("message.timestamp.before.max.ms")),
             timestamp_after_max_ms=int(get("message.timestamp.after.max.ms")),
             compact="compact" in get("cleanup.policy").split(","),
+            delete="delete" in get("cleanup.policy").split(","),
+            retention_ms=int(get("retention.ms")),
+            retention_bytes=int(get("retention.bytes")),
             codec=chosen,
             codec_level=int(get(level)) if level in TOPIC_KEYS else None,
             file_delete_delay_ms=int(get("file.delete.delay.ms")),

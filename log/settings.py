@@ -25,6 +25,9 @@ class LogSettings:
     timestamp_before_max_ms: int = FOREVER_MS
     timestamp_after_max_ms: int = 3_600_000
     compact: bool = False
+    delete: bool = True
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
     codec: Codec | None = None
     """None keeps what the producer sent."""
     codec_level: int | None = None

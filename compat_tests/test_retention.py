@@ -1,0 +1,42 @@
+"""Retention in a running node: the log start moves, clients see it, a kill does not bring records back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.cluster import OttlaProcess
+
+
+def low_and_high(bootstrap: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition("t", 0), 30)
+    consumer.close()
+    return found
+
+
+def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
+    settings = {"log_retention_check_interval_ms": "200"}
+    node = OttlaProcess(data_dir, **settings).start()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    config = {"retention.bytes": "3000000", "segment.bytes": "1048576"}
+    admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(30)
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for _ in range(9000):
+        producer.produce("t", b"x" * 1000, partition=0)
+        producer.poll(0)
+    producer.flush(30)
+    deadline = time.monotonic() + 30
+    while low_and_high(node.bootstrap)[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    low, high = low_and_high(node.bootstrap)
+    assert 0 < low < high == 9000
+    size = sum(p.stat().st_size for p in (data_dir / "t-0").glob("*.log"))
+    assert 3_000_000 <= size < 4_200_000
+    node.kill()
+    node = OttlaProcess(data_dir, node.port, **settings).start()
+    assert low_and_high(node.bootstrap) == (low, high)
+    assert node.stop() == 0

@@ -1,0 +1,61 @@
+"""Which segments a log no longer keeps: a plan first, then the deed.
+
+Whole segments go, oldest first, and only below the high watermark. By time a segment's age counts from its largest
+timestamp, but never from later than its last write: one record that claims a far-future time would otherwise keep
+its segment for ever, as it does in Kafka. By size the oldest go while what stays is still at least the limit.
+A log whose newest segment is due as a whole is rolled first.
+
+Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+
+UNLIMITED = -1
+
+
+def newest_ms(log: PartitionLog, segment: Segment) -> int:
+    """When the newest record of a segment was written, as far as its timestamps can be believed."""
+    _ = segment.time_index  # the largest timestamp is known once the index is loaded
+    written = log.disk.mtime_ms(segment.path + ".log")
+    return written if segment.max_timestamp < 0 else min(segment.max_timestamp, written)
+
+
+def expired(log: PartitionLog, now_ms: int) -> int:
+    """How many segments, from the oldest on, are due now; the active one counts when it is not empty."""
+    settings = log.settings
+    count = 0
+    left = log.size_bytes
+    for number, segment in enumerate(log.segments):
+        last = number + 1 == len(log.segments)
+        end = log.log_end_offset if last else log.bases[number + 1]
+        if end > log.high_watermark or (last and segment.size_bytes == 0):
+            break
+        below_start = not last and end <= log.log_start_offset
+        too_old = (
+            settings.delete
+            and settings.retention_ms != UNLIMITED
+            and now_ms - newest_ms(log, segment) > settings.retention_ms
+        )
+        too_much = (
+            settings.delete
+            and settings.retention_bytes != UNLIMITED
+            and left - segment.size_bytes >= settings.retention_bytes
+        )
+        if not (below_start or too_old or too_much):
+            break
+        left -= segment.size_bytes
+        count += 1
+    return count
+
+
+def due_start(log: PartitionLog, now_ms: int) -> int | None:
+    """The log start after retention; None where nothing is due. Rolls the log if its newest segment must go too."""
+    count = expired(log, now_ms)
+    if count == 0:
+        return None
+    if count == len(log.segments):
+        log.roll(now_ms)
+    return log.bases[count]

@@ -1,0 +1,108 @@
+"""Retention by time and size; what one far-future timestamp may do."""
+
+from __future__ import annotations
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import due_start
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, a_batch, fill, memory_disk, new_log, reopened, values
+from ottla.wire import records as r
+
+HOUR_MS = 3_600_000
+
+
+def old_log(**settings: int | bool) -> PartitionLog:
+    values = {"segment_bytes": 2000, "index_interval_bytes": 200, **settings}
+    memory = memory_disk()
+    memory.now_ms = lambda: NOW + HOUR_MS  # written long after the records' own time
+    log = new_log(memory.session(), LogSettings(**values))  # type: ignore[arg-type]
+    fill(log, 60)
+    return log
+
+
+def retain(log: PartitionLog, now_ms: int) -> None:
+    start = due_start(log, now_ms)
+    if start is not None:
+        log.raise_start(start)
+        log.drop_below_start()
+
+
+def test_segments_go_when_their_newest_record_is_too_old() -> None:
+    log = old_log(retention_ms=HOUR_MS)
+    retain(log, NOW + HOUR_MS)
+    assert log.log_start_offset == 0
+    middle = log.segments[2].max_timestamp
+    retain(log, middle + HOUR_MS + 1)
+    assert log.log_start_offset == log.bases[0] > 0
+    assert values(log)[0][0] == log.log_start_offset
+
+
+def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
+    log = old_log(retention_ms=HOUR_MS)
+    retain(log, NOW + 10 * HOUR_MS)
+    assert log.log_start_offset == log.log_end_offset == 180
+    assert log.bases == [180]
+    retain(log, NOW + 20 * HOUR_MS)
+    assert log.bases == [180], "an empty segment stays"
+    fill(log, 1)
+    assert [offset for offset, _ in values(log)] == [180, 181, 182]
+
+
+def test_trap_67_by_size_the_oldest_go_while_the_limit_is_still_reached() -> None:
+    log = old_log(retention_bytes=5000, retention_ms=-1)
+    retain(log, NOW)
+    assert 5000 <= log.size_bytes < 5000 + 2000
+    assert values(log)[-1][0] == 179
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    log = old_log(retention_ms=HOUR_MS)
+    log.high_watermark = log.bases[2]
+    retain(log, NOW + 10 * HOUR_MS)
+    assert log.log_start_offset == log.bases[0]
+    assert log.bases[0] <= log.high_watermark
+    assert log.log_end_offset == 180
+
+
+def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
+    log = old_log(retention_ms=HOUR_MS, delete=False, compact=True)
+    retain(log, NOW + 10 * HOUR_MS)
+    assert log.log_start_offset == 0
+    log.raise_start(100)
+    retain(log, NOW)
+    assert log.bases[0] <= 100 < log.bases[1]
+
+
+def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
+    settings = LogSettings(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
+    log = new_log(memory_disk().session(), settings)
+    log.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
+    log.set_high_watermark(1)
+    retain(log, NOW + HOUR_MS)
+    assert log.log_start_offset == 0
+    retain(log, NOW + HOUR_MS + 1)
+    assert log.log_start_offset == 1
+
+
+def test_records_without_time_age_from_the_last_write() -> None:
+    log = new_log(memory_disk().session(), LogSettings(retention_ms=HOUR_MS))
+    log.append(bytearray(r.build([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
+    log.set_high_watermark(1)
+    retain(log, NOW + HOUR_MS)
+    assert log.log_start_offset == 0
+    retain(log, NOW + HOUR_MS + 1)
+    assert log.log_start_offset == 1
+
+
+def test_after_retention_and_a_kill_the_log_is_whole() -> None:
+    memory = memory_disk()
+    memory.now_ms = lambda: NOW + HOUR_MS
+    log = new_log(memory.session(), LogSettings(segment_bytes=2000, retention_ms=HOUR_MS))
+    for start in range(0, 90, 3):
+        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
+    log.set_high_watermark(90)
+    retain(log, log.segments[1].max_timestamp + HOUR_MS + 1)
+    again = reopened(memory.session(), log.settings)
+    assert again.log_start_offset == log.log_start_offset > 0
+    assert again.producers.producers[1].last_sequence == 89
+    assert values(again) == values(log)
