@@ -186,7 +186,7 @@ class Node:
         self.cluster_id = identity.cluster_id
         self.directory.begin()
         defaults = Defaults(config.number("num.partitions"), config.number("default.replication.factor"))
-        self.controller = Controller(env, self.directory, identity, defaults)
+        self.controller = Controller(env, self.directory, identity, defaults, self.fail)
         self.controller.load()
         self.kraft_version = self.controller.kraft_version
         self.replicas = Replicas(env, config, self.directory, self.purgatory.wake)

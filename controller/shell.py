@@ -34,8 +34,16 @@ Listener = Callable[[Image, Image], None]
 class Controller:
     """The active controller of a quorum of one."""
 
-    def __init__(self, env: Env, directory: LogDirectory, identity: Identity, defaults: Defaults) -> None:
+    def __init__(
+        self,
+        env: Env,
+        directory: LogDirectory,
+        identity: Identity,
+        defaults: Defaults,
+        fail: Callable[[OSError], None],
+    ) -> None:
         self._env = env
+        self._fail = fail
         self._directory = directory
         self._identity = identity
         self.machine = ControllerMachine(defaults, env.uuid)
@@ -126,7 +134,12 @@ class Controller:
         async with self._lock:
             effects = self.machine.handle(self._env.now_ms(), Submission(None, request, version))
             if effects.records:
-                await self._commit(effects.records)
+                try:
+                    await self._commit(effects.records)
+                except OSError as error:
+                    # What is on disk now is not known: nothing may be decided on top of it.
+                    self._fail(error)
+                    raise
             return effects.replies[0].message
 
     async def _commit(self, records: list[Message]) -> None:

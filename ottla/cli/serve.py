@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import logging
 import os
@@ -85,6 +86,16 @@ def configure(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     return config, warnings
 
 
+def _raise_descriptor_limit() -> None:
+    """Take all the descriptors the system grants: each partition that is written to holds one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _main(config: NodeConfig) -> None:
     node = Node(RealEnv(), config)
     stop = trio.Event()
@@ -121,6 +132,7 @@ def run(arguments: list[str]) -> int:
         config, warnings = configure(parser().parse_args(arguments))
         for text in warnings:
             print(f"ottla serve: warning: {text}", file=sys.stderr)
+        _raise_descriptor_limit()
         trio.run(_main, config)
     except (BadConfig, ExceptionGroup, OSError) as raised:
         error = _reason(raised)

@@ -1,0 +1,66 @@
+"""A disk that fails under a running node ends it: nothing is decided or acknowledged on top of what is not known."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.node import Node, StorageFailed
+from ottla.log.memory_disk import MemoryDisk
+from ottla.wire import records as r
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from sim.clients import PORT, Again, SimClient
+from sim.env import SimEnv
+from sim.world import SETTINGS, World
+
+
+def contains(error: BaseException, kind: type[BaseException]) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(contains(x, kind) for x in error.exceptions)
+    return isinstance(error, kind)
+
+
+@pytest.mark.parametrize(
+    ("what", "where"), [("fsync", "__cluster_metadata"), ("pwrite", "__cluster_metadata"), ("pwrite", "/t-0/")]
+)
+def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: str, where: str) -> None:
+    outcome: dict[str, object] = {}
+
+    async def main() -> None:
+        world = World(1)
+        world.disk = MemoryDisk(random.Random(1), lambda: 0)
+        session = world.disk.session()
+        node = Node(SimEnv(world.rng, session, world.network), NodeConfig(SETTINGS, "/data", 1, "node", PORT))
+
+        async def client() -> None:
+            one = SimClient(world, "c")
+            await one.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 5000))
+            session.fault = lambda w, p: OSError(errno.EIO, "injected", p) if w == what and where in p else None
+            raw = r.build([r.NewRecord(b"k", b"v", 1)])
+            data = TopicProduceData("t", partition_data=[PartitionProduceData(0, raw)])
+            try:
+                if where == "/t-0/":
+                    answer = await one.call(ProduceRequest(None, -1, 5000, [data]), 9)
+                    outcome["code"] = answer.responses[0].partition_responses[0].error_code
+                else:
+                    outcome["code"] = await one.call(CreateTopicsRequest([CreatableTopic("u", 1, 1)], 5000))
+            except Again:
+                outcome["code"] = "closed"
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client)
+            try:
+                await node.run()
+            except BaseException as error:  # noqa: BLE001,RUF100 - looked into below
+                outcome["failed"] = contains(error, StorageFailed)
+            world.network.reset_all()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert outcome["failed"] is True
+    assert outcome["code"] in ("closed", 56), "KAFKA_STORAGE_ERROR or no answer at all"
