@@ -38,7 +38,7 @@ class Process:
 
     def command(self) -> list[str]:
         """What to run."""
-        raise NotImplementedError
+        raise AssertionError("each kind of node has its own")
 
     def start(self) -> Any:
         """Start, and wait until it answers ApiVersions."""

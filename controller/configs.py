@@ -6,8 +6,9 @@ Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Any
 
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, check_value
@@ -136,39 +137,39 @@ def _replace_one(image: Image, resource: ac.AlterConfigsResource) -> list[Messag
     return _alter_one(image, ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes))
 
 
-def legacy_alter(image: Image, request: ac.AlterConfigsRequest) -> Decision:
-    """Replace settings as a whole; a resource changes wholly or not at all."""
-    response = ac.AlterConfigsResponse()
+Resource = ac.AlterConfigsResource | ia.AlterConfigsResource
+Outcome = tuple[ErrorCode, str | None, int, str]
+"""Error code, message, resource type, resource name: the fields of an answer's row."""
+
+
+def _each(
+    image: Image, resources: Sequence[Resource], decide: Callable[[Image, Any], list[Message]]
+) -> tuple[list[Outcome], list[Message]]:
+    """Decide on each resource by itself: it changes wholly or not at all."""
+    rows: list[Outcome] = []
     records: list[Message] = []
-    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
+    counts = Counter((r.resource_type, r.resource_name) for r in resources)
+    for resource in {(r.resource_type, r.resource_name): r for r in resources}.values():
         code, message = ErrorCode.NONE, None
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _replace_one(image, resource)
+            records += decide(image, resource)
         except ProtocolError as error:
             code, message = error.code, error.message
-        response.responses.append(
-            ac.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
-        )
+        rows.append((code, message, resource.resource_type, resource.resource_name))
+    return rows, records
+
+
+def legacy_alter(image: Image, request: ac.AlterConfigsRequest) -> Decision:
+    """Replace settings as a whole."""
+    rows, records = _each(image, request.resources, _replace_one)
+    response = ac.AlterConfigsResponse(responses=[ac.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)
 
 
 def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest) -> Decision:
-    """Change settings one by one; a resource changes wholly or not at all."""
-    response = ia.IncrementalAlterConfigsResponse()
-    records: list[Message] = []
-    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
-        code, message = ErrorCode.NONE, None
-        try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _alter_one(image, resource)
-        except ProtocolError as error:
-            code, message = error.code, error.message
-        response.responses.append(
-            ia.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
-        )
+    """Change settings one by one."""
+    rows, records = _each(image, request.resources, _alter_one)
+    response = ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)
