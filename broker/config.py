@@ -30,37 +30,6 @@ SINGLE_NODE = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-HONOURED = frozenset(
-    {
-        "node.id",
-        "log.dirs",
-        "log.dir",
-        "listeners",
-        "advertised.listeners",
-        "broker.rack",
-        "num.partitions",
-        "default.replication.factor",
-        "auto.create.topics.enable",
-        "delete.topic.enable",
-        "message.max.bytes",
-        "socket.request.max.bytes",
-        "connections.max.idle.ms",
-        "fetch.max.bytes",
-        "max.incremental.fetch.session.cache.slots",
-        "offsets.topic.num.partitions",
-        "offsets.topic.replication.factor",
-        "offsets.topic.segment.bytes",
-        "offset.metadata.max.bytes",
-        "group.initial.rebalance.delay.ms",
-        "group.min.session.timeout.ms",
-        "group.max.session.timeout.ms",
-        "group.max.size",
-        "log.retention.check.interval.ms",
-        "replica.high.watermark.checkpoint.interval.ms",
-        *(key.broker_key for key in TOPIC_KEYS.values() if key.broker_key is not None),
-    }
-)
-
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``."""

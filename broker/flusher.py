@@ -27,9 +27,15 @@ class Flusher:
     """Syncs rolled segments and writes checkpoints every five seconds, when there is something to write."""
 
     def __init__(
-        self, env: Env, directory: LogDirectory, retention_every_ms: int, fail: Callable[[OSError], None]
+        self,
+        env: Env,
+        directory: LogDirectory,
+        retention_every_ms: int,
+        producer_expiration_ms: int,
+        fail: Callable[[OSError], None],
     ) -> None:
         self._retention_every_ms = retention_every_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._env = env
         self._directory = directory
         self._fail = fail
@@ -53,10 +59,11 @@ class Flusher:
             self._fail(error)
 
     async def retain(self) -> None:
-        """Remove what retention no longer keeps: the log starts are noted before a file goes."""
+        """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
         due = []
         for log in list(self._directory.logs.values()):
             start = None if log.closed else due_start(log, self._env.now_ms())
+            log.producers.expire(self._env.now_ms(), self._producer_expiration_ms)
             if start is not None and log.raise_start(start):
                 logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
                 due.append(log)

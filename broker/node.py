@@ -191,7 +191,13 @@ class Node:
         self.kraft_version = self.controller.kraft_version
         self.replicas = Replicas(env, config, self.directory, self.purgatory.wake)
         self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
-        self.flusher = Flusher(env, self.directory, config.number("log.retention.check.interval.ms"), self.fail)
+        self.flusher = Flusher(
+            env,
+            self.directory,
+            config.number("log.retention.check.interval.ms"),
+            config.number("producer.id.expiration.ms"),
+            self.fail,
+        )
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)
         self.replicas.on_doomed.append(self._remove_later)

@@ -62,11 +62,6 @@ class Replica:
             raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def check_leader(self) -> None:
-        """Raise NOT_LEADER_OR_FOLLOWER unless this node leads."""
-        if not self.is_leader:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     def append(self, data: bytearray | memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
         """Append as leader. Alone in the ISR, what is appended is committed.
 

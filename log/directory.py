@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.log import checkpoints as c
@@ -173,12 +172,10 @@ class LogDirectory:
         write(self.disk, f"{self.path}/{c.LOG_STARTS}", starts, sync=sync)
         write(self.disk, f"{self.path}/{c.HIGH_WATERMARKS}", {at: x.high_watermark for at, x in logs}, sync=sync)
 
-    def close(self, broker_epoch: int, progress: Callable[[PartitionLog], None] | None = None) -> None:
+    def close(self, broker_epoch: int) -> None:
         """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go."""
         for log in self.logs.values():
             log.close()
-            if progress is not None:
-                progress(log)
         self.write_checkpoints()
         if not self.disk.exists(f"{self.path}/{c.CLEANER_OFFSETS}"):
             self.disk.open(f"{self.path}/{c.CLEANER_OFFSETS}", create=True).close()

@@ -43,12 +43,6 @@ class Effects(Generic[R]):
     replies: list[Reply] = field(default_factory=list)
     timers: list[Arm | Cancel] = field(default_factory=list)
 
-    def add(self, other: Effects[R]) -> None:
-        """Append another's wishes to these."""
-        self.records += other.records
-        self.replies += other.replies
-        self.timers += other.timers
-
 
 class Machine(Protocol[R]):
     """The contract."""

@@ -54,6 +54,8 @@ class Producer:
     timestamp_ms: int = -1
     coordinator_epoch: int = -1
     txn_first_offset: int = -1
+    touched: bool = True
+    """Whether it wrote since the last sweep. Its timestamps are the client's, and may be of long ago."""
 
     @property
     def last_sequence(self) -> int:
@@ -117,6 +119,7 @@ class ProducerStates:
         if len(producer.batches) > BATCHES_REMEMBERED:
             del producer.batches[0]
         producer.timestamp_ms = header.max_timestamp
+        producer.touched = True
         if header.is_transactional and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
             self.ongoing[header.producer_id] = base_offset
@@ -154,8 +157,10 @@ class ProducerStates:
         old = [
             pid
             for pid, p in self.producers.items()
-            if p.txn_first_offset < 0 and now_ms - p.timestamp_ms >= expiration_ms
+            if p.txn_first_offset < 0 and not p.touched and now_ms - p.timestamp_ms >= expiration_ms
         ]
+        for producer in self.producers.values():
+            producer.touched = False
         for pid in old:
             del self.producers[pid]
 

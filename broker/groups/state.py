@@ -85,7 +85,6 @@ class Group:
 
     id: str
     state: GroupState = GroupState.EMPTY
-    previous_state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
     protocol: str | None = None
@@ -101,7 +100,7 @@ class Group:
     def become(self, state: GroupState, now_ms: int) -> None:
         """Go to a state that may follow this one."""
         assert self.state in VALID_PREVIOUS[state], f"{self.id}: {self.state} to {state}"
-        self.previous_state, self.state = self.state, state
+        self.state = state
         self.state_since_ms = now_ms
 
     @property

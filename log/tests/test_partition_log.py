@@ -244,3 +244,16 @@ def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     assert again.log_start_offset == again.bases[0], "without its checkpoint the log starts at its first segment"
     assert again.log_end_offset == 180
     assert not log.raise_start(50), "never back"
+
+
+def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transaction_is_open() -> None:
+    log = new_log(memory_disk().session(), LogSettings())
+    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
+    log.append(a_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.append(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.producers.expire(NOW + 20_000, 10_000)
+    assert sorted(log.producers.producers) == [1, 2], "both wrote since the last sweep"
+    log.producers.expire(NOW + 1000, 10_000)
+    assert sorted(log.producers.producers) == [1, 2]
+    log.producers.expire(NOW + 20_000, 10_000)
+    assert sorted(log.producers.producers) == [2]
