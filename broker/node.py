@@ -142,8 +142,8 @@ class Node:
             row = response.topics[0]
             if row.error_code:
                 logger.warning("topic %s was not created: %s", topic.name, row.error_message)
-        except OSError as error:
-            self.fail(error)
+        except OSError:
+            pass  # the controller has failed the node already
         finally:
             self._creating.discard(topic.name)
 
@@ -165,9 +165,8 @@ class Node:
             if self._failure is None:
                 await self._stop()
         except BaseException:
-            if self._failure is not None:
-                raise StorageFailed(f"the data directory {self.config.data_dir} failed: {self._failure}") from None
-            raise
+            if self._failure is None:
+                raise
         finally:
             self._listener.close()
             self.directory.unlock()
@@ -210,7 +209,6 @@ class Node:
         self._broker_epoch = await self.controller.register_broker(
             [BrokerEndpoint(LISTENER_NAME, host, port, 0)],
             config.values.get("broker.rack"),
-            clean=self.directory.was_clean,
         )
         self.producer_ids.broker_epoch = self._broker_epoch
 
@@ -268,4 +266,4 @@ class Node:
             await self.env.in_thread(partial(self.directory.close, self._broker_epoch))
             self.controller.close()
         except OSError as error:
-            self._failure = error
+            self.fail(error)

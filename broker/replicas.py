@@ -14,6 +14,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.validate import Origin
+from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import uuid_text
 
@@ -62,14 +63,20 @@ class Replica:
             raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def append(self, data: bytearray | memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
-        """Append as leader. Alone in the ISR, what is appended is committed.
+    def append(
+        self,
+        data: bytearray | memoryview,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
+    ) -> Appended:
+        """Append as leader. Alone in the ISR, what is appended is committed. ``header``: as `PartitionLog.append`.
 
         Raises:
             ProtocolError: refused; OSError: the disk failed.
         """
         log = self.log
-        done = log.append(data, self.leader_epoch, now_ms, origin)
+        done = log.append(data, self.leader_epoch, now_ms, origin, header)
         if self.in_sync_alone and not done.duplicate:
             log.high_watermark = log.log_end_offset
             self._wake(self._fetch_key)

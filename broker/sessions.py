@@ -104,7 +104,6 @@ class Session:
         self.epoch = 1
         self.by_key = wanted
         self.uses_ids = uses_ids
-        self.created_ms = now_ms
         self.used_ms = now_ms
 
 
@@ -169,15 +168,15 @@ class Sessions:
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
-        fresh: dict[Key, Wanted] = {}
+        named: dict[Key, FetchPartition] = {}
         for topic in request.topics:
             name = names.get(topic.topic_id) if uses_ids else topic.topic
             for part in topic.partitions:
-                key = (name, topic.topic_id, part.partition)
-                fresh[key] = Wanted(name, topic.topic_id, part, is_follower=follower)
+                named[name, topic.topic_id, part.partition] = part
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
+            fresh = {key: Wanted(key[0], key[1], part, is_follower=follower) for key, part in named.items()}
             return _Full(fresh, self if epoch == INITIAL_EPOCH and version >= 7 else None, uses_ids=uses_ids)
         session = self._sessions.get(session_id)
         if session is None:
@@ -186,7 +185,7 @@ class Sessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        self._update(session, request, fresh, names if uses_ids else None)
+        self._update(session, request, named, is_follower=follower)
         if not session.by_key:
             del self._sessions[session.id]
             return _Full({}, None, uses_ids=uses_ids)
@@ -194,20 +193,19 @@ class Sessions:
         session.used_ms = self._env.monotonic_ms()
         return _Incremental(session)
 
-    def _update(self, session: Session, request: FetchRequest, fresh: dict[Key, Wanted], names: object) -> None:
-        for key, want in fresh.items():
+    def _update(
+        self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition], *, is_follower: bool
+    ) -> None:
+        for key, part in named.items():
             known = session.by_key.get(key)
             if known is None:
-                session.by_key[key] = want
+                session.by_key[key] = Wanted(key[0], key[1], part, is_follower=is_follower)
             else:
-                known.fetch_offset = want.fetch_offset
-                known.max_bytes = want.max_bytes
-                known.current_leader_epoch = want.current_leader_epoch
-                known.last_fetched_epoch = want.last_fetched_epoch
+                known.update(part)
         for topic in request.forgotten_topics_data:
             gone = set(topic.partitions)
             for key in [k for k in session.by_key if k[2] in gone]:
-                if key[1] == topic.topic_id if names is not None else key[0] == topic.topic:
+                if key[1] == topic.topic_id if session.uses_ids else key[0] == topic.topic:
                     del session.by_key[key]
 
     def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool) -> int:

@@ -28,7 +28,7 @@ SUPPORTED_FEATURES = {
 
 
 class Register(NamedTuple):
-    """A broker process has started; ``clean`` says whether its last run ended cleanly."""
+    """A broker process has started."""
 
     broker_id: int
     incarnation_id: bytes
@@ -36,7 +36,6 @@ class Register(NamedTuple):
     endpoints: list[m.BrokerEndpoint]
     rack: str | None
     next_offset: int
-    clean: bool
 
 
 class Unfence(NamedTuple):
@@ -61,7 +60,7 @@ def _features() -> list[m.BrokerFeature]:
     return [m.BrokerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
 
 
-def register(image: Image, event: Register) -> Decision:
+def register(event: Register) -> Decision:
     """Write the registration, fenced: the broker epoch is this record's own offset."""
     record = m.RegisterBrokerRecord(
         event.broker_id,

@@ -50,7 +50,7 @@ class ControllerMachine:
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case brokers.Register():
-                return brokers.register(image, event)
+                return brokers.register(event)
             case brokers.Unfence():
                 return brokers.unfence(image, event)
             case brokers.ShutDown():

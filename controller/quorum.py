@@ -161,34 +161,24 @@ class SoleVoter:
 
     def check_alone(self) -> None:
         """Raise NotOurQuorum unless this node is the only voter."""
+        ids = [self.identity.node_id]
+        ours = True
         if self.voters is not None:
             ids = [v.voter_id for v in self.voters.voters]
             own = [v.voter_directory_id for v in self.voters.voters if v.voter_id == self.identity.node_id]
-            if ids != [self.identity.node_id] or own[0] not in (self.identity.directory_id, ZERO_UUID):
-                raise NotOurQuorum(
-                    f"the metadata quorum has the voters {ids}; this node is {self.identity.node_id} alone"
-                )
-        elif self.state.data_version == 0 and (self.state.rest or {}).get("currentVoters"):
-            ids = [v["voterId"] for v in (self.state.rest or {})["currentVoters"]]
-            if ids != [self.identity.node_id]:
-                raise NotOurQuorum(
-                    f"the metadata quorum has the voters {ids}; this node is {self.identity.node_id} alone"
-                )
+            ours = bool(own) and own[0] in (self.identity.directory_id, ZERO_UUID)
+        elif self.state.data_version == 0 and self.state.rest and self.state.rest.get("currentVoters"):
+            ids = [v["voterId"] for v in self.state.rest["currentVoters"]]
+        if ids != [self.identity.node_id] or not ours:
+            raise NotOurQuorum(f"the metadata quorum has the voters {ids}; this node is {self.identity.node_id} alone")
 
     def lead(self, now_ms: int) -> None:
         """Become leader of a new epoch: the epoch is on disk before its first record is."""
         epoch = max(self.state.leader_epoch, self.log.epochs.latest(), self.snapshot_id.epoch, 0) + 1
         self.state = QuorumState(self.identity.node_id, epoch, -1, self.state.data_version, self.state.rest)
         self.state.write(self.disk, f"{self.directory}/{QUORUM_STATE}")
-        voter = ctl.LeaderChangeMessageVoter(self.identity.node_id)
-        controls: list[Message] = [
-            ctl.LeaderChangeMessage(
-                0,
-                self.identity.node_id,
-                [ctl.LeaderChangeMessageVoter(voter.voter_id)],
-                [ctl.LeaderChangeMessageVoter(voter.voter_id)],
-            )
-        ]
+        voters = [ctl.LeaderChangeMessageVoter(self.identity.node_id)]
+        controls: list[Message] = [ctl.LeaderChangeMessage(0, self.identity.node_id, voters, voters)]
         if self.log.log_end_offset == 0 and self.voters is not None:
             controls += [ctl.KRaftVersionRecord(0, self.kraft_version), self.voters]
         self._append([control_record(x, now_ms) for x in controls], now_ms, attributes=b.CONTROL_BIT)

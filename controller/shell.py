@@ -166,7 +166,7 @@ class Controller:
         self._quorum.write_snapshot(records_of(image), image.offset + 1, self._env.now_ms(), level)
         logger.info("metadata snapshot at offset %d", image.offset + 1)
 
-    async def register_broker(self, endpoints: list[m.BrokerEndpoint], rack: str | None, *, clean: bool) -> int:
+    async def register_broker(self, endpoints: list[m.BrokerEndpoint], rack: str | None) -> int:
         """Register this node's broker and let it lead; gives its broker epoch."""
         event = Register(
             self._identity.node_id,
@@ -175,7 +175,6 @@ class Controller:
             endpoints,
             rack,
             self.log_end_offset,
-            clean,
         )
         epoch: int = await self.submit(event)
         await self.submit(Unfence(self._identity.node_id))

@@ -44,7 +44,6 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
-        self.previous_broker_epoch = -1
         self._lock: File | None = None
         self._starts: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, int] = {}
@@ -93,9 +92,7 @@ class LogDirectory:
 
     def begin(self) -> None:
         """Read the checkpoints and take the mark of a clean stop, once, before any log is opened."""
-        epoch = c.take_clean_shutdown(self.disk, self.path)
-        self.was_clean = epoch is not None
-        self.previous_broker_epoch = -1 if epoch is None else epoch
+        self.was_clean = c.take_clean_shutdown(self.disk, self.path) is not None
         self._points = self._read(c.RECOVERY_POINTS)
         self._starts = self._read(c.LOG_STARTS)
         self._marks = self._read(c.HIGH_WATERMARKS)

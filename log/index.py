@@ -43,12 +43,6 @@ class OffsetIndex:
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
-    def truncate(self, offset: int) -> None:
-        """Forget entries at and above ``offset``."""
-        at = bisect_right(self.offsets, offset - self.base_offset - 1)
-        del self.offsets[at:]
-        del self.positions[at:]
-
     def pack(self) -> bytes:
         """The file's bytes."""
         return b"".join(map(_OFFSET_ENTRY.pack, self.offsets, self.positions))
@@ -101,12 +95,6 @@ class TimeIndex:
         """An offset before which no record is as late as ``timestamp``."""
         at = bisect_right(self.timestamps, timestamp - 1)
         return self.base_offset + self.offsets[at - 1] if at else self.base_offset
-
-    def truncate(self, offset: int) -> None:
-        """Forget entries at and above ``offset``."""
-        at = bisect_right(self.offsets, offset - self.base_offset - 1)
-        del self.offsets[at:]
-        del self.timestamps[at:]
 
     def pack(self) -> bytes:
         """The file's bytes."""

@@ -98,15 +98,23 @@ class PartitionLog:
     # ------------------------------------------------------------------ writing
 
     def append(
-        self, data: bytearray | memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        data: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
     ) -> Appended:
         """Append one batch as leader: check, stamp in place, write.
+
+        ``header`` is what `parse_single` gave for ``data``, where the caller had to look at it already.
 
         Raises:
             ProtocolError: the batch is refused; nothing was written.
             OSError: the disk failed; nothing of the batch is left in the segment.
         """
-        header = parse_single(data)
+        if header is None:
+            header = parse_single(data)
         settings = self.settings
         if header.size_bytes > settings.max_message_bytes and origin is Origin.CLIENT:
             raise ProtocolError(

@@ -19,6 +19,7 @@ import trio.testing
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
 from ottla.log.memory_disk import Killed, MemoryDisk, Session
+from ottla.wire.records import Record
 from sim.clients import PARTITIONS, PORT, TOPIC, Again, SimClient, SimConsumer, SimProducer, make_topic, read
 from sim.env import EPOCH_MS, SimEnv
 from sim.ledger import Ledger
@@ -206,8 +207,8 @@ class World:
         self.ledger.violation("stuck", "clients were not served within 60 s after the faults had stopped")
         scope.cancel()
 
-    async def _read_all(self, client: SimClient, partition: int) -> list:  # type: ignore[type-arg]
-        out: list = []  # type: ignore[type-arg]
+    async def _read_all(self, client: SimClient, partition: int) -> list[Record]:
+        out: list[Record] = []
         while True:
             at = out[-1].offset + 1 if out else 0
             try:

@@ -47,7 +47,7 @@ def _malformed(request: ProduceRequest) -> bool:
     return False
 
 
-def _failed(part: PartitionProduceData, error: ProtocolError, context: Context) -> PartitionProduceResponse:
+def _failed(part: PartitionProduceData, error: ProtocolError) -> PartitionProduceResponse:
     out = PartitionProduceResponse(part.index, error.code, -1)
     if isinstance(error, InvalidRecords) and error.record_errors:
         out.error_message = error.message
@@ -55,7 +55,7 @@ def _failed(part: PartitionProduceData, error: ProtocolError, context: Context) 
     return out
 
 
-def _append(context: Context, replica: Replica, part: PartitionProduceData, acks: int) -> PartitionProduceResponse:
+def _append(context: Context, replica: Replica, part: PartitionProduceData) -> PartitionProduceResponse:
     """Append one partition's batch.
 
     Raises:
@@ -76,7 +76,7 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData, acks
     if header.attributes & TRANSACTIONAL_BIT:
         raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
     try:
-        done = replica.append(data, context.now_ms)
+        done = replica.append(data, context.now_ms, header=header)
     except OSError as error:
         context.node.fail(error)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -101,9 +101,9 @@ def _one(
         replica = context.node.replicas.leader(name, part.index)
         if acks not in (-1, 0, 1):
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
-        return _append(context, replica, part, acks), replica
+        return _append(context, replica, part), replica
     except ProtocolError as error:
-        return _failed(part, error, context), replica
+        return _failed(part, error), replica
 
 
 def handle(context: Context, request: ProduceRequest) -> Answer:
@@ -119,7 +119,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
         for part in topic.partition_data:
             replica = None
             if corrupt is not None:
-                row = _failed(part, corrupt, context)
+                row = _failed(part, corrupt)
             else:
                 row, replica = _one(context, name, part, request.acks)
             if row.error_code:
@@ -136,7 +136,9 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
         if failed:
             raise CloseConnection
         return None
-    response.node_endpoints = [NodeEndpoint(*e) for e in context.node.endpoints(context.client) if e[0] in leaders]
+    if leaders:
+        endpoints = context.node.endpoints(context.client)
+        response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in leaders]
     if waiting:
         return _wait(context, response, waiting, request.timeout_ms)
     return response
