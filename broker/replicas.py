@@ -76,7 +76,7 @@ class Replica:
             ProtocolError: refused; OSError: the disk failed.
         """
         log = self.log
-        done = log.append(data, self.leader_epoch, now_ms, origin, header)
+        done = log.append(data, self.leader_epoch, now_ms, origin, header=header)
         if self.in_sync_alone and not done.duplicate:
             log.high_watermark = log.log_end_offset
             self._wake(self._fetch_key)

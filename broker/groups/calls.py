@@ -25,13 +25,11 @@ def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
     if not request.group_id:
         return refuse(ErrorCode.INVALID_GROUP_ID)
     node = context.node
-    ticket = Ticket()
     fresh = java_uuid(node.env.uuid()) if not getattr(request, "member_id", "") else ""
-    call = Call(ticket, request, context.version, context.client_id, context.client.host, fresh)
-    try:
-        node.groups.handle(request.group_id, call)
-    except ProtocolError as error:
-        return refuse(error.code)
+    ticket = node.groups.ask(
+        request.group_id,
+        lambda own: Call(own, request, context.version, context.client_id, context.client.host, fresh),
+    )
     if ticket.answer is not None:
         return _message(ticket.answer, refuse)
     return _wait(ticket, refuse)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.rebalance import Fx, GroupSettings, InitialDelay
+from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import Arm, Cancel, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -28,7 +28,6 @@ class ClassicGroups:
         """Hard state: each group's last record."""
         self.groups: dict[str, Group] = {}
         """Soft state."""
-        self._delay = InitialDelay()
 
     def replay(self, key: o.GroupMetadataKey, value: o.GroupMetadataValue | None) -> None:
         """Take in a group's record."""
@@ -121,7 +120,7 @@ class ClassicGroups:
             fx.replies.append(Reply(call.ticket, rb.joined(group, member, members=False)))
         else:
             self._rejoin(group, member, call, request)
-            rb.rebalance(group, self.settings, self._delay, now_ms, fx)
+            rb.rebalance(group, self.settings, now_ms, fx)
 
     def _rejoin(self, group: Group, member: Member, call: Call, request: j.JoinGroupRequest) -> None:
         """Take over what a member says of itself now, and hold its request."""
@@ -145,10 +144,10 @@ class ClassicGroups:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member)
-        if group.id in self._delay.left_ms:
+        if group.initial_left_ms is not None:
             group.new_member_added = True
         rb.arm_session(group, member, now_ms, fx)
-        rb.rebalance(group, self.settings, self._delay, now_ms, fx)
+        rb.rebalance(group, self.settings, now_ms, fx)
 
     def _replace_static(
         self, group: Group, call: Call, request: j.JoinGroupRequest, new_id: str, now_ms: int, fx: Fx
@@ -178,7 +177,7 @@ class ClassicGroups:
             reply.skip_assignment = leads and skips
             rb.reply_join(member, reply, fx)
         else:
-            rb.rebalance(group, self.settings, self._delay, now_ms, fx)
+            rb.rebalance(group, self.settings, now_ms, fx)
 
     # ------------------------------------------------------------------ sync
 
@@ -275,13 +274,13 @@ class ClassicGroups:
         elif member_id in group.pending:
             del group.pending[member_id]
             rb.cancel_session(group, member_id, fx)
-            rb.maybe_complete_join(group, self._delay, now_ms, fx)
+            rb.maybe_complete_join(group, now_ms, fx)
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, one.group_instance_id)
         except ProtocolError as error:
             return error.code
-        rb.drop(group, member, self.settings, self._delay, now_ms, fx)
+        rb.drop(group, member, self.settings, now_ms, fx)
         return ErrorCode.NONE
 
     # ------------------------------------------------------------------ timers
@@ -293,16 +292,16 @@ class ClassicGroups:
         if group is None:
             return fx
         if key[0] == "join":
-            rb.join_timer(group, self.settings, self._delay, now_ms, fx)
+            rb.join_timer(group, self.settings, now_ms, fx)
         elif key[0] == "sync":
-            rb.sync_timer(group, self.settings, self._delay, now_ms, fx)
+            rb.sync_timer(group, self.settings, now_ms, fx)
         elif key[2] in group.pending:
             del group.pending[key[2]]
-            rb.maybe_complete_join(group, self._delay, now_ms, fx)
+            rb.maybe_complete_join(group, now_ms, fx)
         else:
             member = group.members.get(key[2])
             if member is not None and (not member.is_waiting or member.is_new):
-                rb.drop(group, member, self.settings, self._delay, now_ms, fx)
+                rb.drop(group, member, self.settings, now_ms, fx)
         return fx
 
 

@@ -179,6 +179,15 @@ class GroupCoordinator:
         shard = self.shard_of(group_id)
         self._apply(shard, shard.machine.handle(self._env.now_ms(), event))
 
+    def ask(self, group_id: str, event_of: Callable[[Ticket], Any]) -> Ticket:
+        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""
+        ticket = Ticket()
+        try:
+            self.handle(group_id, event_of(ticket))
+        except ProtocolError as error:
+            ticket.give(error)
+        return ticket
+
     def _apply(self, shard: Shard, fx: Fx) -> None:
         """Append, replay, arm, answer: in that order."""
         if fx.records:

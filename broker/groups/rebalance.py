@@ -8,7 +8,6 @@ Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
@@ -33,13 +32,6 @@ class GroupSettings(NamedTuple):
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2**31 - 1
     max_metadata_bytes: int = 4096
-
-
-@dataclass(slots=True)
-class InitialDelay:
-    """How an empty group's first rebalance waits: in steps, each extended while members still come."""
-
-    left_ms: dict[str, int] = field(default_factory=dict)
 
 
 def store(group: Group, fx: Fx) -> None:
@@ -99,7 +91,7 @@ def synced(group: Group, member: Member) -> s.SyncGroupResponse:
     )
 
 
-def prepare(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """Begin a rebalance: whoever waits for an assignment is told to come back, then all are waited for."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -113,45 +105,45 @@ def prepare(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: 
     group.become(GroupState.PREPARING_REBALANCE, now_ms)
     if initial and settings.initial_rebalance_delay_ms > 0:
         first = min(settings.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
-        delay.left_ms[group.id] = max(group.rebalance_timeout_ms - first, 0)
+        group.initial_left_ms = max(group.rebalance_timeout_ms - first, 0)
         group.new_member_added = False
         fx.timers.append(Arm(("join", group.id), now_ms + first))
     else:
         fx.timers.append(Arm(("join", group.id), now_ms + group.rebalance_timeout_ms))
-        maybe_complete_join(group, delay, now_ms, fx)
+        maybe_complete_join(group, now_ms, fx)
 
 
-def rebalance(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def rebalance(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """Something changed: begin a rebalance, or see whether the one under way can end."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY):
-        prepare(group, settings, delay, now_ms, fx)
+        prepare(group, settings, now_ms, fx)
     else:
-        maybe_complete_join(group, delay, now_ms, fx)
+        maybe_complete_join(group, now_ms, fx)
 
 
-def maybe_complete_join(group: Group, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def maybe_complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """End the join phase early when everybody is there; never during the initial delay."""
-    if group.state is GroupState.PREPARING_REBALANCE and group.id not in delay.left_ms and group.all_joined:
-        complete_join(group, delay, now_ms, fx)
+    if group.state is GroupState.PREPARING_REBALANCE and group.initial_left_ms is None and group.all_joined:
+        complete_join(group, now_ms, fx)
 
 
-def join_timer(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def join_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """The join phase's time is over; the initial delay is extended while members still come."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    left = delay.left_ms.get(group.id, 0)
+    left = group.initial_left_ms or 0
     if left > 0 and group.new_member_added:
         group.new_member_added = False
         step = min(settings.initial_rebalance_delay_ms, left)
-        delay.left_ms[group.id] = max(left - step, 0)
+        group.initial_left_ms = max(left - step, 0)
         fx.timers.append(Arm(("join", group.id), now_ms + step))
         return
-    complete_join(group, delay, now_ms, fx)
+    complete_join(group, now_ms, fx)
 
 
-def complete_join(group: Group, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """The next generation begins with those who came; dynamic members who did not are dropped."""
-    delay.left_ms.pop(group.id, None)
+    group.initial_left_ms = None
     fx.timers.append(Cancel(("join", group.id)))
     for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
         cancel_session(group, member.id, fx)
@@ -189,7 +181,7 @@ def _leader_is_back(group: Group) -> bool:
     return True
 
 
-def sync_timer(group: Group, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def sync_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """Members that did not send SyncGroup in time are dropped, and the group goes round again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
@@ -198,16 +190,16 @@ def sync_timer(group: Group, settings: GroupSettings, delay: InitialDelay, now_m
         cancel_session(group, member_id, fx)
         group.remove(member_id)
     if late:
-        prepare(group, settings, delay, now_ms, fx)
+        prepare(group, settings, now_ms, fx)
 
 
-def drop(group: Group, member: Member, settings: GroupSettings, delay: InitialDelay, now_ms: int, fx: Fx) -> None:
+def drop(group: Group, member: Member, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """A member leaves or is given up."""
     reply_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.id, 9), fx)
     reply_sync(member, s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), fx)
     group.remove(member.id)
     cancel_session(group, member.id, fx)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare(group, settings, delay, now_ms, fx)
+        prepare(group, settings, now_ms, fx)
     elif group.state is GroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, delay, now_ms, fx)
+        maybe_complete_join(group, now_ms, fx)

@@ -94,6 +94,8 @@ class Group:
     pending: dict[str, None] = field(default_factory=dict)
     """Member ids that were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
     pending_sync: dict[str, None] = field(default_factory=dict)
+    initial_left_ms: int | None = None
+    """What is left of an empty group's first wait, which goes in steps while members still come; None outside it."""
     new_member_added: bool = False
     state_since_ms: int = -1
 

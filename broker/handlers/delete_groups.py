@@ -11,19 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch import Answer, Context
-from ottla.broker.groups.coordinator import Ticket
 from ottla.broker.groups.machine import DeleteGroup
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def _delete(context: Context, group_id: str) -> int:
-    ticket = Ticket()
-    try:
-        context.node.groups.handle(group_id, DeleteGroup(ticket, group_id))
-    except ProtocolError as error:
-        return error.code
-    answer: Any = ticket.answer
+    answer: Any = context.node.groups.ask(group_id, lambda own: DeleteGroup(own, group_id)).answer
     return answer.code if isinstance(answer, ProtocolError) else int(answer)
 
 

@@ -66,29 +66,24 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer:
                         part.committed_metadata or "",
                     )
                 )
-    verdict: object = ErrorCode.NONE
-    ticket = Ticket()
-    if good:
-        try:
-            context.node.groups.handle(
-                request.group_id,
-                Commit(
-                    ticket,
-                    request.group_id,
-                    request.member_id,
-                    request.group_instance_id,
-                    request.generation_id_or_member_epoch,
-                    request.retention_time_ms,
-                    good,
-                    context.version,
-                ),
-            )
-            if ticket.answer is None:
-                return _wait(ticket, response, rows)
-            verdict = ticket.answer
-        except ProtocolError as error:
-            verdict = error.code
-    return _settle(response, rows, verdict)
+    if not good:
+        return response
+    ticket = context.node.groups.ask(
+        request.group_id,
+        lambda own: Commit(
+            own,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            request.retention_time_ms,
+            good,
+            context.version,
+        ),
+    )
+    if ticket.answer is None:
+        return _wait(ticket, response, rows)
+    return _settle(response, rows, ticket.answer)
 
 
 def _settle(response: OffsetCommitResponse, rows: list[OffsetCommitResponsePartition], code: object) -> Message:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch import Answer, Context
-from ottla.broker.groups.coordinator import Ticket
 from ottla.broker.groups.machine import DeleteOffsets
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
@@ -40,12 +39,8 @@ def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
         response.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    ticket = Ticket()
-    try:
-        context.node.groups.handle(request.group_id, DeleteOffsets(ticket, request.group_id, wanted))
-    except ProtocolError as error:
-        return OffsetDeleteResponse(error_code=error.code)
-    answer: Any = ticket.answer
+    group_id = request.group_id
+    answer: Any = context.node.groups.ask(group_id, lambda own: DeleteOffsets(own, group_id, wanted)).answer
     if isinstance(answer, ProtocolError):
         return OffsetDeleteResponse(error_code=answer.code)
     for out in response.topics:
