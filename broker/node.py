@@ -205,12 +205,22 @@ class Node:
         self.replicas.load(self.image)
         self.replicas.publish(Image(), self.image)
         self.controller.listeners.append(self.replicas.publish)
+        await self._register()
+
+    async def _register(self) -> None:
+        """Make this broker known to the controller."""
+        config = self.config
         host, port = config.advertised() or (config.host or "localhost", self.port)
         self._broker_epoch = await self.controller.register_broker(
             [BrokerEndpoint(LISTENER_NAME, host, port, 0)],
             config.values.get("broker.rack"),
         )
         self.producer_ids.broker_epoch = self._broker_epoch
+
+    def register_again(self) -> None:
+        """The controller has forgotten this broker: come back under a new epoch."""
+        if self._nursery is not None:
+            self._nursery.start_soon(self._register)
 
     def _check_identity(self, identity: Identity) -> None:
         config = self.config

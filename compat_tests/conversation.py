@@ -23,6 +23,7 @@ from ottla.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -41,6 +42,8 @@ from ottla.wire.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
+    update_features,
 )
 from ottla.wire.schema import ZERO_UUID, Message
 
@@ -279,6 +282,48 @@ def _logs(key: ApiKey) -> Iterator[Message]:
             yield describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(name, [number])])
 
 
+def _quorum() -> Iterator[Message]:
+    m = describe_quorum
+    for name, numbers in (("__cluster_metadata", [0]), ("__cluster_metadata", [1]), ("nowhere", [0])):
+        parts = [m.DescribeQuorumRequestPartitionData(n) for n in numbers]
+        yield m.DescribeQuorumRequest([m.DescribeQuorumRequestTopicData(name, parts)])
+    yield m.DescribeQuorumRequest()
+
+
+def _features(version: int) -> Iterator[Message]:
+    m = update_features
+
+    def one(name: str, level: int, kind: int = 1, *, dry: bool = False) -> Message:
+        if version == 0:
+            update = m.FeatureUpdateKey(name, level, allow_downgrade=kind != 1)
+        else:
+            update = m.FeatureUpdateKey(name, level, upgrade_type=kind)
+        return m.UpdateFeaturesRequest(5000, [update], validate_only=dry and version > 0)
+
+    yield m.UpdateFeaturesRequest(5000)
+    for name, levels in (
+        ("metadata.version", (30, 31, 29, 0, -1)),
+        ("transaction.version", (2, 3, 1, 0)),
+        ("kraft.version", (1, 2, 0)),
+        ("no.such", (1, 0)),
+        ("", (1,)),
+    ):
+        for level in levels:
+            yield one(name, level)
+    for name, level in (("metadata.version", 29), ("metadata.version", 20), ("kraft.version", 0), ("no.such", 0)):
+        yield one(name, level, 2)
+    for kind in (3, 7) if version else ():
+        yield one("metadata.version", 29, kind)
+        yield one("kraft.version", 0, kind)
+    if version:
+        yield one("transaction.version", 0, 3, dry=True)
+    yield one("transaction.version", 1, 2)
+    yield one("transaction.version", 2, 2)
+    yield one("transaction.version", 2)
+    yield one("eligible.leader.replicas.version", 0, 2)
+    yield one("eligible.leader.replicas.version", 1)
+
+
 def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
     """What to ask with this API in this version."""
     match key:
@@ -330,6 +375,13 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
                 part = offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, epoch)
                 topic = offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [part])
                 yield offset_for_leader_epoch.OffsetForLeaderEpochRequest(-1, [topic])
+        case ApiKey.DESCRIBE_QUORUM:
+            yield from _quorum()
+        case ApiKey.UPDATE_FEATURES:
+            yield from _features(version)
+        case ApiKey.UNREGISTER_BROKER:
+            for broker in (7, -1):
+                yield unregister_broker.UnregisterBrokerRequest(broker)
         case ApiKey.DESCRIBE_CLUSTER:
             yield describe_cluster.DescribeClusterRequest()
             if version >= 1:

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from ottla.controller.decision import Decision
 from ottla.controller.image import NO_LEADER, Image, Partition
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.schema import Message
 
 PRODUCER_ID_BLOCK = 1000
@@ -111,22 +113,34 @@ def unfence(image: Image, event: Unfence) -> Decision:
 def shut_down(image: Image, event: ShutDown) -> Decision:
     """Move leaderships away from a broker that wants to stop; alone in the ISR, it stays eligible."""
     broker = image.brokers[event.broker_id]
-    records: list[Message] = [
-        m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=0, in_controlled_shutdown=1)
-    ]
-    for topic_id, number, p in _partitions_of(image, event.broker_id):
-        if event.broker_id not in p.isr:
+    change = m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=0, in_controlled_shutdown=1)
+    return Decision(None, [change, *_out_of_sync(image, event.broker_id)])
+
+
+def _out_of_sync(image: Image, broker_id: int) -> Iterator[Message]:
+    """Take a broker out of every ISR; where it was the last, it stays eligible to lead."""
+    for topic_id, number, p in _partitions_of(image, broker_id):
+        if broker_id not in p.isr:
             continue
-        rest = [i for i in p.isr if i != event.broker_id]
+        rest = [i for i in p.isr if i != broker_id]
         alive = [i for i in p.replicas if i in rest and not image.brokers[i].fenced]
         change = m.PartitionChangeRecord(number, topic_id, rest)
-        if p.leader == event.broker_id:
+        if p.leader == broker_id:
             change.leader = alive[0] if alive else NO_LEADER
         if not rest:
-            change.eligible_leader_replicas = [*(i for i in p.elr if i != event.broker_id), event.broker_id]
-            change.last_known_elr = [event.broker_id]
-        records.append(change)
-    return Decision(None, records)
+            change.eligible_leader_replicas = [*(i for i in p.elr if i != broker_id), broker_id]
+            change.last_known_elr = [broker_id]
+        yield change
+
+
+def unregister(image: Image, request: ub.UnregisterBrokerRequest) -> Decision:
+    """Forget a broker, whether it runs or not."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        return Decision(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    gone = m.UnregisterBrokerRecord(request.broker_id, broker.broker_epoch)
+    return Decision(ub.UnregisterBrokerResponse(), [*_out_of_sync(image, request.broker_id), gone])
 
 
 def resign(image: Image, event: Resign) -> Decision:

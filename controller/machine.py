@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller import brokers, configs, topics
+from ottla.controller import brokers, configs, features, topics
 from ottla.controller.decision import Decision, Defaults, Submission
 from ottla.controller.image import Draft, Image
 from ottla.log.machine import Effects, Reply
@@ -20,14 +20,19 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import update_features as uf
 from ottla.wire.schema import Message
 
 
 class ControllerMachine:
     """Hard state: the image. There is no soft state yet: a quorum of one needs no leases."""
 
-    def __init__(self, defaults: Defaults, new_id: Callable[[], bytes]) -> None:
+    def __init__(self, defaults: Defaults, new_id: Callable[[], bytes], node_id: int = 1) -> None:
         self.defaults = defaults
+        self.node_id = node_id
+        self.kraft_version = 1
+        """The quorum's own level: its records lie outside the image."""
         self.image = Image()
         self._new_id = new_id
         self._draft: Draft | None = None
@@ -49,6 +54,10 @@ class ControllerMachine:
                 return configs.legacy_alter(image, event)
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
+            case uf.UpdateFeaturesRequest():
+                return features.update_features(image, self.kraft_version, event, version, self.node_id)
+            case ub.UnregisterBrokerRequest():
+                return brokers.unregister(image, event)
             case brokers.Register():
                 return brokers.register(event)
             case brokers.Unfence():

@@ -46,7 +46,7 @@ class Controller:
         self._fail = fail
         self._directory = directory
         self._identity = identity
-        self.machine = ControllerMachine(defaults, env.uuid)
+        self.machine = ControllerMachine(defaults, env.uuid, identity.node_id)
         self.listeners: list[Listener] = []
         """Called with (old, new) image after each commit, before the answer leaves."""
         self._lock = trio.Lock()
@@ -56,6 +56,16 @@ class Controller:
     def image(self) -> Image:
         """The newest committed image."""
         return self.machine.image
+
+    @property
+    def node_id(self) -> int:
+        """The sole voter."""
+        return self._identity.node_id
+
+    @property
+    def directory_id(self) -> bytes:
+        """Where the sole voter keeps the metadata log."""
+        return self._identity.directory_id
 
     @property
     def epoch(self) -> int:
@@ -87,6 +97,7 @@ class Controller:
             self.machine.replay(offset, record)
             last = offset
         quorum.check_alone()
+        self.machine.kraft_version = quorum.kraft_version
         quorum.committed(quorum.log.log_end_offset)
         image = self.machine.publish(last, quorum.epoch)
         level = image.features.get(METADATA_VERSION)

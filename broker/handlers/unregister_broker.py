@@ -1,0 +1,22 @@
+"""UnregisterBroker (64), v0: forget a broker. One that still runs registers anew, as it would at its next heartbeat.
+
+Source: ``ClusterControlManager.unregisterBroker``, ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: UnregisterBrokerRequest) -> Answer:
+    """Ask the controller."""
+    return _unregister(context, request)
+
+
+async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Message:
+    response: Message = await context.node.controller.submit(request, context.version)
+    if context.node.config.node_id not in context.node.image.brokers:
+        context.node.register_again()
+    return response

@@ -1,0 +1,14 @@
+"""UpdateFeatures (57), v0-2: move the cluster's feature levels; handed to the controller.
+
+Source: ``FeatureControlManager.updateFeatures`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Answer, Context
+from ottla.wire.messages.update_features import UpdateFeaturesRequest
+
+
+def handle(context: Context, request: UpdateFeaturesRequest) -> Answer:
+    """Ask the controller."""
+    return context.node.controller.submit(request, context.version)

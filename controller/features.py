@@ -1,0 +1,118 @@
+"""Finalized features: which level of each the cluster runs at, and the rules for moving it.
+
+All updates of a request count or none does. A level may only rise unless the request allows a downgrade, and
+metadata.version never goes below a level at which records changed.
+
+Source: ``FeatureControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.decision import Decision
+from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.records import METADATA_VERSION
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
+from ottla.wire.schema import Message
+
+KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+# Levels of metadata.version that changed the records themselves (``MetadataVersion.didMetadataChange``).
+LEVELS_WITH_NEW_RECORDS = (23, 30)
+_PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+class UpgradeType(IntEnum):
+    """What a request allows."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class _Refused(Exception):
+    """Why a level cannot be taken."""
+
+
+def _invalid(name: str, level: int, why: str) -> _Refused:
+    return _Refused(f"Invalid update version {level} for feature {name}. {why}")
+
+
+def _check_supported(name: str, level: int, node_id: int) -> None:
+    known = SUPPORTED_FEATURES.get(name)
+    if known is None and level > 0:
+        raise _invalid(name, level, f"Local controller {node_id} does not support this feature.")
+    if known is not None and not known[0] <= level <= known[1]:
+        raise _invalid(name, level, f"Local controller {node_id} only supports versions {known[0]}-{known[1]}")
+
+
+def _check(name: str, level: int, current: int, kind: int, node_id: int) -> None:
+    """Raise unless a feature may go from its current level to another one."""
+    if kind not in tuple(UpgradeType):
+        raise _invalid(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(name, level, "A feature version cannot be less than 0.")
+    _check_supported(name, level, node_id)
+    if level < current and kind == UpgradeType.UPGRADE:
+        why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+        raise _invalid(name, level, f"{why} downgrade.")
+    if level > current and kind != UpgradeType.UPGRADE:
+        raise _invalid(name, level, "Can't downgrade to a newer version.")
+    if name == KRAFT_VERSION:
+        if level < current:
+            raise _invalid(name, level, "Can't downgrade the version of this feature.")
+        if level > current:
+            raise _invalid(name, level, "A quorum with voters fixed by configuration cannot be upgraded here.")
+    elif name == METADATA_VERSION:
+        _check_metadata_version(level, current, kind)
+    elif name not in SUPPORTED_FEATURES:
+        raise _invalid(name, level, f"Feature {name} not found.")
+
+
+def _check_metadata_version(level: int, current: int, kind: int) -> None:
+    if any(level < changed <= current for changed in LEVELS_WITH_NEW_RECORDS):
+        what = f"Unsupported metadata.version downgrade from {current} to {level}. "
+        if kind == UpgradeType.UNSAFE_DOWNGRADE:
+            raise _Refused(f"{what}Unsafe metadata downgrade is not supported in this version.")
+        why = "Refusing to perform the requested downgrade because it might delete metadata information."
+        raise _Refused(what + why)
+
+
+def _records(image: Image, levels: dict[str, int]) -> list[Message]:
+    """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
+    out: list[Message] = []
+    for name, level in levels.items():
+        if name == KRAFT_VERSION or image.features.get(name, 0) == level:
+            continue
+        if name == ELR_VERSION and level > 0:
+            for (kind, resource), values in image.configs.items():
+                if kind == RESOURCE_BROKER and resource and "min.insync.replicas" in values:
+                    out.append(m.ConfigRecord(kind, resource, "min.insync.replicas", None))
+            if "min.insync.replicas" not in image.config(RESOURCE_BROKER, ""):
+                out.append(m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
+        out.append(m.FeatureLevelRecord(name, level))
+    return out
+
+
+def update_features(
+    image: Image, kraft_version: int, request: uf.UpdateFeaturesRequest, version: int, node_id: int
+) -> Decision:
+    """Check every update against what the ones before it made of the levels; write them all or none."""
+    levels = {**image.features, KRAFT_VERSION: kraft_version}
+    wanted: dict[str, uf.FeatureUpdateKey] = {update.feature: update for update in request.feature_updates}
+    try:
+        for name, update in wanted.items():
+            # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
+            kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
+            _check(name, update.max_version_level, levels.get(name, 0), kind, node_id)
+            levels[name] = update.max_version_level
+    except _Refused as refused:
+        message = _PREFIX + str(refused)
+        return Decision(uf.UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message))
+    rows = [uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates] if version < 2 else []
+    response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
+    return Decision(response, [] if request.validate_only else _records(image, levels))
