@@ -55,9 +55,11 @@ class Connection:
         """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
         try:
             while await self._receive():
-                while (frame := self._next_frame()) is not None:
-                    await self._answer(frame)
-                await self._flush()
+                try:
+                    while (frame := self._next_frame()) is not None:
+                        await self._answer(frame)
+                finally:
+                    await self._flush()  # what was answered before a request that ends the connection still leaves
         except WireError as error:
             logger.warning("connection from %s closed: %s", self._client.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
@@ -126,7 +128,7 @@ class Connection:
         if result is None:
             return
         version = request.version
-        if request.key is ApiKey.API_VERSIONS and version > 4:
+        if request.key is ApiKey.API_VERSIONS and not 0 <= version <= 4:
             version = 0
         chunks = response_chunks(request.key, version, request.correlation_id, result)
         self._out += chunks

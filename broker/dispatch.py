@@ -114,7 +114,7 @@ def answer(node: Node, client: Client, request: Request) -> Answer:
     if route is None:
         raise WireError(f"{key.name} is not served here")
     context = Context(node, client, key, version, request.client_id, node.env.now_ms())
-    if key is ApiKey.API_VERSIONS and version > route.high:
+    if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
         module = import_module("ottla.broker.handlers.api_versions")
         refusal: Message = module.unsupported_version()
         return refusal

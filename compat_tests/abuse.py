@@ -31,7 +31,7 @@ def frames() -> list[Frame]:
     """What is sent, each on a connection of its own."""
     versions = frame(18, 0)
     named = b"\x02a\x02b\x00"
-    out = [
+    return [
         Frame("ApiVersions v0", versions),
         Frame("ApiVersions v0, null client id", frame(18, 0, client=b"\xff\xff")),
         Frame("ApiVersions v0, bytes behind the body", frame(18, 0, b"left over")),
@@ -85,11 +85,10 @@ def frames() -> list[Frame]:
         Frame("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         Frame("TLS", bytes.fromhex("16030100c8010000c40303") + b"\x00" * 200),
     ]
-    return out
 
 
 def outcome(port: int, sent: Frame) -> list[str]:
-    """What came back: each answer in hex, and ``closed`` where the node ended the connection."""
+    """What came back: each answer in hex, its port by name, and ``closed`` where the node ended the connection."""
     got: list[str] = []
     with socket.create_connection(("127.0.0.1", port), 10) as sock:
         sock.settimeout(10)
@@ -99,7 +98,8 @@ def outcome(port: int, sent: Frame) -> list[str]:
                 sock.shutdown(socket.SHUT_WR)
             while len(got) < sent.answers:
                 head = _exactly(sock, 4)
-                got.append(_exactly(sock, struct.unpack(">i", head)[0]).hex())
+                answer = _exactly(sock, struct.unpack(">i", head)[0])
+                got.append(answer.replace(struct.pack(">i", port), b"PORT").hex())
         except ConnectionError:
             got.append("closed")
     return got

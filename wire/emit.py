@@ -172,7 +172,7 @@ class DecodeEmitter(Emitter):
         return repr(spec.default)
 
     def length(self, var: str, kind: str, *, compact: bool, depth: int) -> None:
-        """Read a length prefix into ``var``; -1 is null."""
+        """Read a length prefix into ``var``; a negative one is null, as Kafka reads it, though only -1 is written."""
         if compact:
             self.line(f"{var} = buf[pos]; pos += 1", depth)
             self.line(f"if {var} > 127: {var}, pos = long_uvarint(buf, pos, {var})", depth)
@@ -185,7 +185,7 @@ class DecodeEmitter(Emitter):
         """Read a string or byte string into ``into``."""
         self.length("n", kind, compact=compact, depth=depth)
         if nullable:
-            self.line(f"if n == -1: {into} = None", depth)
+            self.line(f"if n < 0: {into} = None", depth)
             self.line("else:", depth)
             depth += 1
         self.line("stop = pos + n", depth)
@@ -221,7 +221,7 @@ class DecodeEmitter(Emitter):
         kind = spec.element
         self.length("n", "array", compact=self.compact(spec), depth=depth)
         if self.nullable(spec):
-            self.line(f"if n == -1: {into} = None", depth)
+            self.line(f"if n < 0: {into} = None", depth)
             self.line("else:", depth)
             depth += 1
         smallest = smallest_size(kind, spec.struct, self.version, flexible=self.flexible)

@@ -47,7 +47,7 @@ def parse_request(frame: memoryview) -> Request:
     """Read a request's header.
 
     ApiVersions is let through in any version: it is answered even when its version is unknown, so a newer client
-    can fall back. Its header is read as v1 then, since only key, version and correlation id are certain.
+    can fall back. The header of a version newer than ours is taken to be the newest we know.
 
     Raises:
         WireError: unknown key or version, or a header that does not parse.
@@ -59,8 +59,6 @@ def parse_request(frame: memoryview) -> Request:
         key = ApiKey(key_number)
     except ValueError:
         raise WireError(f"unknown api key {key_number}") from None
-    if key is ApiKey.API_VERSIONS and version > 4:
-        return Request(key, version, correlation_id, "", frame, len(frame))
     header, body = compiler.decode(RequestHeader, request_header_version(key, version), frame)
     return Request(key, version, correlation_id, header.client_id or "", frame, body)
 

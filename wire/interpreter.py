@@ -48,7 +48,7 @@ class Reader:
             return bytes(raw), pos
         size, pos = self.length(buf, pos, short=kind == "string", compact=compact)
         if size < 0:
-            if not nullable or (size < -1):
+            if not nullable:
                 raise WireError(f"a {kind} of length {size}")
             return None, pos
         raw, pos = p.take(buf, pos, size)
@@ -64,7 +64,7 @@ class Reader:
         if spec.is_array:
             count, pos = self.length(buf, pos, short=False, compact=compact)
             if count < 0:
-                if not nullable or count < -1:
+                if not nullable:
                     raise WireError(f"{path}: an array of {count} elements")
                 self.trace(path, start, pos, None)
                 return None, pos

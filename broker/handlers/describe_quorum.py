@@ -27,7 +27,7 @@ def handle(context: Context, request: m.DescribeQuorumRequest) -> Answer:
     if not _is_metadata_log(request):
         code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         for topic in request.topics:
-            rows = [m.DescribeQuorumResponsePartitionData(p.partition_index, code, code.text) for p in topic.partitions]
+            rows = [m.DescribeQuorumResponsePartitionData(p.partition_index, code, why) for p in topic.partitions]
             response.topics.append(m.DescribeQuorumResponseTopicData(topic.topic_name, rows))
         return response
     controller = context.node.controller

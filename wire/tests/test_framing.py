@@ -36,7 +36,7 @@ def test_a_header_that_cannot_be_is_refused(raw: bytes) -> None:
 
 
 def test_trap_1_an_unknown_api_versions_version_still_has_a_header() -> None:
-    request = parse_request(memoryview(struct.pack(">hhi", 18, 99, 5) + b"whatever this is"))
+    request = parse_request(memoryview(struct.pack(">hhi", 18, 99, 5) + b"\x00\x01c\x00whatever this is"))
     assert (request.key, request.version, request.correlation_id) == (ApiKey.API_VERSIONS, 99, 5)
 
 
