@@ -102,6 +102,8 @@ class GroupCoordinator:
             config.number("group.max.session.timeout.ms"),
             config.number("group.max.size"),
             config.number("offset.metadata.max.bytes"),
+            config.number("offsets.retention.minutes") * 60_000,
+            config.number("offsets.retention.check.interval.ms"),
         )
 
     def partition_for(self, group_id: str) -> int:

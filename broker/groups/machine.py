@@ -6,19 +6,18 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.classic import ClassicGroups
+from ottla.broker.groups.expiry import sweep
 from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import Call, GroupState, subscribed_topics
-from ottla.log.machine import Reply
+from ottla.broker.groups.state import CONSUMER, Call, GroupState, subscribed_topics
+from ottla.log.machine import Arm, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
-
-CONSUMER = "consumer"
 
 
 class Commit(NamedTuple):
@@ -63,6 +62,7 @@ class GroupMachine:
     """``handle`` decides, ``replay`` takes in records; reads go straight to `groups` and `offsets`."""
 
     def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
         self.groups = ClassicGroups(settings)
         self.offsets = Offsets()
 
@@ -70,7 +70,9 @@ class GroupMachine:
         """One event."""
         match event:
             case Loaded():
-                return self.groups.loaded(now_ms)
+                return self._loaded(now_ms)
+            case Fired(key=("expire",)):
+                return self._expire(now_ms)
             case Fired():
                 return self.groups.timer(event.key, now_ms)
             case Commit():
@@ -89,6 +91,17 @@ class GroupMachine:
                 return self.groups.leave(event, now_ms)
             case _:
                 raise AssertionError(event)
+
+    def _loaded(self, now_ms: int) -> Fx:
+        fx = self.groups.loaded(now_ms)
+        fx.timers.append(Arm(("expire",), now_ms + self.settings.expiry_every_ms))
+        return fx
+
+    def _expire(self, now_ms: int) -> Fx:
+        """Forget what has been kept long enough; come back soon where there was too much for one turn."""
+        records, complete = sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms)
+        again = now_ms + (self.settings.expiry_every_ms if complete else 1)
+        return Fx(records, timers=[Arm(("expire",), again)])
 
     def _commit(self, event: Commit, now_ms: int) -> Fx:
         fx = Fx()
@@ -130,13 +143,17 @@ class GroupMachine:
         if group is None and not stored:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
             return fx
-        subscribed: set[str] = set()
+        subscribed: set[str] | None = set()
         if group is not None and group.members:
             if group.protocol_type != CONSUMER:
                 fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
                 return fx
             subscribed = subscribed_topics(group)
-        refused = {at: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for at in event.partitions if at[0] in subscribed}
+        refused = {
+            at: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            for at in event.partitions
+            if subscribed is None or at[0] in subscribed
+        }
         for topic, partition in event.partitions:
             if (topic, partition) in stored and (topic, partition) not in refused:
                 fx.records.append(GroupRecord(o.OffsetCommitKey(event.group_id, topic, partition), None))

@@ -32,6 +32,8 @@ class GroupSettings(NamedTuple):
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2**31 - 1
     max_metadata_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    expiry_every_ms: int = 600_000
 
 
 def store(group: Group, fx: Fx) -> None:

@@ -15,6 +15,9 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
+CONSUMER = "consumer"
+"""The protocol type of consumers; others (Connect's, say) use the same machine with metadata of their own."""
+
 
 class GroupState(Enum):
     """Where a group is between two generations; the value is what DescribeGroups shows."""
@@ -221,16 +224,16 @@ class Group:
         return group
 
 
-def subscribed_topics(group: Group) -> set[str]:
-    """Topics the members of a consumer group say they read; a subscription nobody can read names none."""
+def subscribed_topics(group: Group) -> set[str] | None:
+    """Topics the members of a consumer group say they read; None where one of them cannot be understood."""
     out: set[str] = set()
     for member in group.members.values():
         raw = member.metadata(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
         if len(raw) < 2:
-            continue
+            return None
         version = min(max(int.from_bytes(raw[:2], "big", signed=True), 0), 3)
         try:
             out.update(compiler.decode(ConsumerProtocolSubscription, version, raw, 2)[0].topics)
         except WireError:
-            continue
+            return None
     return out

@@ -1,0 +1,114 @@
+"""Positions and groups that nobody needs any more, in virtual time."""
+
+from __future__ import annotations
+
+from ottla.broker.groups import expiry
+from ottla.broker.groups.machine import Commit, Loaded
+from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.tests.test_classic_groups import Stage, stable
+from ottla.wire import compiler
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+DAY_MS = 24 * 3600 * 1000
+_tickets = iter(range(10**6))
+
+
+def commit(
+    stage: Stage, topic: str = "t", *, group: str = "g", member: str = "", generation: int = -1, keep_ms: int = -1
+) -> None:
+    new = [NewOffset(topic, bytes(16), 0, 5, -1, "")]
+    ticket = f"commit-{next(_tickets)}"
+    stage.apply(stage.machine.handle(stage.now, Commit(ticket, group, member, None, generation, keep_ms, new, 9)))
+    assert stage.answers[ticket] == 0
+
+
+def loaded(stage: Stage) -> Stage:
+    stage.apply(stage.machine.handle(stage.now, Loaded()))
+    return stage
+
+
+def positions(stage: Stage, group: str = "g") -> set[str]:
+    return {topic for topic, _ in stage.machine.offsets.of_group(group)}
+
+
+def test_trap_91_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
+    stage = loaded(Stage())
+    commit(stage)
+    stage.wait(7 * DAY_MS - 1)
+    assert positions(stage) == {"t"}
+    stage.wait(600_001)
+    assert positions(stage) == set()
+    assert stage.log[-1][1] is None, "a tombstone"
+
+
+def test_trap_91_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> None:
+    stage, members = stable(1)
+    loaded(stage)
+    commit(stage, member=members[0], generation=1)
+    stage.group.members[members[0]].session_timeout_ms = DAY_MS
+    for _ in range(18):
+        stage.beat(members[0], 1)
+        stage.wait(DAY_MS // 2)
+    assert positions(stage) == {"t"}, "what it reads cannot be told: it keeps everything"
+
+
+def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
+    stage, members = stable(1)
+    loaded(stage)
+    group = stage.group
+    group.members[members[0]].protocols = [("range", _subscription("t"))]
+    commit(stage, "t", member=members[0], generation=1)
+    commit(stage, "other", member=members[0], generation=1)
+    group.members[members[0]].session_timeout_ms = 30 * DAY_MS
+    stage.beat(members[0], 1)
+    stage.wait(8 * DAY_MS)
+    assert positions(stage) == {"t"}
+
+
+def test_trap_91_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> None:
+    stage, members = stable(1)
+    loaded(stage)
+    commit(stage, member=members[0], generation=1)
+    stage.wait(5_000)
+    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    stage.wait(7 * DAY_MS - 600_000)
+    assert positions(stage) == {"t"}
+    assert "g" in stage.machine.groups.groups
+    stage.wait(2 * 600_000)
+    assert positions(stage) == set()
+    assert "g" not in stage.machine.groups.groups, "it goes with its last position"
+
+
+def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_member() -> None:
+    stage, members = stable(1)
+    loaded(stage)
+    stage.wait(1_000)
+    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    stage.wait(600_000)
+    assert "g" not in stage.machine.groups.groups
+
+
+def test_a_time_the_client_set_itself_wins() -> None:
+    stage = loaded(Stage())
+    commit(stage, keep_ms=1_000_000)
+    stage.wait(900_000)
+    assert positions(stage) == {"t"}
+    stage.wait(300_001)
+    assert positions(stage) == set()
+
+
+def test_a_sweep_takes_no_more_than_fits_one_batch_and_goes_on() -> None:
+    stage = loaded(Stage())
+    new = [NewOffset("t", bytes(16), n, 5, -1, "") for n in range(2000)]
+    for group in ("a", "b", "c", "d"):
+        stage.apply(stage.machine.handle(0, Commit(group, group, "", None, -1, -1, new, 9)))
+    fx, complete = expiry.sweep(stage.machine.groups, stage.machine.offsets, DAY_MS, 8 * DAY_MS)
+    assert not complete
+    assert expiry.SWEEP_RECORDS <= len(fx) < 8000
+    stage.wait(8 * DAY_MS)
+    assert not stage.machine.offsets.committed
+
+
+def _subscription(*topics: str) -> bytes:
+    return b"\x00\x01" + compiler.encode(ConsumerProtocolSubscription(list(topics)), 1)
