@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value, synonyms_of
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
@@ -92,18 +92,31 @@ class NodeConfig:
                     return host, port
         return None
 
+    def current(self, image: Image, name: str) -> str | None:
+        """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
+
+        A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
+        """
+        names = synonyms_of(name)
+        sources = (image.config(RESOURCE_BROKER, str(self.node_id)), image.config(RESOURCE_BROKER, ""), self.values)
+        for source in sources:
+            for other, unit in names:
+                if other in source:
+                    return source[other] if unit == 1 else str(max(int(source[other]) * unit, -1))
+        if name in SINGLE_NODE:
+            return SINGLE_NODE[name]
+        for other, unit in names:
+            default = BROKER_KEYS[other].default
+            if default is not None:
+                return default if unit == 1 else str(max(int(default) * unit, -1))
+        return None
+
     def topic_text(self, image: Image, topic: str, key: ConfigKey) -> str | None:
         """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
         if own is not None:
             return own
-        if key.broker_key is None:
-            return key.default
-        for resource in (str(self.node_id), ""):
-            dynamic = image.config(RESOURCE_BROKER, resource).get(key.broker_key)
-            if dynamic is not None:
-                return dynamic
-        return self.values.get(key.broker_key, key.default)
+        return key.default if key.broker_key is None else self.current(image, key.broker_key)
 
     def log_settings(self, image: Image, topic: str) -> LogSettings:
         """A topic's settings, typed for its log."""
@@ -166,9 +179,7 @@ def check_values(values: Mapping[str, str]) -> list[str]:
             near = nearest(name, BROKER_KEYS)
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
             continue
-        topic_key = next((k for k in TOPIC_KEYS.values() if k.broker_key == name), None)
-        key = ConfigKey(name, known.type, known.default, *((topic_key.check,) if topic_key else ()))
-        wrong = check_value(key, value)
+        wrong = check_value(ConfigKey(name, known.type, known.default, known.check), value)
         if wrong is not None:
             raise BadConfig(wrong)
     return warnings

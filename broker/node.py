@@ -15,7 +15,7 @@ from functools import partial
 
 import trio
 
-from ottla.broker.config import NodeConfig
+from ottla.broker.config import SINGLE_NODE, NodeConfig
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Client
 from ottla.broker.flusher import Flusher
@@ -60,7 +60,7 @@ class Node:
         self.timers = Timers(env)
         self.sessions = Sessions(env, config.number("max.incremental.fetch.session.cache.slots"))
         self.fetch_max_bytes = config.number("fetch.max.bytes")
-        self.static_config: Mapping[str, str] = config.values
+        self.static_config: Mapping[str, str] = {**SINGLE_NODE, **config.values}
         self.directory = LogDirectory(env.disk, config.data_dir)
         self.controller: Controller
         self.replicas: Replicas
@@ -184,7 +184,9 @@ class Node:
         self._check_identity(identity)
         self.cluster_id = identity.cluster_id
         self.directory.begin()
-        defaults = Defaults(config.number("num.partitions"), config.number("default.replication.factor"))
+        defaults = Defaults(
+            config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
+        )
         self.controller = Controller(env, self.directory, identity, defaults, self.fail)
         self.controller.load()
         self.kraft_version = self.controller.kraft_version
@@ -204,7 +206,7 @@ class Node:
         await self.controller.lead(controller_endpoint)
         self.replicas.load(self.image)
         self.replicas.publish(Image(), self.image)
-        self.controller.listeners.append(self.replicas.publish)
+        self.controller.listeners += [self.replicas.publish, self.groups.publish]
         await self._register()
 
     async def _register(self) -> None:

@@ -23,8 +23,16 @@ class Peer:
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:
         """Send and decode; every byte of the answer must be used."""
+        self.send(key, version, body)
+        return self.receive(key, version)
+
+    def send(self, key: ApiKey, version: int, body: Message) -> None:
+        """Send, and leave the answer for later."""
         self.number += 1
         self.sock.sendall(request_frame(key, version, self.number, "peer", body))
+
+    def receive(self, key: ApiKey, version: int) -> Any:
+        """The answer to the last request."""
         raw = self.read()
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
         assert header.correlation_id == self.number

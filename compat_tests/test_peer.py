@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from compat_tests.abuse import frames, outcome
 from compat_tests.cluster import KafkaProcess, OttlaProcess
 from compat_tests.conversation import conversation
+from compat_tests.scenarios import tell
 from ottla.broker.dispatch import ROUTES
 from ottla.broker.dump import plain
 from ottla.wire.apis import ApiKey
@@ -61,11 +62,34 @@ def comparable(key: ApiKey, answer: Any) -> Any:
 
 Talk = list[tuple[ApiKey, int, Message, Any]]
 Abuse = dict[str, list[str]]
+Told = dict[str, list[tuple[str, Any]]]
 
 
-def everything(port: int) -> tuple[Talk, Abuse]:
-    """What a node answers to the whole script, and to bytes that are no request."""
-    return conversation(port), {sent.name: outcome(port, sent) for sent in frames()}
+class Everything(NamedTuple):
+    """What a node answered: to each API and version, to bytes that are no request, to stories of several steps."""
+
+    talk: Talk
+    abuse: Abuse
+    told: Told
+
+    @property
+    def count(self) -> int:
+        """How many requests that were."""
+        return len(self.talk) + len(self.abuse) + sum(map(len, self.told.values()))
+
+
+def everything(port: int) -> Everything:
+    """The whole script."""
+    return Everything(conversation(port), {sent.name: outcome(port, sent) for sent in frames()}, tell(port))
+
+
+def compare_stories(ours: Told, theirs: Told) -> list[str]:
+    return [
+        f"{story}: {what}{text}"
+        for story, steps in theirs.items()
+        for (what, a), (_, b) in zip(ours[story], steps, strict=True)
+        for text in differences(in_order(a), in_order(b))
+    ]
 
 
 def compare(ours: Talk, theirs: Talk) -> list[str]:
@@ -82,34 +106,36 @@ def own_apis(answers: Abuse) -> Abuse:
 
 
 @pytest.fixture(scope="module")
-def kafkas(tmp_path_factory: pytest.TempPathFactory) -> tuple[Talk, Abuse]:
+def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     with KafkaProcess(tmp_path_factory.mktemp("first") / "kafka") as kafka:
         return everything(kafka.port)
 
 
 @pytest.mark.xdist_group("kafka-9093")
-def test_every_answer_is_kafkas(tmp_path: Path, kafkas: tuple[Talk, Abuse]) -> None:
+def test_every_answer_is_kafkas(tmp_path: Path, kafkas: Everything) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
-        ours, abuse = everything(node.port)
-    asked = {(key, version) for key, version, _, _ in ours}
+        ours = everything(node.port)
+    asked = {(key, version) for key, version, _, _ in ours.talk}
     wanted = {
         (key, version)
         for key, route in ROUTES.items()
         for version in range(route.low if route.oldest_answered is None else route.oldest_answered, route.high + 1)
     }
     assert asked == wanted
-    assert len(ours) + len(abuse) >= 890
-    found = compare(ours, kafkas[0])
+    assert ours.count >= 1100
+    found = compare(ours.talk, kafkas.talk)
     assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])
-    assert own_apis(abuse) == own_apis(kafkas[1])
+    assert own_apis(ours.abuse) == own_apis(kafkas.abuse)
+    assert not compare_stories(ours.told, kafkas.told)
 
 
 @pytest.mark.xdist_group("kafka-9093")
-def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: tuple[Talk, Abuse]) -> None:
+def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: Everything) -> None:
     with KafkaProcess(tmp_path / "kafka") as other:
-        talk, abuse = everything(other.port)
-    assert not compare(talk, kafkas[0])
-    assert own_apis(abuse) == own_apis(kafkas[1])
+        again = everything(other.port)
+    assert not compare(again.talk, kafkas.talk)
+    assert own_apis(again.abuse) == own_apis(kafkas.abuse)
+    assert not compare_stories(again.told, kafkas.told)
 
 
 def test_the_comparison_sees_a_difference() -> None:

@@ -6,13 +6,14 @@ Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from ottla.controller import config_rules
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, check_value
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, Defaults
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -28,7 +29,7 @@ from ottla.wire.schema import Message
 
 CLIENT_METRICS_KEYS = {
     "metrics": ConfigKey("metrics", "LIST", ""),
-    "interval.ms": ConfigKey("interval.ms", "INT", "300000"),
+    "interval.ms": ConfigKey("interval.ms", "INT", "300000", "-"),
     "match": ConfigKey("match", "LIST", ""),
 }
 
@@ -42,9 +43,10 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
-def _broker_key(name: str) -> ConfigKey | None:
+def _broker_key(name: str) -> ConfigKey:
+    """A broker's own plug-ins may have settings of any name: those are texts."""
     known = BROKER_KEYS.get(name)
-    return None if known is None else ConfigKey(name, known.type, known.default)
+    return ConfigKey(name, "STRING", None) if known is None else ConfigKey(name, known.type, known.default)
 
 
 _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
@@ -53,7 +55,11 @@ _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
     RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
     RESOURCE_BROKER: _broker_key,
 }
-_UNKNOWN = {RESOURCE_TOPIC: "Unknown topic config name: ", RESOURCE_GROUP: "Unknown group config name: "}
+_UNKNOWN = {
+    RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),
+    RESOURCE_GROUP: (ErrorCode.INVALID_CONFIG, "Unknown group config name: "),
+    RESOURCE_CLIENT_METRICS: (ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: "),
+}
 
 
 def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], ConfigKey | None]:
@@ -64,7 +70,7 @@ def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], Confi
     """
     table = _TABLES.get(kind)
     if table is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == RESOURCE_TOPIC and name not in image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if kind == RESOURCE_BROKER and name:
@@ -73,11 +79,13 @@ def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], Confi
         if int(name) not in image.brokers:
             raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
     if kind in (RESOURCE_GROUP, RESOURCE_CLIENT_METRICS) and not name:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Default resources are not allowed.")
+        group = kind == RESOURCE_GROUP
+        why = "Default resources are not allowed." if group else "Subscription name can't be empty"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
     return table
 
 
-def _next_value(key: ConfigKey, op: Op, current: str | None, change: ia.AlterableConfig) -> str | None:
+def _next_value(kind: int, key: ConfigKey, op: Op, current: str | None, change: ia.AlterableConfig) -> str | None:
     """A setting after one change; None removes it."""
     if op is Op.DELETE:
         return None
@@ -85,6 +93,9 @@ def _next_value(key: ConfigKey, op: Op, current: str | None, change: ia.Alterabl
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
     if op is Op.SET:
         return change.value
+    if key.type != "LIST" and kind == RESOURCE_BROKER:
+        what = f"Config value {op.name.lower()} is not allowed for config key: {key.name}"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, what)
     if key.type != "LIST":
         raise ProtocolError(
             ErrorCode.INVALID_CONFIG, f"Can't {op.name} to key {key.name} because its type is not LIST."
@@ -98,35 +109,55 @@ def _next_value(key: ConfigKey, op: Op, current: str | None, change: ia.Alterabl
     return ",".join(items)
 
 
-def _alter_one(image: Image, resource: ia.AlterConfigsResource) -> list[Message]:
-    table = _check_resource(image, resource.resource_type, resource.resource_name)
+def _alter_one(image: Image, resource: ia.AlterConfigsResource, defaults: Defaults) -> list[Message]:
+    kind = resource.resource_type
+    table = _check_resource(image, kind, resource.resource_name)
     counts = Counter(c.name for c in resource.configs)
     if any(times > 1 for times in counts.values()):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    values = image.config(resource.resource_type, resource.resource_name)
-    out: list[Message] = []
-    for change in resource.configs:
-        key = table(change.name)
+    values = image.config(kind, resource.resource_name)
+    changed: dict[str, str | None] = {}
+    keys = [table(change.name) for change in resource.configs]
+    for key, change in zip(keys, resource.configs, strict=True):
         if key is None:
-            text = _UNKNOWN.get(resource.resource_type, "Unknown config name: ")
-            raise ProtocolError(ErrorCode.INVALID_CONFIG, text + change.name)
-        try:
-            op = Op(change.config_operation)
-        except ValueError:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.config_operation}"
-            ) from None
-        value = _next_value(key, op, values.get(change.name), change)
-        if value is not None:
-            wrong = check_value(key, value)
-            if wrong is not None:
-                raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
-        if value != values.get(change.name):
-            out.append(m.ConfigRecord(resource.resource_type, resource.resource_name, change.name, value))
-    return out
+            code, text = _UNKNOWN[kind]
+            raise ProtocolError(code, text + change.name)
+        if change.config_operation not in tuple(Op):
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
+    for key, change in zip(keys, resource.configs, strict=True):
+        assert key is not None
+        op = Op(change.config_operation)
+        value = changed[change.name] = _next_value(kind, key, op, values.get(change.name), change)
+        wrong = check_value(key, value) if value is not None and kind != RESOURCE_BROKER else None
+        if wrong is not None:
+            metrics = kind == RESOURCE_CLIENT_METRICS
+            raise ProtocolError(ErrorCode.INVALID_REQUEST if metrics else ErrorCode.INVALID_CONFIG, wrong)
+    _check_together(image, resource, changed, defaults)
+    return [
+        m.ConfigRecord(kind, resource.resource_name, name, value)
+        for name, value in changed.items()
+        if value != values.get(name)
+    ]
 
 
-def _replace_one(image: Image, resource: ac.AlterConfigsResource) -> list[Message]:
+def _check_together(
+    image: Image, resource: ia.AlterConfigsResource, changed: Mapping[str, str | None], defaults: Defaults
+) -> None:
+    """Hold what a resource's settings would become against the rules of its kind."""
+    kind, name = resource.resource_type, resource.resource_name
+    values = {**image.config(kind, name), **changed}
+    new = {k: v for k, v in values.items() if v is not None}
+    if kind == RESOURCE_BROKER:
+        config_rules.check_broker(name, new)
+        config_rules.check_min_isr(image, name, changed)
+    elif kind == RESOURCE_GROUP:
+        config_rules.check_group(new, defaults.broker)
+    elif kind == RESOURCE_CLIENT_METRICS:
+        config_rules.check_client_metrics(new)
+    config_rules.check_size(changed)
+
+
+def _replace_one(image: Image, resource: ac.AlterConfigsResource, defaults: Defaults) -> list[Message]:
     """A resource's settings become exactly what is named; the rest goes back to the defaults."""
     wanted = {c.name: c.value for c in resource.configs}
     changes = [ia.AlterableConfig(name, Op.SET, value) for name, value in wanted.items()]
@@ -134,7 +165,7 @@ def _replace_one(image: Image, resource: ac.AlterConfigsResource) -> list[Messag
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     old = image.config(resource.resource_type, resource.resource_name)
     changes += [ia.AlterableConfig(name, Op.DELETE, None) for name in old if name not in wanted]
-    return _alter_one(image, ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes))
+    return _alter_one(image, ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes), defaults)
 
 
 Resource = ac.AlterConfigsResource | ia.AlterConfigsResource
@@ -143,7 +174,10 @@ Outcome = tuple[ErrorCode, str | None, int, str]
 
 
 def _each(
-    image: Image, resources: Sequence[Resource], decide: Callable[[Image, Any], list[Message]]
+    image: Image,
+    resources: Sequence[Resource],
+    defaults: Defaults,
+    decide: Callable[[Image, Any, Defaults], list[Message]],
 ) -> tuple[list[Outcome], list[Message]]:
     """Decide on each resource by itself: it changes wholly or not at all."""
     rows: list[Outcome] = []
@@ -154,22 +188,22 @@ def _each(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += decide(image, resource)
+            records += decide(image, resource, defaults)
         except ProtocolError as error:
             code, message = error.code, error.message
         rows.append((code, message, resource.resource_type, resource.resource_name))
     return rows, records
 
 
-def legacy_alter(image: Image, request: ac.AlterConfigsRequest) -> Decision:
+def legacy_alter(image: Image, request: ac.AlterConfigsRequest, defaults: Defaults) -> Decision:
     """Replace settings as a whole."""
-    rows, records = _each(image, request.resources, _replace_one)
+    rows, records = _each(image, request.resources, defaults, _replace_one)
     response = ac.AlterConfigsResponse(responses=[ac.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)
 
 
-def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest) -> Decision:
+def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest, defaults: Defaults) -> Decision:
     """Change settings one by one."""
-    rows, records = _each(image, request.resources, _alter_one)
+    rows, records = _each(image, request.resources, defaults, _alter_one)
     response = ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.wire.schema import Message
@@ -22,6 +24,8 @@ class Defaults(NamedTuple):
     num_partitions: int = 1
     replication_factor: int = 1
     max_create_batch: int = 10_000
+    broker: Mapping[str, str] = MappingProxyType({})
+    """What was set in this node's configuration."""
 
 
 class Submission(NamedTuple):

@@ -49,9 +49,9 @@ class ControllerMachine:
             case cp.CreatePartitionsRequest():
                 return topics.create_partitions(image, event, version)
             case ia.IncrementalAlterConfigsRequest():
-                return configs.incremental_alter(image, event)
+                return configs.incremental_alter(image, event, self.defaults)
             case ac.AlterConfigsRequest():
-                return configs.legacy_alter(image, event)
+                return configs.legacy_alter(image, event, self.defaults)
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case uf.UpdateFeaturesRequest():

@@ -125,7 +125,7 @@ class PartitionLog:
         check_crc(data, header)
         append_time = -1
         if origin is Origin.CLIENT:
-            check_client_batch(data, header, settings, now_ms)
+            check_client_batch(data, header, settings, now_ms, f"{self.topic}-{self.partition}")
             if settings.codec is not None and codec_of(header.attributes) is not settings.codec:
                 data = bytearray(recompress(data, header, settings.codec, settings.codec_level))
                 header = parse_header(data)

@@ -66,8 +66,8 @@ def check_crc(data: Buffer, header: BatchHeader) -> None:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt (bad CRC)")
 
 
-def check_client_batch(data: Buffer, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
-    """What a client's batch must keep to.
+def check_client_batch(data: Buffer, header: BatchHeader, settings: LogSettings, now_ms: int, where: str) -> None:
+    """What a client's batch must keep to. ``where`` names the partition in messages.
 
     Raises:
         InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE...
@@ -91,7 +91,7 @@ def check_client_batch(data: Buffer, header: BatchHeader, settings: LogSettings,
     except WireError as error:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     if settings.compact:
-        _check_keys(data, header)
+        _check_keys(data, header, where)
     if not settings.log_append_time:
         late = header.max_timestamp > now_ms + settings.timestamp_after_max_ms
         if late or settings.timestamp_before_max_ms != FOREVER_MS:
@@ -105,15 +105,20 @@ def _records(data: Buffer, header: BatchHeader) -> list[r.Record]:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 
-def _check_keys(data: Buffer, header: BatchHeader) -> None:
+def _check_keys(data: Buffer, header: BatchHeader, where: str) -> None:
     """A compacted topic keeps the last value of each key: a record without one has no place in it."""
     bad: RecordErrors = [
-        (i, "Compacted topic cannot accept message without key.")
+        (i, f"Compacted topic cannot accept message without key in topic partition {where}")
         for i, record in enumerate(_records(data, header))
         if record.key is None
     ]
     if bad:
-        raise InvalidRecords(ErrorCode.INVALID_RECORD, "One or more records have been rejected", bad)
+        shown = ", ".join(f"RecordError(batchIndex={i}, message='{text}')" for i, text in bad[:3])
+        text = (
+            f"One or more records have been rejected due to {len(bad)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, text, bad)
 
 
 def _check_times(data: Buffer, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
@@ -123,9 +128,17 @@ def _check_times(data: Buffer, header: BatchHeader, settings: LogSettings, now_m
     for i, record in enumerate(_records(data, header)):
         time_ms = record.timestamp_ms
         if time_ms != NO_TIMESTAMP and not oldest <= time_ms <= newest:
-            bad.append((i, f"Timestamp {time_ms} of message with offset {i} is out of range [{oldest}, {newest}]"))
+            bad.append(
+                (
+                    i,
+                    f"Timestamp {time_ms} of message with offset {i} is out of range. "
+                    f"The timestamp should be within [{oldest}, {newest}]",
+                )
+            )
     if bad:
-        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected", bad)
+        raise InvalidRecords(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", bad
+        )
 
 
 def recompress(data: Buffer, header: BatchHeader, codec: Codec, level: int | None) -> bytes:

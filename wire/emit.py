@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.wire.errors_base import WireError
 from ottla.wire.interpreter import smallest_size
-from ottla.wire.primitives import FIXED
+from ottla.wire.primitives import FIXED, MAX_STRING_BYTES
 from ottla.wire.primitives import write_uvarint as _slow_uvarint
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
@@ -189,7 +189,8 @@ class DecodeEmitter(Emitter):
             self.line("else:", depth)
             depth += 1
         self.line("stop = pos + n", depth)
-        self.line(f"if n < 0 or stop > end: raise bad('length of a {kind}', n)", depth)
+        most = f" or n > {MAX_STRING_BYTES}" if kind == "string" and compact else ""
+        self.line(f"if n < 0 or stop > end{most}: raise bad('length of a {kind}', n)", depth)
         convert = {"string": "str(buf[pos:stop], 'utf-8', 'replace')", "bytes": "bytes(buf[pos:stop])"}
         self.line(f"{into} = {convert.get(kind, 'buf[pos:stop]')}; pos = stop", depth)
 

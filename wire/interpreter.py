@@ -51,6 +51,8 @@ class Reader:
             if not nullable:
                 raise WireError(f"a {kind} of length {size}")
             return None, pos
+        if kind == "string" and size > p.MAX_STRING_BYTES:
+            raise WireError(f"a string of {size} bytes")
         raw, pos = p.take(buf, pos, size)
         if kind == "string":
             return str(raw, "utf-8", "replace"), pos

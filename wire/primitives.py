@@ -13,6 +13,9 @@ from ottla.wire.errors_base import WireError
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_STRING_BYTES = 32767
+"""Kafka's limit for every string, whatever its length prefix could hold."""
+
 FIXED = {
     "bool": "?",
     "int8": "b",

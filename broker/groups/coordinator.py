@@ -16,10 +16,11 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.groups import records as gr
-from ottla.broker.groups.machine import Fired, GroupMachine, Loaded
+from ottla.broker.groups.machine import Fired, GroupMachine, Loaded, TopicsGone
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.replicas import Replica
 from ottla.broker.timers import Timers
+from ottla.controller.image import Image
 from ottla.log.env import Env
 from ottla.log.machine import Arm
 from ottla.log.validate import Origin
@@ -76,6 +77,8 @@ class Shard:
         self.epoch = replica.leader_epoch
         self.machine = GroupMachine(settings)
         self.loading = True
+        self.gone: frozenset[str] = frozenset()
+        """Topics deleted while the log was being read."""
 
 
 class GroupCoordinator:
@@ -149,6 +152,8 @@ class GroupCoordinator:
     def _start(self, shard: Shard) -> None:
         shard.loading = False
         self._apply(shard, shard.machine.handle(self._env.now_ms(), Loaded()))
+        if shard.gone:
+            self._apply(shard, shard.machine.handle(self._env.now_ms(), TopicsGone(shard.gone)))
 
     @property
     def loading(self) -> bool:
@@ -167,6 +172,21 @@ class GroupCoordinator:
         if shard.loading:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
+
+    def publish(self, old: Image, new: Image) -> None:
+        """Follow the image: positions go with their topic. A shard that is still being read learns of it afterwards."""
+        if old.topics is new.topics:
+            return
+        gone = frozenset(
+            name for name, topic in old.topics.items() if getattr(new.topics.get(name), "id", b"") != topic.id
+        )
+        if not gone:
+            return
+        for shard in list(self._shards.values()):
+            if shard.loading:
+                shard.gone |= gone
+            elif shard.replica.is_leader:
+                self._apply(shard, shard.machine.handle(self._env.now_ms(), TopicsGone(gone)))
 
     def shards(self) -> Iterator[Shard]:
         """Every shard that can be read."""

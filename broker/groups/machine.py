@@ -10,7 +10,7 @@ from ottla.broker.groups.expiry import sweep
 from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import CONSUMER, Call, GroupState, subscribed_topics
+from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
 from ottla.log.machine import Arm, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
@@ -48,6 +48,12 @@ class DeleteOffsets(NamedTuple):
     partitions: list[tuple[str, int]]
 
 
+class TopicsGone(NamedTuple):
+    """Topics were deleted: positions in them mean nothing any more."""
+
+    names: frozenset[str]
+
+
 class Fired(NamedTuple):
     """A timer of this machine is due."""
 
@@ -75,6 +81,8 @@ class GroupMachine:
                 return self._expire(now_ms)
             case Fired():
                 return self.groups.timer(event.key, now_ms)
+            case TopicsGone():
+                return self._topics_gone(event)
             case Commit():
                 return self._commit(event, now_ms)
             case DeleteGroup():
@@ -103,6 +111,15 @@ class GroupMachine:
         again = now_ms + (self.settings.expiry_every_ms if complete else 1)
         return Fx(records, timers=[Arm(("expire",), again)])
 
+    def _topics_gone(self, event: TopicsGone) -> Fx:
+        gone = [
+            GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
+            for group, stored in self.offsets.committed.items()
+            for topic, partition in stored
+            if topic in event.names
+        ]
+        return Fx(gone)
+
     def _commit(self, event: Commit, now_ms: int) -> Fx:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
@@ -123,28 +140,27 @@ class GroupMachine:
     def _delete_group(self, event: DeleteGroup) -> Fx:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
-        stored = self.offsets.of_group(event.group_id)
         code = ErrorCode.NONE
-        if group is None and not stored:
+        if group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group is not None and group.state is not GroupState.EMPTY:
+        elif group.state is not GroupState.EMPTY:
             code = ErrorCode.NON_EMPTY_GROUP
         else:
+            stored = self.offsets.of_group(event.group_id)
             fx.records += (GroupRecord(o.OffsetCommitKey(event.group_id, t, p), None) for t, p in stored)
-            if group is not None:
-                fx.records.append(GroupRecord(o.GroupMetadataKey(event.group_id), None))
+            fx.records.append(GroupRecord(o.GroupMetadataKey(event.group_id), None))
         fx.replies.append(Reply(event.ticket, code))
         return fx
 
     def _delete_offsets(self, event: DeleteOffsets) -> Fx:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
-        stored = self.offsets.of_group(event.group_id)
-        if group is None and not stored:
+        if group is None:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
             return fx
+        stored = self.offsets.of_group(event.group_id)
         subscribed: set[str] | None = set()
-        if group is not None and group.members:
+        if group.members:
             if group.protocol_type != CONSUMER:
                 fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
                 return fx
@@ -166,6 +182,8 @@ class GroupMachine:
         if isinstance(key, o.OffsetCommitKey):
             assert value is None or isinstance(value, o.OffsetCommitValue)
             self.offsets.replay(key, value)
+            if value is not None and key.group not in self.groups.groups:
+                self.groups.groups[key.group] = Group(key.group)  # a simple consumer's: it never has members
         elif isinstance(key, o.GroupMetadataKey):
             assert value is None or isinstance(value, o.GroupMetadataValue)
             self.groups.replay(key, value)

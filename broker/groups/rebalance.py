@@ -105,7 +105,9 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     group.pending_sync.clear()
     initial = group.state is GroupState.EMPTY
     group.become(GroupState.PREPARING_REBALANCE, now_ms)
-    if initial and settings.initial_rebalance_delay_ms > 0:
+    if initial and settings.initial_rebalance_delay_ms == 0:
+        complete_join(group, now_ms, fx)  # without waiting for those who were promised an id
+    elif initial:
         first = min(settings.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
         group.initial_left_ms = max(group.rebalance_timeout_ms - first, 0)
         group.new_member_added = False

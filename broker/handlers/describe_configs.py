@@ -8,11 +8,12 @@ Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 
 from ottla.broker.dispatch import Answer, Context
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.topics import name_error
@@ -41,15 +42,20 @@ TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, CLIENT_METRICS, 
 
 
 def _row(
-    key: ConfigKey, synonyms: list[DescribeConfigsSynonym], request: DescribeConfigsRequest, *, read_only: bool
+    key: ConfigKey,
+    value: str | None,
+    synonyms: list[DescribeConfigsSynonym],
+    request: DescribeConfigsRequest,
+    *,
+    read_only: bool,
 ) -> DescribeConfigsResourceResult:
-    first = synonyms[0] if synonyms else DescribeConfigsSynonym(key.name, key.default, DEFAULT)
+    source = synonyms[0].source if synonyms else DEFAULT
     sensitive = key.type == "PASSWORD"
     return DescribeConfigsResourceResult(
         key.name,
-        None if sensitive else first.value,
+        None if sensitive else value,
         read_only,
-        first.source,
+        source,
         sensitive,
         synonyms if request.include_synonyms else [],
         TYPES[key.type],
@@ -57,19 +63,24 @@ def _row(
     )
 
 
-def _broker_synonyms(context: Context, name: str, default: str | None) -> list[DescribeConfigsSynonym]:
+def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker setting's value comes from, the winner first."""
     node = context.node
-    out = []
-    for resource, source in ((str(node.config.node_id), DYNAMIC_BROKER), ("", DYNAMIC_DEFAULT)):
-        value = node.image.config(RESOURCE_BROKER, resource).get(name)
-        if value is not None:
-            out.append(DescribeConfigsSynonym(name, value, source))
-    if name in node.static_config:
-        out.append(DescribeConfigsSynonym(name, node.static_config[name], STATIC_BROKER))
-    if default is not None:
-        out.append(DescribeConfigsSynonym(name, default, DEFAULT))
-    return out
+    names = [name for name, _ in synonyms_of(key_name)]
+    sources: list[tuple[Mapping[str, str | None], int]] = [
+        (node.image.config(RESOURCE_BROKER, str(node.config.node_id)), DYNAMIC_BROKER),
+        (node.image.config(RESOURCE_BROKER, ""), DYNAMIC_DEFAULT),
+        (node.static_config, STATIC_BROKER),
+        ({name: BROKER_KEYS[name].default for name in names}, DEFAULT),
+    ]
+    found = [
+        DescribeConfigsSynonym(name, values[name], source)
+        for values, source in sources
+        for name in names
+        if values.get(name) is not None
+    ]
+    # As Kafka does, which means to drop the settings of single listeners: what stands before its own name is not told.
+    return list(dropwhile(lambda synonym: synonym.name != key_name, found))
 
 
 def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
@@ -82,8 +93,9 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     for key in TOPIC_KEYS.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         if key.broker_key is not None:
-            synonyms += _broker_synonyms(context, key.broker_key, BROKER_KEYS[key.broker_key].default)
-        yield _row(key, synonyms, request, read_only=False)
+            synonyms += _broker_synonyms(context, key.broker_key)
+        value = context.node.config.topic_text(context.node.image, name, key)
+        yield _row(key, value, synonyms, request, read_only=False)
 
 
 def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
@@ -96,12 +108,13 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         for key_name, value in context.node.image.config(RESOURCE_BROKER, "").items():
             kind = BROKER_KEYS[key_name].type if key_name in BROKER_KEYS else "STRING"
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
-            yield _row(ConfigKey(key_name, kind, None), synonyms, request, read_only=False)
+            yield _row(ConfigKey(key_name, kind, None), value, synonyms, request, read_only=False)
         return
     for key_name, known in BROKER_KEYS.items():
-        synonyms = _broker_synonyms(context, key_name, known.default)
+        synonyms = _broker_synonyms(context, key_name)
+        own = next((s.value for s in synonyms if s.name == key_name), known.default)
         key = ConfigKey(key_name, known.type, known.default)
-        yield _row(key, synonyms, request, read_only=not known.dynamic)
+        yield _row(key, own, synonyms, request, read_only=not known.dynamic)
 
 
 def _table(
@@ -113,11 +126,11 @@ def _table(
     own = context.node.image.config(kind, name)
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
-        broker_key = f"group.{key.name}"
-        synonyms.append(
-            DescribeConfigsSynonym(broker_key if broker_key in BROKER_KEYS else key.name, key.default, DEFAULT)
-        )
-        yield _row(key, synonyms, request, read_only=False)
+        if kind == RESOURCE_GROUP:
+            broker_key = f"group.{key.name}"
+            shown = broker_key if broker_key in BROKER_KEYS else key.name
+            synonyms.append(DescribeConfigsSynonym(shown, key.default, DEFAULT))
+        yield _row(key, own.get(key.name, key.default), synonyms, request, read_only=False)
 
 
 def _describe(

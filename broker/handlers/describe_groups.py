@@ -31,7 +31,7 @@ def _members(group: Group) -> list[DescribedGroupMember]:
             m.client_id,
             m.client_host,
             m.metadata(group.protocol or "") if stable else b"",
-            m.assignment if stable else b"",
+            m.assignment,
         )
         for m in group.members.values()
     ]
@@ -49,8 +49,6 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
         return DescribedGroup(
             0, None, group_id, group.state.value, group.protocol_type or "", protocol, _members(group)
         )
-    if machine.offsets.of_group(group_id):
-        return DescribedGroup(0, None, group_id, GroupState.EMPTY.value)
     if context.version >= 6:
         return DescribedGroup(
             ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id, GroupState.DEAD.value

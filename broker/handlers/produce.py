@@ -47,8 +47,20 @@ def _malformed(request: ProduceRequest) -> bool:
     return False
 
 
-def _failed(part: PartitionProduceData, error: ProtocolError) -> PartitionProduceResponse:
-    out = PartitionProduceResponse(part.index, error.code, -1)
+# Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
+_WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+
+
+def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
+    out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, InvalidRecords) and error.record_errors:
         out.error_message = error.message
         out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
@@ -80,6 +92,8 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData) -> P
     except OSError as error:
         context.node.fail(error)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    except ProtocolError as error:
+        return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
     return PartitionProduceResponse(
         part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
     )
