@@ -425,9 +425,9 @@ def settings(stage: Stage) -> None:
         configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
         resource = ia.AlterConfigsResource(kind, name, configs)
         stage.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource], dry))
-        time.sleep(0.2)
 
     def look(what: str, kind: int, name: str, *keys: str) -> None:
+        time.sleep(0.3)  # Kafka's broker learns of a change a little after its controller has made it
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
         stage.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
 
