@@ -424,7 +424,9 @@ def settings(stage: Stage) -> None:
     def change(what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False) -> None:
         configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
         resource = ia.AlterConfigsResource(kind, name, configs)
-        stage.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource], dry))
+        done = stage.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource], dry))
+        if kind == 4 and done is not None and not done.responses[0].error_code:
+            time.sleep(0.3)
 
     def look(what: str, kind: int, name: str, *keys: str) -> None:
         time.sleep(0.3)  # Kafka's broker learns of a change a little after its controller has made it
