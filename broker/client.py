@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import trio
-
 from ottla.log.env import Env, Stream
 from ottla.wire import batch as b
 from ottla.wire import compiler
@@ -42,7 +40,7 @@ class Connection:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0
-        self._lock = trio.Lock()
+        self._busy = False
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
@@ -73,13 +71,16 @@ class Connection:
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:
             version = self.version_for(key)
-        async with self._lock:
-            self._correlation_id += 1
-            number = self._correlation_id
-            await self._stream.send([request_frame(key, version, number, self._client_id, request)])
-            if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
-                return None
-            frame = await self._read_frame()
+        assert not self._busy, "one request at a time"
+        self._busy = True  # and so it stays where the call is broken off: what would come next is not known
+        self._correlation_id += 1
+        number = self._correlation_id
+        await self._stream.send([request_frame(key, version, number, self._client_id, request)])
+        if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
+            self._busy = False
+            return None
+        frame = await self._read_frame()
+        self._busy = False
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
         if header.correlation_id != number:
             raise WireError(f"answer {header.correlation_id} to request {number}")
@@ -174,7 +175,7 @@ class ClusterClient:
                 return sorted(p.partition_index for p in row.partitions)
             if row.error_code and not (create and ErrorCode(row.error_code).retriable):
                 break
-            await trio.sleep(0.05)
+            await self._env.sleep(0.05)
         raise ProtocolError(ErrorCode(row.error_code), f"topic {topic}")
 
     async def leader(self, topic: str, partition: int) -> Connection:

@@ -175,6 +175,10 @@ class RealEnv:
         """Chance for placement and jitter; nothing secret hangs on it."""
         return random.random()
 
+    async def sleep(self, seconds: float) -> None:
+        """Let others run."""
+        await trio.sleep(seconds)
+
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         """A worker thread."""
         return trio.to_thread.run_sync(work)

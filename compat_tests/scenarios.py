@@ -91,11 +91,11 @@ class Stage:
         request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
         answer = self.say(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
         ident: bytes = answer.topics[0].topic_id
-        ask = lo.ListOffsetsRequest(
-            -1, 0, [lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(partitions - 1, -1, -1)])]
-        )
-        while self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions[0].error_code:
-            time.sleep(0.02)  # Kafka answers before the broker leads the new partitions
+        rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
+        ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+        # Kafka answers before the broker leads the new partitions.
+        while any(row.error_code for row in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions):
+            time.sleep(0.02)
         return ident
 
     def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:

@@ -72,5 +72,8 @@ class Env(Protocol):
     def random(self) -> float:
         """A number in [0, 1)."""
 
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run something slow (fsync, recovery) beside the loop."""

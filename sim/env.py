@@ -40,6 +40,10 @@ class SimEnv:
         """From the seed."""
         return self._rng.random()
 
+    async def sleep(self, seconds: float) -> None:
+        """Virtual time."""
+        await trio.sleep(seconds)
+
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         """Threads have no fixed order: slow work runs here, after a while."""
 

@@ -18,12 +18,12 @@ from ottla.wire.primitives import write_uvarint as _slow_uvarint
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
 CODES = {**FIXED, "uuid": "16s"}
-_SMALL = tuple(_slow_uvarint(n) for n in range(16384))
+_SMALL = tuple(_slow_uvarint(n) for n in range(1024))
 
 
 def uvarint(n: int) -> bytes:
     """An unsigned varint, from a table while it is small."""
-    return _SMALL[n] if n < 16384 else _slow_uvarint(n)
+    return _SMALL[n] if n < 1024 else _slow_uvarint(n)
 
 
 def long_uvarint(buf: memoryview, pos: int, first: int) -> tuple[int, int]:

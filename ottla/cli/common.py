@@ -8,10 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-import trio
-
 from ottla.broker.client import ClusterClient
-from ottla.broker.real_env import RealEnv
+from ottla.cli import blocking
 from ottla.wire.errors import ProtocolError, WireError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -67,14 +65,14 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]]) -> in
     """Run something over a connection; gives the exit status."""
 
     async def main() -> None:
-        client = ClusterClient(RealEnv(), bootstrap, timeout_s=30)
+        client = ClusterClient(blocking.BlockingEnv(), bootstrap, timeout_s=30)
         try:
             await work(client)
         finally:
             client.close()
 
     try:
-        trio.run(main)
+        blocking.run(main())
     except KeyboardInterrupt:
         return 130
     except (Failed, ProtocolError, WireError) as error:

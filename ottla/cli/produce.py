@@ -6,7 +6,7 @@ import sys
 from zlib import crc32
 
 from ottla.broker.client import ClusterClient
-from ottla.broker.real_env import RealEnv
+from ottla.cli.blocking import BlockingEnv
 from ottla.cli.common import add_connection, command_parser, pairs, show, talk
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
         headers = tuple((k, v.encode()) for k, v in pairs(options.header).items())
         numbers = await client.partitions(options.topic, create=True)
         pending: dict[int, list[r.NewRecord]] = {}
-        env, sent, turn = RealEnv(), 0, 0
+        env, sent, turn = BlockingEnv(), 0, 0
 
         async def flush() -> None:
             for number, items in pending.items():

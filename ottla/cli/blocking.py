@@ -1,0 +1,104 @@
+"""An `Env` of plain blocking calls, and a driver for it: a command that asks one question needs no event loop.
+
+Importing trio takes longer than most of these commands run. The client's coroutines never suspend here, because every
+call they await has finished when it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ottla.log.disk import Disk, RealDisk
+from ottla.log.env import Listener, Net, Stream
+
+T = TypeVar("T")
+
+
+class BlockingStream:
+    """One TCP connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self.peer: str = sock.getpeername()[0]
+        name = sock.getsockname()
+        self.local: tuple[str, int] = (name[0], name[1])
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """Wait for bytes."""
+        self._sock.settimeout(timeout_s)
+        try:
+            return self._sock.recv_into(buffer)
+        except TimeoutError:
+            return 0
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Send everything."""
+        self._sock.sendall(b"".join(chunks))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._sock.close()
+
+
+class BlockingNet:
+    """TCP, as a client."""
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """Nobody listens here."""
+        raise OSError("a blocking environment serves nobody")
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """Open a connection."""
+        return BlockingStream(socket.create_connection((host, port), 30))
+
+
+class BlockingEnv:
+    """The machine as it is, one call after the other."""
+
+    def __init__(self) -> None:
+        self.disk: Disk = RealDisk()
+        self.net: Net = BlockingNet()
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """A clock that never goes back."""
+        return time.monotonic() * 1000
+
+    def uuid(self) -> bytes:
+        """Random bytes."""
+        return os.urandom(16)
+
+    def random(self) -> float:
+        """Chance."""
+        return random.random()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
+
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Right here."""
+
+        async def now() -> T:
+            return work()
+
+        return now()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never has to wait."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("something waited for an event loop")
