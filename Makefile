@@ -35,6 +35,7 @@ soak: setup
 bench: setup
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.produce
+	$(BIN)/python -m bench.groups
 
 clean:
 	rm -rf $(VENV) .cache ottla-data build dist *.egg-info

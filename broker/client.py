@@ -36,7 +36,7 @@ class Connection:
     """One connection; one request at a time."""
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
-        self._stream = stream
+        self.stream = stream
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0
@@ -75,7 +75,7 @@ class Connection:
         self._busy = True  # and so it stays where the call is broken off: what would come next is not known
         self._correlation_id += 1
         number = self._correlation_id
-        await self._stream.send([request_frame(key, version, number, self._client_id, request)])
+        await self.stream.send([request_frame(key, version, number, self._client_id, request)])
         if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
             self._busy = False
             return None
@@ -94,7 +94,7 @@ class Connection:
         buffer = bytearray(size)
         done = 0
         while done < size:
-            count = await self._stream.receive_into(memoryview(buffer)[done:], self._timeout_s)
+            count = await self.stream.receive_into(memoryview(buffer)[done:], self._timeout_s)
             if count == 0:
                 raise Disconnected("the broker closed the connection, or did not answer in time")
             done += count
@@ -102,7 +102,7 @@ class Connection:
 
     def close(self) -> None:
         """Hang up."""
-        self._stream.close()
+        self.stream.close()
 
 
 @dataclass(slots=True)

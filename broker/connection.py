@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.dispatch import Client, answer
-from ottla.log.env import Stream
+from ottla.log.env import FOREVER_S, Stream
 from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk
 from ottla.wire.errors_base import WireError
@@ -43,13 +43,18 @@ class Connection:
         self._stream = stream
         self._client = Client(stream.peer, stream.local)
         self._limit = node.config.number("socket.request.max.bytes")
-        self._idle_s = node.config.number("connections.max.idle.ms") / 1000
+        self.silent_since_ms: float | None = None
+        """Since when the other side has owed us a request; None while one is worked on."""
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
         self._start = 0
         self._end = 0
         self._filled = False
         self._out: list[Chunk] = []
         self._out_bytes = 0
+
+    def close(self) -> None:
+        """Hang up, as after ``connections.max.idle.ms`` of silence."""
+        self._stream.close()
 
     async def serve(self) -> None:
         """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
@@ -72,10 +77,12 @@ class Connection:
             self._stream.close()
 
     async def _receive(self) -> bool:
-        """Get more bytes; False at the end, or after ``connections.max.idle.ms`` of silence."""
+        """Get more bytes; False at the end."""
         self._make_room()
+        self.silent_since_ms = self._node.env.monotonic_ms()
         with memoryview(self._buffer) as view:
-            count = await self._stream.receive_into(view[self._end :], self._idle_s)
+            count = await self._stream.receive_into(view[self._end :], FOREVER_S)
+        self.silent_since_ms = None
         self._end += count
         self._filled = self._end == len(self._buffer)
         return count > 0

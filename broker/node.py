@@ -72,6 +72,7 @@ class Node:
         self._nursery: trio.Nursery | None = None
         self._failure: OSError | None = None
         self._creating: set[str] = set()
+        self._connections: set[Connection] = set()
         self._broker_epoch = -1
 
     @property
@@ -239,6 +240,7 @@ class Node:
             nursery.start_soon(self.timers.run)
             nursery.start_soon(self.groups.load_all)
             nursery.start_soon(self.flusher.run)
+            nursery.start_soon(self._hang_up_on_the_silent)
             nursery.start_soon(self._accept, nursery)
             if ready is not None:
                 ready(self)
@@ -255,7 +257,23 @@ class Node:
             nursery.start_soon(self._connection, stream)
 
     async def _connection(self, stream: Stream) -> None:
-        await Connection(self, stream).serve()
+        connection = Connection(self, stream)
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+
+    async def _hang_up_on_the_silent(self) -> None:
+        """One look at all connections now and then costs less than a deadline for every wait."""
+        limit_ms = self.config.number("connections.max.idle.ms")
+        while True:
+            await trio.sleep(min(max(limit_ms / 4000, 0.05), 10))
+            now = self.env.monotonic_ms()
+            for connection in list(self._connections):
+                since = connection.silent_since_ms
+                if since is not None and now - since > limit_ms:
+                    connection.close()
 
     def _remove_later(self, path: str) -> None:
         """Remove a renamed directory after ``file.delete.delay.ms``: readers may still be sending from it."""

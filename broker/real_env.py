@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from ottla.log.disk import Disk, RealDisk
-from ottla.log.env import Listener, Net, Stream
+from ottla.log.env import FOREVER_S, Listener, Net, Stream
 from ottla.log.segment import FileSlice
 
 T = TypeVar("T")
@@ -47,6 +47,9 @@ class RealStream:
                 return self._sock.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
                 self._turns = 0
+                if timeout_s == FOREVER_S:
+                    await trio.lowlevel.wait_readable(self._sock)
+                    continue
                 with trio.move_on_after(timeout_s) as scope:
                     await trio.lowlevel.wait_readable(self._sock)
                 if scope.cancelled_caught:
@@ -88,6 +91,10 @@ class RealStream:
                 raise OSError(errno.EIO, "the file ended before what was promised of it")
             offset += done
             left -= done
+
+    def detach(self) -> socket.socket:
+        """Give the socket away; nobody may wait on it."""
+        return self._sock
 
     def close(self) -> None:
         """Close, waking whoever waits on it."""

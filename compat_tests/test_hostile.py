@@ -156,3 +156,13 @@ def test_wrong_use_is_one_clear_line_and_status_2(node: OttlaProcess, tmp_path: 
         "serve", "--set", "num.partition=3", "--data-dir", "/proc/version/x", "--listen", "127.0.0.1:0"
     )
     assert "did you mean 'num.partitions'" in text
+
+
+def test_trap_7_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_not(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data", connections_max_idle_ms="600") as node:
+        silent, talking = Peer(node.port), Peer(node.port)
+        for _ in range(15):
+            talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+            time.sleep(0.1)
+        assert silent.sock.recv(1) == b""
+        talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())

@@ -14,6 +14,10 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
 
+FOREVER_S = float("inf")
+"""As a timeout: none."""
+
+
 class Stream(Protocol):
     """One connection."""
 

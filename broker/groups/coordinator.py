@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import trio
@@ -40,6 +41,7 @@ def java_hash(text: str) -> int:
     return value - 0x100000000 if value & 0x80000000 else value
 
 
+@lru_cache(maxsize=65536)
 def partition_of(key: str, partitions: int) -> int:
     """The partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
     value = java_hash(key)

@@ -1,0 +1,247 @@
+"""Ten thousand consumers in a thousand groups on one node: join, consume, commit, and heartbeats under that load.
+
+``python -m bench.groups [--groups 1000] [--members 10]``. Each consumer is a connection of its own that speaks the
+protocol as a stock client does; all of them live in one other process, so that the node's memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import resource
+import select
+import socket
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import trio
+
+from compat_tests.cluster import OttlaProcess
+from ottla.broker.client import ClusterClient, Connection
+from ottla.broker.real_env import RealEnv
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import sync_group as sg
+
+TOPIC = "load"
+HEARTBEAT_S = 3.0
+
+
+class Load:
+    """What all consumers share: where the node is, how many are stable, how long heartbeats took."""
+
+    def __init__(self, port: int, groups: int, members: int) -> None:
+        self.port = port
+        self.groups = groups
+        self.members = members
+        self.env = RealEnv()
+        self.sizes: dict[str, set[str]] = {}
+        self.stable = 0
+        self.all_stable = trio.Event()
+        self.ready: dict[Consumer, tuple[Connection, int]] = {}
+        self.committed = 0
+
+    def settled(self, group: str, size: int, member: str) -> None:
+        """A member has its share of a generation that holds everybody."""
+        have = self.sizes.setdefault(group, set())
+        if size == self.members and member not in have:
+            have.add(member)
+            self.stable += 1
+            if self.stable == self.groups * self.members:
+                self.all_stable.set()
+
+
+class Consumer:
+    """One member of one group."""
+
+    def __init__(self, load: Load, group: str, number: int) -> None:
+        self.load = load
+        self.group = group
+        self.number = number
+        self.member = ""
+        self.leads_for: list[str] = []
+
+    async def run(self, gate: trio.CapacityLimiter) -> None:
+        """Join, consume, commit, beat; go round again at each rebalance."""
+        async with gate:
+            stream = await self.load.env.net.connect("127.0.0.1", self.load.port)
+            connection = Connection(stream, f"c{self.number}")
+        while True:
+            generation = await self._join(connection)
+            if generation >= 0 and await self._sync(connection, generation):
+                await self._consume(connection, generation)
+                await self._beat(connection, generation)
+
+    async def _join(self, connection: Connection) -> int:
+        protocols = [
+            j.JoinGroupRequestProtocol("range", b"\x00\x01\x00\x00\x00\x01\x00\x04load\xff\xff\xff\xff\x00\x00\x00\x00")
+        ]
+        request = j.JoinGroupRequest(self.group, 45_000, 300_000, self.member, None, "consumer", protocols)
+        answer = await connection.call(request, 9)
+        if answer.error_code:
+            self.member = answer.member_id if answer.error_code == 79 else ""
+            return -1
+        self.member = answer.member_id
+        self.leads_for = [m.member_id for m in answer.members]
+        return int(answer.generation_id)
+
+    async def _sync(self, connection: Connection, generation: int) -> bool:
+        shares = [
+            sg.SyncGroupRequestAssignment(m, b"%d,%d" % (i, len(self.leads_for))) for i, m in enumerate(self.leads_for)
+        ]
+        request = sg.SyncGroupRequest(self.group, generation, self.member, None, "consumer", "range", shares)
+        answer = await connection.call(request, 5)
+        if answer.error_code:
+            return False
+        mine, _, of = answer.assignment.partition(b",")
+        self.partition = int(mine)
+        self.load.settled(self.group, int(of), self.member)
+        return True
+
+    async def _consume(self, connection: Connection, generation: int) -> None:
+        part = f.FetchPartition(self.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = f.FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
+        )
+        got = await connection.call(request, 12)
+        assert len(got.responses[0].partitions[0].records) > 0
+        row = oc.OffsetCommitRequestPartition(self.partition, 1)
+        done = await connection.call(
+            oc.OffsetCommitRequest(
+                self.group, generation, self.member, topics=[oc.OffsetCommitRequestTopic(TOPIC, partitions=[row])]
+            ),
+            9,
+        )
+        self.load.committed += done.topics[0].partitions[0].error_code == 0
+
+    async def _beat(self, connection: Connection, generation: int) -> None:
+        """Keep the membership until everybody is in; from there on `Beats` does."""
+        self.load.ready[self] = (connection, generation)
+        await trio.sleep(HEARTBEAT_S * self.load.env.random())
+        while True:
+            answer = await connection.call(hb.HeartbeatRequest(self.group, generation, self.member), 4)
+            if answer.error_code:
+                del self.load.ready[self]
+                return
+            await trio.sleep(HEARTBEAT_S)
+
+
+class Beats:
+    """Heartbeats of all members from one plain loop, spread evenly: the load must not be what is slow."""
+
+    def __init__(self, frames: list[tuple[socket.socket, bytes]]) -> None:
+        self._poll = select.epoll()
+        self._frames = {sock.fileno(): (sock, frame) for sock, frame in frames}
+        self._sent: dict[int, float] = {}
+        self.took_ms: list[float] = []
+        self.errors = 0
+        for number in self._frames:
+            self._poll.register(number, select.EPOLLIN)
+
+    def run(self, watch_s: float) -> None:
+        """Beat for a while."""
+        step = HEARTBEAT_S / len(self._frames)
+        began = time.perf_counter()
+        due = itertools.cycle(self._frames)
+        count = 0
+        while (now := time.perf_counter()) < began + watch_s:
+            while count * step < now - began:
+                self._send(next(due))
+                count += 1
+            for number, _ in self._poll.poll(step):
+                self._receive(number)
+
+    def _send(self, number: int) -> None:
+        if number not in self._sent:  # the last one is still on its way: a real client would wait too
+            sock, frame = self._frames[number]
+            self._sent[number] = time.perf_counter()
+            sock.send(frame)
+
+    def _receive(self, number: int) -> None:
+        answer = self._frames[number][0].recv(4096)
+        sent = self._sent.pop(number, None)
+        if sent is None:
+            return  # the answer to a heartbeat from before this loop
+        self.took_ms.append((time.perf_counter() - sent) * 1000)
+        self.errors += answer[13:15] != b"\x00\x00"  # behind size, number, tags and throttle time
+
+
+async def _prepare(load: Load) -> None:
+    client = ClusterClient(load.env, f"127.0.0.1:{load.port}")
+    await client.call(ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, load.members, 1)], 30_000))
+    for partition in range(load.members):
+        await client.produce(TOPIC, partition, [r.NewRecord(b"k", b"v", load.env.now_ms())])
+    while True:
+        connection = await client.any()
+        found = await connection.call(
+            fc.FindCoordinatorRequest(coordinator_keys=["x"]), connection.version_for(ApiKey.FIND_COORDINATOR)
+        )
+        if not found.coordinators[0].error_code:
+            break
+        await trio.sleep(0.1)
+    client.close()
+
+
+async def _main(load: Load) -> list[tuple[socket.socket, bytes]]:
+    """Have everybody join, consume and commit; gives each member's connection and its heartbeat."""
+    await _prepare(load)
+    gate = trio.CapacityLimiter(200)
+    began = time.perf_counter()
+    total = load.groups * load.members
+    async with trio.open_nursery() as nursery:
+        for index in range(load.members):
+            for group in range(load.groups):
+                nursery.start_soon(Consumer(load, f"group-{group}", index).run, gate)
+        with trio.fail_after(300):
+            await load.all_stable.wait()
+            print(f"{total} consumers in {load.groups} groups stable after {time.perf_counter() - began:.1f} s")
+            while load.committed < total or len(load.ready) < total:  # noqa: ASYNC110 - a look now and then will do
+                await trio.sleep(0.1)
+            print(f"{load.committed} commits after {time.perf_counter() - began:.1f} s")
+        await trio.sleep(HEARTBEAT_S)
+        nursery.cancel_scope.cancel()
+    out = []
+    for consumer, (connection, generation) in load.ready.items():
+        sock = connection.stream.detach()  # type: ignore[attr-defined]
+        beat = hb.HeartbeatRequest(consumer.group, generation, consumer.member)
+        out.append((sock, request_frame(ApiKey.HEARTBEAT, 4, 1, "beat", beat)))
+    return out
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=1000)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--watch", type=float, default=30.0, help="seconds of heartbeats to measure")
+    parser.add_argument("--delay-ms", default="0", help="group.initial.rebalance.delay.ms")
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory() as folder:
+        node = OttlaProcess(Path(folder) / "data", group_initial_rebalance_delay_ms=options.delay_ms)
+        with node:
+            load = Load(node.port, options.groups, options.members)
+            beats = Beats(trio.run(_main, load))
+            beats.run(options.watch)
+            took = sorted(beats.took_ms)
+            print(
+                f"{len(took)} heartbeats in {options.watch:.0f} s, {beats.errors} refused: median "
+                f"{statistics.median(took):.1f} ms, p99 {took[int(len(took) * 0.99)]:.1f} ms, worst {took[-1]:.1f} ms"
+            )
+            status = Path(f"/proc/{node.pid}/status").read_text()
+            memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+            print(f"memory of the node: {memory // 1024} MB")
+
+
+if __name__ == "__main__":
+    main()
