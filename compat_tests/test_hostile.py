@@ -64,7 +64,7 @@ def test_trap_3_a_frame_that_cannot_be_ends_the_connection_and_nothing_else(node
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_trap_1_an_unknown_api_versions_version_is_answered_in_v0(node: OttlaProcess, version: int) -> None:
     with socket.create_connection(("127.0.0.1", node.port), 10) as sock:
-        sock.sendall(struct.pack(">ihhih", 10, 18, version, 7, -1))
+        sock.sendall(struct.pack(">ihhihb", 11, 18, version, 7, -1, 0))
         raw = sock.recv(1000)
     assert raw == struct.pack(">iihihhh", 16, 7, 35, 1, 18, 0, 4)
 

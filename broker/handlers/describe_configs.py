@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
 from ottla.broker.dispatch import Answer, Context
+from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS
@@ -46,6 +47,7 @@ def _row(
     value: str | None,
     synonyms: list[DescribeConfigsSynonym],
     request: DescribeConfigsRequest,
+    docs: Mapping[str, str],
     *,
     read_only: bool,
 ) -> DescribeConfigsResourceResult:
@@ -59,7 +61,7 @@ def _row(
         sensitive,
         synonyms if request.include_synonyms else [],
         TYPES[key.type],
-        None,
+        docs.get(key.name) if request.include_documentation else None,
     )
 
 
@@ -95,7 +97,7 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
         value = context.node.config.topic_text(context.node.image, name, key)
-        yield _row(key, value, synonyms, request, read_only=False)
+        yield _row(key, value, synonyms, request, TOPIC_DOCS, read_only=False)
 
 
 def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
@@ -108,13 +110,13 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         for key_name, value in context.node.image.config(RESOURCE_BROKER, "").items():
             kind = BROKER_KEYS[key_name].type if key_name in BROKER_KEYS else "STRING"
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
-            yield _row(ConfigKey(key_name, kind, None), value, synonyms, request, read_only=False)
+            yield _row(ConfigKey(key_name, kind, None), value, synonyms, request, BROKER_DOCS, read_only=False)
         return
     for key_name, known in BROKER_KEYS.items():
         synonyms = _broker_synonyms(context, key_name)
         own = next((s.value for s in synonyms if s.name == key_name), known.default)
         key = ConfigKey(key_name, known.type, known.default)
-        yield _row(key, own, synonyms, request, read_only=not known.dynamic)
+        yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
 
 
 def _table(
@@ -130,7 +132,7 @@ def _table(
             broker_key = f"group.{key.name}"
             shown = broker_key if broker_key in BROKER_KEYS else key.name
             synonyms.append(DescribeConfigsSynonym(shown, key.default, DEFAULT))
-        yield _row(key, own.get(key.name, key.default), synonyms, request, read_only=False)
+        yield _row(key, own.get(key.name, key.default), synonyms, request, GROUP_DOCS, read_only=False)
 
 
 def _describe(

@@ -12,6 +12,7 @@ COMMANDS = {
     "produce": "send lines from standard input",
     "consume": "print records",
     "dump": "print any file of a data directory in words",
+    "doctor": "name what is wrong in a broker's configuration",
     "trace": "show what a client and a cluster say to each other",
     "decode": "print a frame or file field by field, beside its bytes",
 }

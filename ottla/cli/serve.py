@@ -13,6 +13,7 @@ import sys
 import trio
 
 from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, parse_listener
+from ottla.broker.doctor import lines_of, refusals
 from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.broker.real_env import RealEnv
 from ottla.controller.quorum import NotOurQuorum
@@ -48,10 +49,9 @@ def parser() -> argparse.ArgumentParser:
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     values: dict[str, str] = {}
     if options.config is not None:
-        from ottla.log.checkpoints import read_properties
-
         try:
-            values = read_properties(RealEnv().disk, options.config)
+            with open(options.config, encoding="utf-8", errors="replace") as file:
+                values = {line.key: line.value for line in lines_of(file.read())}
         except OSError as error:
             raise BadConfig(f"{options.config}: {error.strerror}") from None
     values.update(from_environment(os.environ))
@@ -71,10 +71,14 @@ def configure(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """
     values = _settings(options)
     warnings = check_values(values)
+    for text in refusals(values):
+        raise BadConfig(text)
     config = NodeConfig(values, cluster_id=options.cluster_id)
     directories = values.get("log.dirs") or values.get("log.dir")
     config.data_dir = options.data_dir or (directories or config.data_dir).split(",")[0]
-    config.node_id = options.node_id if options.node_id is not None else int(values.get("node.id", "1"))
+    config.node_id = (
+        options.node_id if options.node_id is not None else int(values.get("node.id", values.get("broker.id", "1")))
+    )
     if options.listen is not None:
         _, config.host, config.port = parse_listener(options.listen)
     else:

@@ -1,0 +1,279 @@
+"""What is wrong with a broker's configuration, line by line: the mistakes people make most often.
+
+It reads a ``server.properties`` as Kafka does and judges it for a node of Ottla; most of what it finds would also
+keep a Kafka node from starting, or its clients from reaching it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.broker.config import BadConfig, nearest, parse_listener
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import ConfigKey, check_value
+
+WRONG, DOUBTFUL = "wrong", "doubtful"
+ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+LOCAL_HOST = ("localhost", "127.0.0.1", "::1")
+_OF_ZOOKEEPER = (
+    "zookeeper.",
+    "broker.id.generation.enable",
+    "inter.broker.protocol.version",
+    "log.message.format.version",
+)
+
+
+class Line(NamedTuple):
+    """A setting and where it stands."""
+
+    number: int
+    key: str
+    value: str
+
+
+class Finding(NamedTuple):
+    """Something to mend. ``number`` 0: it stands nowhere, and that is what is wrong."""
+
+    number: int
+    key: str
+    severity: str
+    text: str
+
+
+def lines_of(text: str) -> Iterator[Line]:
+    """The settings of a properties file with their line numbers; a backslash at the end goes on in the next line."""
+    held, begun = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = held + raw.strip() if held else raw.strip()
+        begun = begun if held else number
+        held = ""
+        if not line or line[0] in "#!":
+            continue
+        if line.endswith("\\") and not line.endswith("\\\\"):
+            held = line[:-1]
+            continue
+        ends = [i for i in (line.find(c) for c in "=: ") if i >= 0]
+        at = min(ends, default=len(line))
+        rest = line[at:].lstrip()
+        yield Line(begun, line[:at].strip(), rest[1:].strip() if rest[:1] in ("=", ":") else rest.strip())
+
+
+class _Config:
+    """The settings of a file by name."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = {line.key: line for line in lines}
+
+    def get(self, key: str) -> str:
+        """A setting's value, its default, or an empty text."""
+        line = self.lines.get(key)
+        return line.value if line is not None else BROKER_KEYS[key].default or ""
+
+    def number(self, key: str) -> int:
+        """A setting that is a number; 0 where it is none, which another rule says."""
+        try:
+            return int(self.get(key))
+        except ValueError:
+            return 0
+
+    def listeners(self, key: str) -> Iterator[tuple[Line, str, str, int]]:
+        """(line, name, host, port) of each listener that can be read."""
+        line = self.lines.get(key)
+        for part in line.value.split(",") if line is not None else ():
+            if part.strip():
+                try:
+                    yield (line, *parse_listener(part))  # type: ignore[misc]
+                except BadConfig:
+                    continue
+
+    def found(self, key: str, severity: str, text: str) -> Finding:
+        """Something about a setting, at its line."""
+        line = self.lines.get(key)
+        return Finding(line.number if line is not None else 0, key, severity, text)
+
+
+def _unknown_and_bad_values(c: _Config) -> Iterator[Finding]:
+    for line in c.lines.values():
+        if line.key.startswith("listener.name."):
+            continue
+        known = BROKER_KEYS.get(line.key)
+        if known is None:
+            if not line.key.startswith(_OF_ZOOKEEPER):
+                near = nearest(line.key, BROKER_KEYS)
+                text = "no broker of Kafka 4 has this setting"
+                yield Finding(line.number, line.key, DOUBTFUL, text + (f"; did you mean {near}?" if near else ""))
+            continue
+        wrong = check_value(ConfigKey(line.key, known.type, known.default, known.check), line.value)
+        if wrong is not None:
+            yield Finding(line.number, line.key, WRONG, f"{wrong}{_about_units(line.value, known.type)}")
+
+
+def _about_units(value: str, kind: str) -> str:
+    units = value.strip().lower().lstrip("0123456789.")
+    if kind in ("INT", "LONG", "SHORT") and units and len(units) < len(value.strip()):
+        return f". Write a plain number: Kafka knows no unit like {units!r}"
+    return ""
+
+
+def _zookeeper(c: _Config) -> Iterator[Finding]:
+    for line in c.lines.values():
+        if line.key.startswith(_OF_ZOOKEEPER):
+            text = "belongs to Kafka with ZooKeeper, which ended with Kafka 3; leave it out"
+            yield Finding(line.number, line.key, WRONG if line.key == "zookeeper.connect" else DOUBTFUL, text)
+
+
+def _readable_listeners(c: _Config) -> Iterator[Finding]:
+    for key in ("listeners", "advertised.listeners"):
+        line = c.lines.get(key)
+        for part in line.value.split(",") if line is not None else ():
+            try:
+                if part.strip():
+                    parse_listener(part)
+            except BadConfig as error:
+                yield c.found(key, WRONG, str(error))
+
+
+def _advertised(c: _Config) -> Iterator[Finding]:
+    """Clients must be told an address that means something where they are."""
+    bound = {name: host for _, name, host, _ in c.listeners("listeners")}
+    for _, name, host, _ in c.listeners("advertised.listeners"):
+        if host in ANY_HOST:
+            text = (
+                f"tells clients to go to {host or 'nowhere'}, which is no address; name one they reach, or leave it out"
+            )
+            yield c.found("advertised.listeners", WRONG, text)
+        elif host in LOCAL_HOST and bound.get(name, "") in ANY_HOST and bound:
+            text = (
+                f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
+            )
+            yield c.found("advertised.listeners", DOUBTFUL, text)
+        if bound and name not in bound:
+            yield c.found("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
+
+
+def _listeners_clash(c: _Config) -> Iterator[Finding]:
+    seen: dict[object, str] = {}
+    for _, name, _, port in c.listeners("listeners"):
+        if name in seen.values():
+            yield c.found("listeners", WRONG, f"two listeners are named {name}")
+        if port and port in seen:
+            yield c.found("listeners", WRONG, f"{seen[port]} and {name} both want port {port}")
+        seen[port or name] = name
+
+
+def _protocols(c: _Config) -> Iterator[Finding]:
+    """Listener names need a protocol, and only plain text is served."""
+    mapped: dict[str, str] = {}
+    for part in c.get("listener.security.protocol.map").split(","):
+        name, _, protocol = part.strip().partition(":")
+        mapped[name.upper()] = protocol.upper()
+    controllers = [x.strip().upper() for x in c.get("controller.listener.names").split(",")]
+    for _, name, _, _ in c.listeners("listeners"):
+        wanted = mapped.get(name)
+        if wanted is None and name not in controllers:
+            text = f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
+            yield c.found("listeners", WRONG, text)
+        elif wanted in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
+            yield c.found("listeners", WRONG, f"listener {name} wants {wanted}; Ottla serves plain text only so far")
+
+
+def _replication(c: _Config) -> Iterator[Finding]:
+    """One node keeps one copy."""
+    for key in (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.replication.factor",
+    ):
+        if key in c.lines and c.number(key) > 1:
+            yield c.found(key, WRONG, f"{c.get(key)} copies need as many nodes; there is one: write 1")
+    least = c.number("min.insync.replicas")
+    if "min.insync.replicas" in c.lines and least > max(c.number("default.replication.factor"), 1):
+        text = f"asks for {least} in-sync copies of topics that have {c.get('default.replication.factor')} by default"
+        yield c.found("min.insync.replicas", DOUBTFUL, text)
+
+
+def _roles(c: _Config) -> Iterator[Finding]:
+    roles = [x.strip() for x in c.get("process.roles").split(",")] if "process.roles" in c.lines else []
+    if roles and sorted(roles) != ["broker", "controller"]:
+        yield c.found(
+            "process.roles", WRONG, "a node of Ottla is broker and controller in one: write broker,controller"
+        )
+    if roles and "node.id" not in c.lines and "broker.id" not in c.lines:
+        yield c.found("node.id", WRONG, "process.roles needs a node.id")
+    names = [x.strip().upper() for x in c.get("controller.listener.names").split(",") if x.strip() and "<" not in x]
+    told = {name for _, name, _, _ in c.listeners("advertised.listeners")}
+    for name in names:
+        if name in told:
+            text = f"{name} is the controllers' listener: clients must not be told of it"
+            yield c.found("advertised.listeners", DOUBTFUL, text)
+    voters = [x for x in c.lines.get("controller.quorum.voters", Line(0, "", "")).value.split(",") if x.strip()]
+    if len(voters) > 1:
+        yield c.found(
+            "controller.quorum.voters", WRONG, f"names {len(voters)} voters; Ottla's quorum is one node so far"
+        )
+
+
+def _security(c: _Config) -> Iterator[Finding]:
+    if c.lines.get("authorizer.class.name", Line(0, "", "")).value:
+        yield c.found("authorizer.class.name", WRONG, "nothing is authorized here yet: everybody may do everything")
+    if c.get("remote.log.storage.system.enable").lower() == "true":
+        yield c.found("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
+
+
+def _sizes(c: _Config) -> Iterator[Finding]:
+    largest = c.number("message.max.bytes")
+    for key, why in (
+        ("socket.request.max.bytes", "a request that carries the largest message would end its connection"),
+        ("fetch.max.bytes", "the largest message fills more than a whole answer"),
+        ("log.segment.bytes", "the largest message does not fit a segment"),
+    ):
+        if {key, "message.max.bytes"} & set(c.lines) and 0 < c.number(key) < largest:
+            where = "message.max.bytes" if "message.max.bytes" in c.lines else key
+            yield c.found(where, DOUBTFUL, f"message.max.bytes is {largest}, {key} only {c.get(key)}: {why}")
+
+
+def _directories(c: _Config) -> Iterator[Finding]:
+    key = "log.dirs" if "log.dirs" in c.lines else "log.dir"
+    directories = [x.strip() for x in c.lines.get(key, Line(0, "", "")).value.split(",") if x.strip()]
+    if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
+        yield c.found(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
+    if len(directories) > 1:
+        yield c.found(key, DOUBTFUL, f"only the first of {len(directories)} directories is used so far")
+
+
+def _retention(c: _Config) -> Iterator[Finding]:
+    order = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    named = [key for key in order if key in c.lines]
+    for key in named[1:]:
+        yield c.found(key, DOUBTFUL, f"has no effect: {named[0]} wins over it")
+
+
+RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
+    _unknown_and_bad_values,
+    _zookeeper,
+    _readable_listeners,
+    _advertised,
+    _listeners_clash,
+    _protocols,
+    _replication,
+    _roles,
+    _security,
+    _sizes,
+    _directories,
+    _retention,
+)
+
+
+def diagnose(lines: list[Line]) -> list[Finding]:
+    """Everything that is wrong or doubtful, in the order of the lines."""
+    config = _Config(lines)
+    return sorted({finding for rule in RULES for finding in rule(config)})
+
+
+def refusals(values: Mapping[str, str]) -> list[str]:
+    """What a node must not start with: settings it could not keep to."""
+    config = _Config([Line(0, key, value) for key, value in values.items()])
+    rules = (_advertised, _listeners_clash, _protocols, _roles, _security)
+    return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

@@ -1,0 +1,55 @@
+"""``ottla doctor``: what is wrong with a broker's configuration, and in which line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ottla.broker.config import from_environment
+from ottla.broker.doctor import WRONG, Finding, Line, diagnose, lines_of
+from ottla.cli.common import command_parser, show
+
+TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
+wrong in it: addresses clients cannot reach, listeners without a protocol, more copies than nodes, misspelt names,
+units that Kafka does not know, what belongs to ZooKeeper.
+
+examples:
+  ottla doctor server.properties
+  ottla doctor --env
+Status: 0 nothing wrong, 1 something is, 2 the file cannot be read.
+"""
+
+
+def _text(finding: Finding, name: str) -> str:
+    where = f"{name}:{finding.number}" if finding.number else name
+    return f"{where}: {finding.severity}: {finding.key}: {finding.text}"
+
+
+def run(arguments: list[str]) -> int:
+    """Print findings; gives the exit status."""
+    parser = command_parser("doctor", TEXT)
+    parser.add_argument("file", nargs="?", help="a server.properties file")
+    parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    options = parser.parse_args(arguments)
+    if (options.file is None) == (not options.env):
+        parser.error("name a file, or --env")
+    lines, name = [], "environment"
+    if options.env:
+        lines = [Line(0, key, value) for key, value in from_environment(os.environ).items()]
+    else:
+        name = options.file
+        try:
+            with open(name, encoding="utf-8") as file:
+                lines = list(lines_of(file.read()))
+        except (OSError, UnicodeDecodeError) as error:
+            print(f"ottla doctor: {name}: {error}", file=sys.stderr)
+            return 2
+    findings = diagnose(lines)
+    if options.output == "json":
+        show([f._asdict() for f in findings], "json")
+    elif findings:
+        print("\n".join(_text(f, name) for f in findings))
+    else:
+        print(f"{name}: nothing wrong in {len(lines)} settings")
+    return int(any(f.severity == WRONG for f in findings))
