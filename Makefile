@@ -31,6 +31,7 @@ sim: setup
 
 soak: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
+	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
 
 bench: setup
 	$(BIN)/python -m bench.start

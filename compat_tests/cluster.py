@@ -166,7 +166,13 @@ def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 90
     """
     jars("kafka")
     done = subprocess.run(
-        ["java", "-cp", classpath(), f"org.apache.kafka.tools.{name}", *arguments],
+        [
+            "java",
+            "-cp",
+            classpath(),
+            name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}",
+            *arguments,
+        ],
         input=stdin,
         capture_output=True,
         text=True,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+
+from confluent_kafka import Producer
 
 from compat_tests.cluster import OttlaProcess, java_tool
 
@@ -99,3 +102,103 @@ def test_records_are_deleted_and_stay_deleted(node: OttlaProcess, topic: str, tm
         *(*at, "--topic", topic, "--from-beginning", "--max-messages", "1", "--timeout-ms", "30000"),
     )
     assert text == "c\n"
+
+
+def offsets_after(command: list[str], *options: str) -> list[int]:
+    """Reset the positions of a group; gives the new ones by partition."""
+    text = java_tool(*command, "--reset-offsets", *options, "--execute")
+    rows = [line.split() for line in text.split("\n")]
+    return [int(row[3]) for row in rows if len(row) == 4 and row[2].isdigit()]
+
+
+def test_positions_are_reset_in_every_way(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+    base = time.time_ns() // 10**9 * 1000 - 3_600_000
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for i in range(10):
+        producer.produce(topic, b"v%d" % i, partition=0, timestamp=base + 60_000 * i)
+    assert producer.flush(30) == 0
+    group = f"reset-{topic}"
+    at = ["--bootstrap-server", node.bootstrap]
+    command = ["consumer.group.ConsumerGroupCommand", *at, "--group", group]
+    one = ["--topic", topic]
+    when = time.strftime("%Y-%m-%dT%H:%M:%S.000", time.gmtime((base + 300_000) / 1000))
+    for options, wanted in (
+        (["--to-earliest"], 0),
+        (["--to-latest"], 10),
+        (["--to-offset", "4"], 4),
+        (["--shift-by", "3"], 7),
+        (["--shift-by", "-100"], 0),
+        (["--to-datetime", when], 5),
+        (["--by-duration", "PT0H30M0S"], 10),
+        (["--to-current"], 10),
+    ):
+        assert offsets_after(command, *one, *options) == [wanted], options
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f'"{topic}",0,6\n')
+    assert offsets_after(command, "--from-file", str(plan)) == [6]
+    exported = java_tool(*command, "--reset-offsets", *one, "--to-earliest", "--dry-run", "--export")
+    assert f"{topic},0,0" in exported
+    assert offsets_after(command, "--all-topics", "--to-latest") == [10]
+    assert "Stable" not in java_tool(*command, "--describe", "--state")
+    assert group in java_tool("consumer.group.ConsumerGroupCommand", *at, "--list", "--state")
+
+
+def test_the_cluster_its_quorum_and_features_are_told(node: OttlaProcess) -> None:
+    at = ["--bootstrap-server", node.bootstrap]
+    assert java_tool("ClusterTool", "cluster-id", *at).startswith("Cluster ID: ")
+    assert "127.0.0.1" in java_tool("ClusterTool", "list-endpoints", *at)
+    quorum = java_tool("MetadataQuorumCommand", *at, "describe", "--status")
+    assert "LeaderId:               1" in quorum
+    assert "MaxFollowerLag:         0" in quorum
+    replicas = java_tool("MetadataQuorumCommand", *at, "describe", "--replication")
+    assert "Leader" in replicas
+    features = java_tool("FeatureCommand", *at, "describe")
+    assert "metadata.version" in features
+    assert "4.3-IV0" in features
+    java_tool("FeatureCommand", *at, "downgrade", "--feature", "transaction.version=1")
+    assert "FinalizedVersionLevel: 1" in next(
+        line for line in java_tool("FeatureCommand", *at, "describe").split("\n") if "transaction.version" in line
+    )
+    java_tool("FeatureCommand", *at, "upgrade", "--feature", "transaction.version=2")
+
+
+def test_settings_are_changed_while_the_node_runs(node: OttlaProcess, topic: str) -> None:
+    at = ["--bootstrap-server", node.bootstrap]
+    java_tool("TopicCommand", *at, "--create", "--topic", topic)
+
+    def configs(*options: str) -> str:
+        return java_tool("kafka.admin.ConfigCommand", *at, *options)
+
+    of_topic = ["--entity-type", "topics", "--entity-name", topic]
+    configs(*of_topic, "--alter", "--add-config", "max.message.bytes=500,cleanup.policy=[compact,delete]")
+    assert "cleanup.policy=compact,delete" in configs(*of_topic, "--describe")
+    configs(*of_topic, "--alter", "--delete-config", "max.message.bytes")
+    configs("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "message.max.bytes=700")
+    assert "max.message.bytes=700" in configs(*of_topic, "--describe", "--all")
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    errors: list[str] = []
+    producer.produce(topic, b"x" * 2000, b"k", on_delivery=lambda e, _: errors.append(e.name()))
+    producer.flush(30)
+    assert errors == ["MSG_SIZE_TOO_LARGE"], "a setting of the broker acts at once"
+    configs("--entity-type", "brokers", "--entity-default", "--alter", "--delete-config", "message.max.bytes")
+    producer.produce(topic, b"x" * 2000, b"k", on_delivery=lambda e, _: errors.append(str(e)))
+    producer.flush(30)
+    assert errors[1:] == ["None"]
+
+
+def test_the_verifiable_clients_agree(node: OttlaProcess, topic: str) -> None:
+    at = ["--bootstrap-server", node.bootstrap, "--topic", topic]
+    produced = [json.loads(x) for x in java_tool("VerifiableProducer", *at, "--max-messages", "200").splitlines()]
+    assert produced[-1]["acked"] == 200
+    consumed = java_tool(
+        "VerifiableConsumer",
+        *at,
+        "--group-id",
+        f"verify-{topic}",
+        "--max-messages",
+        "200",
+        "--reset-policy",
+        "earliest",
+    )
+    counts = [json.loads(x) for x in consumed.splitlines() if '"records_consumed"' in x]
+    assert sum(c["count"] for c in counts) == 200

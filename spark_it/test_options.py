@@ -47,6 +47,7 @@ class Cluster:
 
     def send(self, topic: str, count: int, partitions: int = 2, first: int = 0, *, nulls: bool = False) -> None:
         """Record i goes to partition i mod n and was made i seconds after BASE_MS."""
+        self.producer.list_topics(topic, WAIT_S)  # it may have got more partitions
         for i in range(first, first + count):
             key = None if nulls and i % 2 else b"k%d" % i
             value = None if nulls and i % 3 == 0 else b"v%d" % i

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from ottla.cli import blocking
 from ottla.wire.errors import ProtocolError, WireError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 
 
 class Failed(Exception):
@@ -33,8 +35,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        default=DEFAULT_BOOTSTRAP,
-        help=f"a broker of the cluster, any Kafka (default {DEFAULT_BOOTSTRAP})",
+        default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
+        help=f"a broker of the cluster, any Kafka (default ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
 

@@ -1,0 +1,126 @@
+"""Writes the pages of `docs/reference/` that follow from the code: ``python -m tests.reference``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from ottla.broker.dispatch import ROUTES
+from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS, why_not
+from ottla.cli.main import COMMANDS
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
+from ottla.wire.apis import ApiKey, request_spec
+
+WHERE = Path(__file__).parent.parent / "docs" / "reference"
+NOTE = "<!-- written by python -m tests.reference -->"
+# Values that a node does not start with, since it could not keep to them.
+REJECTED = {
+    "authorizer.class.name": "any: nothing is authorized here yet",
+    "controller.quorum.voters": "more than one voter",
+    "listeners": "a listener with SSL or SASL, two with one name or port, one without a protocol",
+    "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
+    "process.roles": "anything but `broker,controller`",
+    "remote.log.storage.system.enable": "true",
+}
+
+
+def _shown(default: str | None) -> str:
+    return "" if default is None else f"`{default}`" if default else "(empty)"
+
+
+def config() -> str:
+    """Every setting of Kafka 4.3.1: honoured, without effect and why, or rejected."""
+    lines = [
+        "# Settings",
+        NOTE,
+        "",
+        "Names, types, defaults and limits are Kafka 4.3.1's. A file or environment made for Kafka is read as it is:",
+        "what has no effect here is accepted and answered with its default. An unknown name is a warning that names",
+        "the nearest one, a wrong value ends the start with status 2. `ottla doctor FILE` looks at a whole file at once.",
+        "",
+        f"## Broker settings that are honoured ({len(BROKER_DOCS)})",
+        "",
+        "Dynamic ones can be changed while the node runs and take effect at once.",
+        "",
+        "| name | default | dynamic | what it does |",
+        "|---|---|---|---|",
+    ]
+    for name in sorted(BROKER_DOCS):
+        key = BROKER_KEYS[name]
+        lines.append(f"| `{name}` | {_shown(key.default)} | {'yes' if key.dynamic else ''} | {BROKER_DOCS[name]} |")
+    lines += ["", f"## Topic settings ({len(TOPIC_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]
+    lines += [f"| `{n}` | {_shown(k.default)} | {TOPIC_DOCS[n]} |" for n, k in sorted(TOPIC_KEYS.items())]
+    lines += ["", f"## Group settings ({len(GROUP_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]
+    lines += [f"| `{n}` | {_shown(k.default)} | {GROUP_DOCS[n]} |" for n, k in sorted(GROUP_KEYS.items())]
+    lines += ["", "## Values that are rejected", "", "| name | values |", "|---|---|"]
+    lines += [f"| `{name}` | {values} |" for name, values in sorted(REJECTED.items())]
+    rest = sorted(name for name in BROKER_KEYS if name not in BROKER_DOCS)
+    lines += ["", f"## Broker settings without effect ({len(rest)})", "", "| name | why |", "|---|---|"]
+    lines += [f"| `{name}` | {why_not(name)} |" for name in rest]
+    return "\n".join(lines) + "\n"
+
+
+def apis() -> str:
+    """API by version: what Kafka has, and what is answered here."""
+    lines = [
+        "# APIs and versions",
+        NOTE,
+        "",
+        "What a node answers, beside what Kafka 4.3.1's schemas define for a broker's listener. An API without",
+        "versions in the third column is not advertised, and a request for it ends the connection.",
+        "",
+        "| key | API | Ottla | Kafka 4.3.1 |",
+        "|---|---|---|---|",
+    ]
+    for key in ApiKey:
+        spec = request_spec(key)
+        if "broker" not in spec.listeners:
+            continue
+        route = ROUTES.get(key)
+        newest = spec.versions.high - (1 if spec.latest_unstable else 0)
+        name = "".join(part.capitalize() for part in key.name.split("_"))
+        ours = "" if route is None else f"{route.low}-{route.high}"
+        lines.append(f"| {int(key)} | {name} | {ours} | {spec.versions.low}-{newest} |")
+    return "\n".join(lines) + "\n"
+
+
+def _help(command: str) -> Iterator[str]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"
+    out = io.StringIO()
+    module = import_module(f"ottla.cli.{command}")
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        module.run(["--help"])
+    if before is None:
+        del os.environ["COLUMNS"]
+    else:
+        os.environ["COLUMNS"] = before
+    yield from (line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def cli() -> str:
+    """Every command's own help."""
+    lines = ["# Commands", NOTE, "", "`OTTLA_BOOTSTRAP=HOST:PORT` names the cluster where `--bootstrap` does not.", ""]
+    for command, text in COMMANDS.items():
+        lines += [f"## ottla {command}: {text}", "", "```text", *_help(command), "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {"config.md": config, "apis.md": apis, "cli.md": cli}
+
+
+def main() -> None:
+    """Write the pages."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    for name, page in PAGES.items():
+        (WHERE / name).write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The documentation is true: pages made from code are up to date, and every block that can be run is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.jars import CACHE, classpath, jars
+from compat_tests.matrix import CLIENTS, Missing, command_of
+from tests.reference import PAGES, WHERE
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+_FENCE = re.compile(r"^```([^\s`]*) ?([^\n]*)\n(.*?)^```$", re.M | re.S)
+NOT_RUN = ("", "text", "console", "output")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, what stands behind it, the code, and lines its output must hold."""
+
+    language: str
+    about: str
+    code: str
+    output: list[str]
+
+
+def blocks(page: Path) -> list[Block]:
+    found = [Block(m[1], m[2], m[3], []) for m in _FENCE.finditer(page.read_text())]
+    for before, block in pairwise(found):
+        if block.language == "output":
+            before.output.extend(block.code.splitlines())
+    return [b for b in found if b.language not in NOT_RUN]
+
+
+PAGES_TO_RUN = [p for p in sorted(DOCS.rglob("*.md")) if blocks(p)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_the_code_says(name: str) -> None:
+    assert (WHERE / name).read_text() == PAGES[name](), "run python -m tests.reference"
+
+
+def test_links_lead_somewhere() -> None:
+    broken = []
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert not broken, "\n".join(broken)
+
+
+def _client(name: str) -> Path:
+    """The folder in the cache where a client's program lies, fetched and built."""
+    client = next(c for c in CLIENTS if c.name == name)
+    try:
+        command = command_of(client)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    return next(
+        p
+        for p in Path(next(x for x in command if str(CACHE) in x).split("=")[-1]).parents
+        if p.parent == CACHE / "clients"
+    )
+
+
+def _python(code: str, folder: Path) -> list[str]:
+    (folder / "block.py").write_text(code)
+    return [sys.executable, "block.py"]
+
+
+def _spark(code: str, folder: Path) -> list[str]:
+    listed = ",".join(map(str, jars("spark")))
+    return _python(code.replace('.master("local[2]")', f'.master("local[2]").config("spark.jars", "{listed}")'), folder)
+
+
+def _java(code: str, folder: Path) -> list[str]:
+    jars("kafka")
+    (folder / "Main.java").write_text(code)
+    return ["java", "-cp", classpath(), "Main.java"]
+
+
+def _node(code: str, folder: Path) -> list[str]:
+    where = _client("kafkajs") / "block.mjs"
+    where.write_text(code)
+    return ["node", str(where)]
+
+
+def _go(code: str, folder: Path) -> list[str]:
+    where = _client("franz-go")
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(where / name, folder / name)
+    (folder / "main.go").write_text(code)
+    return ["go", "run", "."]
+
+
+def _rust(code: str, folder: Path) -> list[str]:
+    where = _client("rdkafka (Rust)")
+    (where / "src" / "bin").mkdir(exist_ok=True)
+    (where / "src" / "bin" / "block.rs").write_text(code)
+    return ["cargo", "run", "--quiet", "--locked", "--manifest-path", str(where / "Cargo.toml"), "--bin", "block"]
+
+
+def _kcat(code: str, folder: Path) -> list[str]:
+    return ["bash", "-ec", code.replace("kcat -", f"{_client('kcat')}/kcat -")]
+
+
+RUN: dict[str, Callable[[str, Path], list[str]]] = {
+    "sh": lambda code, folder: ["bash", "-ec", code],
+    "python": _python,
+    "spark": _spark,
+    "java": _java,
+    "js": _node,
+    "go": _go,
+    "rust": _rust,
+    "kcat": _kcat,
+}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path / "data") as process:
+        yield process
+
+
+def run_block(block: Block, node: OttlaProcess, folder: Path) -> None:
+    code = block.code.replace("127.0.0.1:9092", node.bootstrap)
+    if block.about.startswith("file="):
+        (folder / block.about.removeprefix("file=")).write_text(code)
+        return
+    command = RUN[block.language](code, folder)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "OTTLA_BOOTSTRAP": node.bootstrap,
+            "OTTLA_DATA": str(node.data_dir),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+    )
+    assert done.returncode == 0, f"{block.code}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    said = re.sub(r" +", " ", done.stdout)
+    for line in block.output:
+        assert re.sub(r" +", " ", line) in said, f"{line!r} is not in what came of\n{block.code}\n{done.stdout[-3000:]}"
+
+
+@pytest.mark.xdist_group("docs")
+@pytest.mark.parametrize("page", PAGES_TO_RUN, ids=lambda p: str(p.relative_to(DOCS)))
+def test_every_block_of_a_page_does_what_it_says(page: Path, node: OttlaProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    skipped = []
+    for block in blocks(page):
+        assert block.language in RUN, f"{page}: nobody runs {block.language}"
+        try:
+            run_block(block, node, folder)
+        except pytest.skip.Exception as reason:
+            skipped.append(str(reason))
+    if len(skipped) == len(blocks(page)):
+        pytest.skip("; ".join(skipped))
