@@ -42,7 +42,7 @@ def config() -> str:
         "",
         "Names, types, defaults and limits are Kafka 4.3.1's. A file or environment made for Kafka is read as it is:",
         "what has no effect here is accepted and answered with its default. An unknown name is a warning that names",
-        "the nearest one, a wrong value ends the start with status 2. `ottla doctor FILE` looks at a whole file at once.",
+        "the nearest one, a wrong value ends the start with status 2. `ottla doctor FILE` judges a whole file at once.",
         "",
         f"## Broker settings that are honoured ({len(BROKER_DOCS)})",
         "",
