@@ -136,6 +136,10 @@ def run(arguments: list[str]) -> int:
         trio.run(partial(_main, host, port, (to_host, to_port), show_bytes=options.bytes))
     except KeyboardInterrupt:
         return 0
+    except BaseExceptionGroup as group:
+        if group.split((BrokenPipeError, KeyboardInterrupt))[1] is not None:
+            raise
+        return 0  # interrupted, or whoever read our output has gone
     except (BadConfig, OSError) as error:
         print(f"ottla trace: {error}", file=sys.stderr)
         return 2
