@@ -15,6 +15,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.cleaner import Cleaner
 from ottla.broker.config import SINGLE_NODE, NodeConfig
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Client
@@ -200,6 +201,7 @@ class Node:
             config.number("producer.id.expiration.ms"),
             self.fail,
         )
+        self.cleaner = Cleaner(env, self.directory, lambda name: config.current(self.image, name) or "", self.fail)
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)
         self.replicas.on_doomed.append(self._remove_later)
@@ -240,6 +242,8 @@ class Node:
             nursery.start_soon(self.timers.run)
             nursery.start_soon(self.groups.load_all)
             nursery.start_soon(self.flusher.run)
+            if self.config.flag("log.cleaner.enable"):
+                nursery.start_soon(self.cleaner.run)
             nursery.start_soon(self._hang_up_on_the_silent)
             nursery.start_soon(self._accept, nursery)
             if ready is not None:

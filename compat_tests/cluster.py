@@ -105,9 +105,10 @@ class OttlaProcess(Process):
 class KafkaProcess(Process):
     """Apache Kafka, one node, combined roles."""
 
-    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+    def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
         super().__init__(data_dir, port)
         jars("kafka")
+        more = "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
         self.config = data_dir.parent / f"{data_dir.name}.properties"
         self.config.write_text(
             f"process.roles=broker,controller\nnode.id=1\nlog.dirs={data_dir}\n"
@@ -115,7 +116,7 @@ class KafkaProcess(Process):
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://localhost:9093\n"
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
-            "transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n"
+            f"transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n{more}"
         )
         if not (data_dir / "meta.properties").exists():
             self._java(

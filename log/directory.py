@@ -96,6 +96,7 @@ class LogDirectory:
         self._points = self._read(c.RECOVERY_POINTS)
         self._starts = self._read(c.LOG_STARTS)
         self._marks = self._read(c.HIGH_WATERMARKS)
+        self._cleaned = self._read(c.CLEANER_OFFSETS)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -131,6 +132,8 @@ class LogDirectory:
             log_start_offset=self._starts.get(at, 0),
             high_watermark=self._marks.get(at, 0),
         )
+        point = self._cleaned.get(at, 0)
+        log.cleaner_point = point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset
         self.logs[at] = log
         return log
 
@@ -168,6 +171,11 @@ class LogDirectory:
         write(self.disk, f"{self.path}/{c.RECOVERY_POINTS}", {at: x.recovery_point for at, x in logs}, sync=sync)
         write(self.disk, f"{self.path}/{c.LOG_STARTS}", starts, sync=sync)
         write(self.disk, f"{self.path}/{c.HIGH_WATERMARKS}", {at: x.high_watermark for at, x in logs}, sync=sync)
+
+    def write_cleaner_points(self) -> None:
+        """Note up to where each log is compacted."""
+        points = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
+        c.write_offsets(self.disk, f"{self.path}/{c.CLEANER_OFFSETS}", points, sync=True)
 
     def close(self, broker_epoch: int) -> None:
         """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go."""

@@ -14,6 +14,7 @@ from ottla.log.partition_log import PartitionLog, remove_segment
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
+from ottla.wire.batch import HEADER_BYTES, parse_header
 from ottla.wire.errors import WireError
 
 _DIGITS = 20
@@ -81,18 +82,31 @@ def open_log(
 
 
 def _tidy(disk: Disk, directory: str) -> list[str]:
-    """Finish what a crash left half done: ``.deleted`` and ``.cleaned`` files go, complete ``.swap`` ones take over.
+    """Finish what a crash left half done, and give the names that remain.
 
-    Files with a complete ``.swap`` replaced older ones whose removal may not have finished; see
-    ``LogLoader.removeTempFilesAndCollectSwapFiles``.
+    ``.deleted`` and ``.cleaned`` files go. A ``.swap`` segment is complete and stands for every segment within its
+    range, some of which may be removed already: it takes their place. While there are ``.cleaned`` files of the same
+    range the exchange had not begun, and its ``.swap`` files go too. (``LogLoader.removeTempFilesAndCollectSwapFiles``)
     """
+    names = disk.listdir(directory)
+    unfinished = min(
+        (int(n[:_DIGITS]) for n in names if n.endswith(".cleaned") and n[:_DIGITS].isdigit()), default=None
+    )
     swaps = []
-    for name in disk.listdir(directory):
-        path = f"{directory}/{name}"
-        if name.endswith((".deleted", ".cleaned", ".tmp")):
-            disk.unlink(path)
+    for name in names:
+        invalid = name.endswith(".swap") and unfinished is not None and int(name[:_DIGITS]) >= unfinished
+        if name.endswith((".deleted", ".cleaned", ".tmp")) or invalid:
+            disk.unlink(f"{directory}/{name}")
         elif name.endswith(".swap"):
             swaps.append(name)
+    for name in swaps:
+        if name.endswith(".log.swap"):
+            base = int(name[:_DIGITS])
+            end = _end_of(disk, f"{directory}/{name}", base)
+            for other in disk.listdir(directory):
+                own = other[:_DIGITS]
+                if own.isdigit() and not other.endswith(".swap") and base <= int(own) < end:
+                    disk.unlink(f"{directory}/{other}")
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
     names = disk.listdir(directory)
@@ -101,6 +115,22 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
         if name.endswith((".index", ".timeindex", ".txnindex")) and name[:_DIGITS] not in logs:
             disk.unlink(f"{directory}/{name}")
     return disk.listdir(directory)
+
+
+def _end_of(disk: Disk, path: str, base_offset: int) -> int:
+    """The offset behind the last batch of a segment file; at least one, for the segment's own place."""
+    file = disk.open(path, readonly=True)
+    try:
+        end, position, size = base_offset + 1, 0, file.size()
+        while position + HEADER_BYTES <= size:
+            raw = file.pread(HEADER_BYTES, position)
+            header = parse_header(raw)
+            end, position = max(end, header.next_offset), position + header.size_bytes
+    except WireError:
+        pass
+    finally:
+        file.close()
+    return end
 
 
 def _believe(log: PartitionLog) -> None:

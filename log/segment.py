@@ -99,12 +99,22 @@ class Segment:
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
         """A new, empty segment with its files."""
-        segment = cls(disk, directory, base_offset, settings, now_ms)
-        segment._file = disk.open(segment.path + ".log", create=True)
+        segment = cls.begin(disk, directory, base_offset, settings, now_ms)
         for suffix in (".index", ".timeindex"):
             disk.open(segment.path + suffix, create=True).close()
+        return segment
+
+    @classmethod
+    def begin(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, created_ms: int, suffix: str = ""
+    ) -> Segment:
+        """A new, empty segment without index files; with a suffix its file has a name of its own until it counts."""
+        segment = cls(disk, directory, base_offset, settings, created_ms)
+        segment._file = disk.open(f"{segment.path}.log{suffix}", create=True)
+        segment._file.truncate(0)
         segment._index = OffsetIndex(base_offset)
         segment._time_index = TimeIndex(base_offset)
+        segment._aborted = []
         return segment
 
     @classmethod
@@ -212,11 +222,14 @@ class Segment:
         settings = self.settings
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
+        longest_ms = (
+            min(settings.segment_ms, settings.max_compaction_lag_ms) if settings.compact else settings.segment_ms
+        )
         if self.first_timestamp is None:
             self._load_first_timestamp()
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
-        if waited > settings.segment_ms or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if waited > longest_ms or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         full = len(self.index.offsets) >= settings.segment_index_bytes // 8
         return full or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
@@ -300,17 +313,25 @@ class Segment:
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 
-    def seal(self, *, sync: bool = False) -> None:
+    def seal(self, *, sync: bool = False, suffix: str = "") -> None:
         """Write the index files: the segment is rolled, or (synced, since they will be believed) the log closes."""
         if self._index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        write_file(self._disk, self.path + ".index", self._index.pack(), sync=sync, sync_dir=False)
-        write_file(self._disk, self.path + ".timeindex", self._time_index.pack(), sync=sync, sync_dir=False)
+        write_file(self._disk, f"{self.path}.index{suffix}", self._index.pack(), sync=sync, sync_dir=False)
+        write_file(self._disk, f"{self.path}.timeindex{suffix}", self._time_index.pack(), sync=sync, sync_dir=False)
 
     def fsync(self) -> None:
         """Make the batches survive a power cut; the indexes can be rebuilt."""
         self.file.fsync()
+
+    def forget_cache(self) -> None:
+        """Drop what was read of the transaction index: the file is another one now."""
+        self._aborted = None
+
+    def let_go(self) -> None:
+        """Give the file up without closing it: who still sends from it closes it by being done."""
+        self._file = None
 
     def close(self) -> None:
         """Give the descriptor back."""

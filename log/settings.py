@@ -26,6 +26,10 @@ class LogSettings:
     timestamp_after_max_ms: int = 3_600_000
     compact: bool = False
     delete: bool = True
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER_MS
+    min_cleanable_dirty_ratio: float = 0.5
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     codec: Codec | None = None

@@ -37,7 +37,7 @@ class NewRecord(NamedTuple):
     headers: Headers = ()
 
 
-def _varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+def varlong(buf: Buffer, pos: int) -> tuple[int, int]:
     """A zig-zag number; the table-free fast form of `primitives.read_varlong`."""
     byte = buf[pos]
     pos += 1
@@ -55,7 +55,7 @@ def _varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
-    size, pos = _varlong(buf, pos)
+    size, pos = varlong(buf, pos)
     if size == -1:
         return None, pos
     if size < 0 or size > end - pos:
@@ -64,7 +64,7 @@ def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
-    count, pos = _varlong(buf, pos)
+    count, pos = varlong(buf, pos)
     if count == 0:
         return (), pos
     if count < 0 or count * 2 > end - pos:
@@ -100,13 +100,13 @@ def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAU
     append_time = header.max_timestamp if header.has_log_append_time else None
     try:
         for _ in range(header.records_count):
-            size, at = _varlong(data, at)
+            size, at = varlong(data, at)
             stop = at + size
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes, {end - at} left")
             at += 1  # attributes: unused
-            time_delta, at = _varlong(data, at)
-            offset_delta, at = _varlong(data, at)
+            time_delta, at = varlong(data, at)
+            offset_delta, at = varlong(data, at)
             key, at = _blob(data, at, stop)
             value, at = _blob(data, at, stop)
             headers, at = _headers(data, at, stop)

@@ -1,0 +1,113 @@
+"""Compaction in the background: the dirtiest log first, in a thread, while reads and appends go on.
+
+Plans are made and segments exchanged on the node's loop; reading and copying happen beside it.
+
+Source: ``LogCleaner.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ottla.log import compaction as cp
+from ottla.log.cleanable import Cleanable, dirtiest
+from ottla.log.directory import LogDirectory
+from ottla.log.env import Env
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import WireError
+
+logger = logging.getLogger("ottla.cleaner")
+
+
+class Cleaner:
+    """Compacts one log at a time."""
+
+    def __init__(
+        self,
+        env: Env,
+        directory: LogDirectory,
+        setting: Callable[[str], str],
+        fail: Callable[[OSError], None],
+    ) -> None:
+        self._env = env
+        self._directory = directory
+        self._setting = setting
+        self._fail = fail
+        self._broken: set[PartitionLog] = set()
+        """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+
+    async def run(self) -> None:
+        """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
+        while True:
+            await trio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
+            while await self.once():
+                pass
+
+    async def once(self) -> bool:
+        """Compact the dirtiest log; says whether there was one."""
+        logs = [log for log in self._directory.logs.values() if log not in self._broken]
+        found = dirtiest(logs, self._env.now_ms())
+        if found is None:
+            return False
+        try:
+            stats = await self.clean(found)
+        except WireError as error:
+            logger.error("%s-%d is not compacted any more: %s", found.log.topic, found.log.partition, error)
+            self._broken.add(found.log)
+        except OSError as error:
+            self._fail(error)
+            return False
+        else:
+            log = found.log
+            logger.info(
+                "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
+                *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
+                *(stats.bytes_written, stats.bytes_read, stats.keys),
+            )
+        return True
+
+    def plan(self, found: Cleanable) -> cp.Plan:
+        """Everything a pass must know of a log, taken while nothing moves."""
+        log = found.log
+        return cp.Plan(
+            log.directory,
+            [s for s in log.segments[:-1] if s.base_offset < found.end],
+            found.first_dirty,
+            found.end,
+            log.settings,
+            self._env.now_ms(),
+            {
+                pid: (p.batches[-1].last_offset if p.batches else -1, p.epoch)
+                for pid, p in log.producers.producers.items()
+            },
+            log.aborted_between(log.log_start_offset, found.end),
+            int(self._setting("log.cleaner.dedupe.buffer.size")),
+        )
+
+    async def clean(self, found: Cleanable) -> cp.Stats:
+        """One pass over a log.
+
+        Raises:
+            WireError: records on disk cannot be read; OSError: the disk failed.
+        """
+        log, plan, stats = found.log, self.plan(found), cp.Stats()
+        keys = await self._env.in_thread(partial(cp.build_map, plan, stats))
+        copier = cp.Copier(self._directory.disk, plan, keys, stats)
+        steps = copier.run()
+        while True:
+            done = await self._env.in_thread(lambda: next(steps, None))
+            if done is None:
+                break
+            if not log.replace(done.target, done.sources):
+                cp.discard(self._directory.disk, done.target)
+                return stats  # the log was cut or deleted in the meantime
+        if log.closed:
+            return stats
+        await self._env.in_thread(log.sync_names)
+        log.cleaner_point = max(copier.end, found.first_dirty)
+        self._directory.write_cleaner_points()
+        return stats

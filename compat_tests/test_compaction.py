@@ -1,0 +1,150 @@
+"""Compaction beside a real Kafka given the same batches: the same records survive, and each reads the other's files."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess
+from compat_tests.raw import Peer
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.compression import Codec
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import produce as p
+
+TOPIC = "compacted"
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "1500",
+}
+WAIT_S = 60
+Seen = list[tuple[int, int, bytes | None, bytes | None]]
+
+
+def batches(seed: int, count: int) -> list[bytes]:
+    """Keys that come again, tombstones, codecs, idempotent producers: the same for every cluster."""
+    chance = random.Random(seed)
+    now = time.time_ns() // 10**6
+    out, sequence = [], 0
+    for number in range(count):
+        items = []
+        for _ in range(chance.randint(1, 20)):
+            key = b"key-%d" % chance.randrange(400)
+            value = None if chance.random() < 0.1 else chance.randbytes(chance.randint(10, 700))
+            items.append(r.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
+        idempotent = number % 3 == 0
+        out.append(
+            r.build(
+                items,
+                codec=chance.choice(list(Codec)),
+                **({"producer_id": 76 + seed, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}),
+            )
+        )
+        sequence += len(items) * idempotent
+    return out
+
+
+class Node:
+    """A cluster of either kind with the topic on it."""
+
+    def __init__(self, port: int) -> None:
+        self.peer = Peer(port)
+
+    def create(self) -> None:
+        configs = [ct.CreatableTopicConfig(k, v) for k, v in SETTINGS.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 10_000)
+        assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
+        while self.end(-1) < 0:
+            time.sleep(0.05)
+
+    def end(self, when: int) -> int:
+        ask = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, -1, when)])
+        row = self.peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [ask])).topics[0].partitions[0]
+        return -1 if row.error_code else int(row.offset)
+
+    def produce(self, raw: bytes) -> None:
+        data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
+        row = self.peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data])).responses[0]
+        assert row.partition_responses[0].error_code == 0
+
+    def read(self) -> Seen:
+        """Every record with its offset, time, key and value; every batch's checksum is right."""
+        at, end = self.end(-2), self.end(-1)
+        out: Seen = []
+        while at < end:
+            part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=8 << 20)
+            request = f.FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
+            )
+            row = self.peer.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
+            assert row.error_code == 0
+            for pos, header in b.iterate(row.records):
+                assert b.crc_matches(row.records, header, pos)
+                out += [
+                    (x.offset, x.timestamp_ms, x.key, x.value)
+                    for x in r.iterate(row.records, header, pos)
+                    if x.offset >= at
+                ]
+                at = max(at, header.next_offset)
+        return out
+
+    def settled(self, before: int) -> Seen:
+        """What is left once a pass has run and nothing goes any more."""
+        deadline = time.monotonic() + WAIT_S
+        seen = self.read()
+        while time.monotonic() < deadline:
+            time.sleep(1.2)
+            again = self.read()
+            if len(again) < before and again == seen:
+                return again
+            seen = again
+        raise AssertionError(f"{len(seen)} records are still there")
+
+
+@pytest.mark.xdist_group("kafka-9093")
+def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -> None:
+    first, second = batches(1, 900), batches(2, 500)
+    quick = {"log_cleaner_backoff_ms": "300"}
+    results: dict[str, list[Seen]] = {}
+    nodes: dict[str, Any] = {
+        "kafka": KafkaProcess(tmp_path / "kafka", **quick),
+        "ottla": OttlaProcess(tmp_path / "ottla", **quick),
+    }
+    for name, process in nodes.items():
+        with process:
+            node = Node(process.port)
+            node.create()
+            for raw in first:
+                node.produce(raw)
+            written = len(node.read())
+            results[name] = [node.settled(written)]
+            for raw in second:
+                node.produce(raw)
+            time.sleep(2)  # the first pass's tombstones are due now
+            for raw in batches(3, 150):
+                node.produce(raw)
+            results[name].append(node.settled(len(node.read()) + 1))
+    for ours, theirs in zip(results["ottla"], results["kafka"], strict=True):
+        assert last(ours) == last(theirs)
+    first_pass = results["ottla"][0]
+    assert [(o, k) for o, _, k, _ in first_pass] == [(o, k) for o, _, k, _ in results["kafka"][0]]
+    points = (tmp_path / "ottla" / "cleaner-offset-checkpoint").read_text().split("\n")
+    assert any(line.startswith(f"{TOPIC} 0 ") for line in points)
+    with KafkaProcess(tmp_path / "ottla") as kafka:
+        assert Node(kafka.port).read() == results["ottla"][1]
+
+
+def last(seen: Seen) -> dict[bytes | None, tuple[int, bytes | None]]:
+    """Each key's last value; one that was deleted has none, whether its tombstone is still there or not."""
+    found = {key: (offset, value) for offset, _, key, value in seen}
+    return {key: row for key, row in found.items() if row[1] is not None}

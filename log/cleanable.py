@@ -1,0 +1,59 @@
+"""Which logs are worth compacting, and how far: whole segments below the active one and below what may still change.
+
+Source: ``LogCleanerManager.java``, ``LogToClean.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import FOREVER_MS
+
+
+class Cleanable(NamedTuple):
+    """A log with something to compact."""
+
+    log: PartitionLog
+    first_dirty: int
+    end: int
+    ratio: float
+    """The share of the bytes up to ``end`` that is new."""
+    overdue: bool
+    """Whether some record has waited longer than ``max.compaction.lag.ms``."""
+
+
+def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
+    """What could be compacted of a log now; None for nothing, or for a log that is not compacted."""
+    settings = log.settings
+    if not settings.compact or log.closed or len(log.segments) < 2:
+        return None
+    first_dirty = max(log.cleaner_point, log.log_start_offset)
+    # Whole segments only: the one in which something may still change is left alone.
+    end = log.segment_of(min(log.active.base_offset, log.last_stable_offset)).base_offset
+    clean_bytes = dirty_bytes = 0
+    oldest_ms: int | None = None
+    for number, segment in enumerate(log.segments[:-1]):
+        if segment.base_offset >= end:
+            break
+        if log.bases[number + 1] <= first_dirty:
+            clean_bytes += segment.size_bytes
+            continue
+        _ = segment.time_index  # the largest timestamp is known once the index is loaded
+        if settings.min_compaction_lag_ms and segment.max_timestamp > now_ms - settings.min_compaction_lag_ms:
+            end = segment.base_offset
+            break
+        oldest_ms = segment.max_timestamp if oldest_ms is None else min(oldest_ms, segment.max_timestamp)
+        dirty_bytes += segment.size_bytes
+    if end <= first_dirty or dirty_bytes == 0:
+        return None
+    lag = settings.max_compaction_lag_ms
+    overdue = lag != FOREVER_MS and oldest_ms is not None and now_ms - oldest_ms > lag
+    return Cleanable(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
+
+
+def dirtiest(logs: list[PartitionLog], now_ms: int) -> Cleanable | None:
+    """The log that needs it most; None where none does."""
+    found = [c for log in logs if (c := cleanable(log, now_ms)) is not None]
+    due = [c for c in found if c.overdue or c.ratio > c.log.settings.min_cleanable_dirty_ratio]
+    return max(due, key=lambda c: (c.overdue, c.ratio), default=None)

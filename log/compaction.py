@@ -1,0 +1,349 @@
+"""Compaction: of each key only the last record stays, and nothing else moves.
+
+A pass has two halves. The first reads the new part of a log and notes where each key was seen last. The second copies
+the segments up to there, batch by batch, leaving out records whose key was seen again. Offsets, sequences and epochs
+stay as they were: a batch that loses records keeps its base and last offset, and the last batch of a producer stays
+even when it is empty.
+
+Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that saw them: that pass stamps their batch
+with the time they may go. Records of aborted transactions go at once; a marker goes when nothing of its
+transaction is left and its time has come.
+
+Everything here runs beside the node's loop: it reads sealed segments and writes files of its own.
+
+Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop
+from typing import NamedTuple
+
+from ottla.log.disk import Disk
+from ottla.log.index import AbortedTxn, write_aborted
+from ottla.log.offset_map import OffsetMap
+from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.log.settings import LogSettings
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.compression import codec_of, compress
+from ottla.wire.primitives import write_varlong
+
+CLEANED = ".cleaned"
+_ABORT, _COMMIT = 0, 1
+Throttle = Callable[[int], None]
+
+
+class Slot(NamedTuple):
+    """A record inside its batch's uncompressed bytes: where it lies, and what compaction must know of it."""
+
+    start: int
+    stop: int
+    head: int
+    """Position of its attributes, behind the size."""
+    after_time: int
+    """Position behind the timestamp delta."""
+    time_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def slots(data: bytes, count: int) -> Iterator[Slot]:
+    """The records of a batch, read no further than their keys.
+
+    Raises:
+        IndexError: a record is cut off.
+    """
+    read = r.varlong
+    at = 0
+    for _ in range(count):
+        start = at
+        size, head = read(data, at)
+        stop = head + size
+        time_delta, after_time = read(data, head + 1)
+        offset_delta, at = read(data, after_time)
+        length, at = read(data, at)
+        key = None
+        if length >= 0:
+            key = data[at : at + length]
+            at += length
+        # The value's length is -1 for none, which is one byte: 0x01.
+        yield Slot(start, stop, head, after_time, time_delta, offset_delta, key, data[at] != 1)
+        at = stop
+
+
+class Transactions:
+    """Which transactions are aborted, and whether anything of each is still there, as the batches go by."""
+
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        self._waiting = [(entry.first_offset, entry) for entry in aborted]
+        heapify(self._waiting)
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
+        """Producer id -> its aborted transaction, and whether a batch of it was seen."""
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTxn] = []
+        """Entries of the transaction index that readers still need."""
+
+    def _reach(self, offset: int) -> None:
+        while self._waiting and self._waiting[0][0] <= offset:
+            _, entry = heappop(self._waiting)
+            self._aborted[entry.producer_id] = (entry, False)
+
+    def data(self, header: b.BatchHeader) -> bool:
+        """A data batch goes by; says whether it was aborted."""
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        found = self._aborted.get(header.producer_id)
+        if found is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (found[0], True)
+        return True
+
+    def marker(self, header: b.BatchHeader, kind: int) -> bool:
+        """A marker goes by; says whether nothing of its transaction is left."""
+        self._reach(header.last_offset)
+        if kind == _ABORT:
+            entry, seen = self._aborted.pop(header.producer_id, (None, False))
+            if entry is not None and seen:
+                self.kept.append(entry)
+            return not seen
+        if kind == _COMMIT:
+            empty = header.producer_id not in self._committed
+            self._committed.discard(header.producer_id)
+            return empty
+        return False
+
+
+def marker_kind(header: b.BatchHeader, raw: b.Buffer) -> int:
+    """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
+    first = next(iter(r.iterate(raw, header)), None)
+    if first is None or first.key is None or len(first.key) < 4:
+        return -1
+    return int.from_bytes(first.key[2:4], "big")
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a pass did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keys: int = 0
+    passes: int = 0
+
+
+@dataclass(slots=True)
+class Plan:
+    """One pass over a log, decided on the node's loop."""
+
+    directory: str
+    sources: list[Segment]
+    """Sealed segments from the first on, up to the one the pass may reach."""
+    first_dirty: int
+    end: int
+    """No batch at or behind this offset is touched."""
+    settings: LogSettings
+    now_ms: int
+    last_of_producers: dict[int, tuple[int, int]]
+    """Producer id -> (its last data offset or -1, its epoch)."""
+    aborted: list[AbortedTxn]
+    map_bytes: int
+    throttle: Throttle = field(default=lambda size_bytes: None)
+
+
+def build_map(plan: Plan, stats: Stats) -> OffsetMap:
+    """Note where each key of the new part was seen last, as far as memory goes."""
+    found = OffsetMap(plan.map_bytes)
+    transactions = Transactions(plan.aborted)
+    found.latest_offset = plan.first_dirty - 1
+    ends = [*(s.base_offset for s in plan.sources[1:]), plan.end]
+    for segment, end in zip(plan.sources, ends, strict=True):
+        for _, header, raw in segment.scan():
+            plan.throttle(header.size_bytes)
+            aborted = False
+            if header.is_control:
+                transactions.marker(header, marker_kind(header, raw))
+            else:
+                aborted = transactions.data(header)
+            if header.last_offset < plan.first_dirty:
+                continue
+            if not (header.is_control or aborted or _note_keys(plan, found, header, raw)):
+                stats.keys = len(found)
+                return found
+            found.latest_offset = header.last_offset
+        # The last offsets of a segment may have been compacted away: they are done with too.
+        found.latest_offset = max(found.latest_offset, end - 1)
+    stats.keys = len(found)
+    return found
+
+
+def _note_keys(plan: Plan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
+    base = header.base_offset
+    for slot in slots(bytes(r.body(raw, header)), header.records_count):
+        offset = base + slot.offset_delta
+        if slot.key is not None and offset >= plan.first_dirty and not found.put(slot.key, offset):
+            found.latest_offset = offset - 1
+            return False
+    return True
+
+
+class Cleaned(NamedTuple):
+    """A new segment, complete but under its ``.cleaned`` names, and those it stands for. None: nothing is left."""
+
+    target: Segment
+    sources: list[Segment]
+
+
+def groups(segments: list[Segment], settings: LogSettings, next_base: int) -> Iterator[list[Segment]]:
+    """Neighbours that fit one segment together, so that what shrank does not stay in many small files."""
+    at = 0
+    while at < len(segments):
+        group = [segments[at]]
+        size = segments[at].size_bytes
+        at += 1
+        while at < len(segments):
+            following = segments[at + 1].base_offset if at + 1 < len(segments) else next_base
+            fits = size + segments[at].size_bytes <= settings.segment_bytes
+            if not fits or following - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET:
+                break
+            size += segments[at].size_bytes
+            group.append(segments[at])
+            at += 1
+        yield group
+
+
+class Copier:
+    """The second half of a pass."""
+
+    def __init__(self, disk: Disk, plan: Plan, keys: OffsetMap, stats: Stats) -> None:
+        self._disk = disk
+        self._plan = plan
+        self._keys = keys
+        self._stats = stats
+        self._transactions = Transactions(plan.aborted)
+        self.end = keys.latest_offset + 1
+
+    def run(self) -> Iterator[Cleaned]:
+        """Each group of segments anew, synced and ready to take its place."""
+        reach = [s for s in self._plan.sources if s.base_offset < self.end]
+        following = next((s.base_offset for s in self._plan.sources if s.base_offset >= self.end), self._plan.end)
+        for group in groups(reach, self._plan.settings, following):
+            yield Cleaned(self._copy(group), group)
+
+    def _copy(self, group: list[Segment]) -> Segment:
+        created = max(s.created_ms for s in group)
+        target = Segment.begin(
+            self._disk, self._plan.directory, group[0].base_offset, self._plan.settings, created, CLEANED
+        )
+        self._transactions.kept = []
+        for source in group:
+            for _, header, raw in source.scan():
+                self._plan.throttle(header.size_bytes)
+                self._stats.bytes_read += header.size_bytes
+                kept = self._batch(header, raw)
+                if kept is not None:
+                    self._stats.bytes_written += len(kept)
+                    self._plan.throttle(len(kept))
+                    target.append(kept, header.last_offset, b.parse_header(kept).max_timestamp)
+        target.fsync()
+        target.seal(sync=True, suffix=CLEANED)
+        if self._transactions.kept:
+            write_aborted(self._disk, f"{target.path}.txnindex{CLEANED}", self._transactions.kept)
+        return target
+
+    def _batch(self, header: b.BatchHeader, raw: memoryview) -> b.Buffer | None:
+        """A batch as it shall be kept; None where nothing of it stays."""
+        self._stats.records_read += header.records_count
+        horizon = header.base_timestamp if header.attributes & b.DELETE_HORIZON_BIT else None
+        due = horizon is not None and horizon <= self._plan.now_ms
+        empty_marker = False
+        if header.is_control:
+            empty_marker = self._transactions.marker(header, marker_kind(header, raw))
+            if empty_marker and due:
+                return self._nothing_left(header)
+            kept = header.records_count
+            stamped = empty_marker and horizon is None
+            self._stats.records_kept += kept
+            return self._rebuild(header, raw, None) if stamped else raw
+        if self._transactions.data(header):
+            return self._nothing_left(header)
+        return self._data(header, raw, horizon)
+
+    def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
+        data = bytes(r.body(raw, header))
+        keep_deletes = horizon is None or self._plan.now_ms < horizon
+        kept: list[Slot] = []
+        tombstones = False
+        for slot in slots(data, header.records_count):
+            if self._stays(slot, header.base_offset + slot.offset_delta, keep_deletes=keep_deletes):
+                kept.append(slot)
+                tombstones |= not slot.has_value
+        self._stats.records_kept += len(kept)
+        if not kept:
+            return self._nothing_left(header)
+        if len(kept) == header.records_count and not (tombstones and horizon is None):
+            return raw
+        return self._rebuild(header, data, kept, stamp=tombstones and horizon is None)
+
+    def _stays(self, slot: Slot, offset: int, *, keep_deletes: bool) -> bool:
+        if offset > self._keys.latest_offset:
+            return True
+        if slot.key is None:
+            return False
+        return offset >= self._keys.get(slot.key) and (slot.has_value or keep_deletes)
+
+    def _nothing_left(self, header: b.BatchHeader) -> bytes | None:
+        """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
+        last, epoch = self._plan.last_of_producers.get(header.producer_id, (-1, -1))
+        of_producer = header.producer_id >= 0 and (
+            last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
+        )
+        if not of_producer and header.next_offset != self.end:
+            return None
+        attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
+        return b.pack_header(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+
+    def _rebuild(
+        self, header: b.BatchHeader, source: b.Buffer, kept: list[Slot] | None, *, stamp: bool = True
+    ) -> bytes:
+        """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
+
+        Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
+        """
+        data = bytes(source) if kept is not None else bytes(r.body(source, header))
+        if kept is None:
+            kept = list(slots(data, header.records_count))
+        base, attributes = header.base_timestamp, header.attributes
+        body = b"".join(data[slot.start : slot.stop] for slot in kept)
+        if stamp:
+            base = self._plan.now_ms + self._plan.settings.delete_retention_ms
+            attributes |= b.DELETE_HORIZON_BIT
+            body = b"".join(_rebased(data, slot, header.base_timestamp - base) for slot in kept)
+        newest = header.max_timestamp
+        if not header.has_log_append_time:
+            newest = max(header.base_timestamp + slot.time_delta for slot in kept)
+        new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=len(kept))
+        return b.pack_header(new, compress(codec_of(attributes), body, None))
+
+
+def _rebased(data: bytes, slot: Slot, shift: int) -> bytes:
+    """A record whose timestamp delta counts from elsewhere: ``shift`` is added to it."""
+    inner = data[slot.head : slot.head + 1] + write_varlong(slot.time_delta + shift)
+    inner += data[slot.after_time : slot.stop]
+    return write_varlong(len(inner)) + inner
+
+
+def discard(disk: Disk, target: Segment) -> None:
+    """Throw a new segment away: the log has changed in the meantime."""
+    target.let_go()
+    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+        path = f"{target.path}{suffix}{CLEANED}"
+        if disk.exists(path):
+            disk.unlink(path)

@@ -1,0 +1,340 @@
+"""Compaction against a model: random keys, tombstones, transactions and codecs, crashes in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import struct
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from ottla.log import compaction as cp
+from ottla.log.cleanable import cleanable, dirtiest
+from ottla.log.memory_disk import Killed, MemoryDisk, Session
+from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, memory_disk, new_log, reopened
+from ottla.log.validate import Origin
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.compression import Codec
+
+KEEP_MS = 10_000
+SETTINGS = LogSettings(
+    segment_bytes=3000, index_interval_bytes=200, compact=True, delete=False, delete_retention_ms=KEEP_MS
+)
+HISTORIES = int(os.environ.get("OTTLA_HISTORIES", "150"))
+"""``make soak`` asks for more."""
+Seen = dict[int, tuple[bytes | None, bytes | None]]
+
+
+def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], now: int = NOW, **more: int) -> int:
+    codec = Codec(more.pop("codec", 0))
+    records = [r.NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
+    return log.append(bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR).first_offset
+
+
+def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
+    """End a producer's transaction: 0 aborts, 1 commits."""
+    record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
+    raw = r.build([record], attributes=b.CONTROL_BIT | b.TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
+    log.append(bytearray(raw), 0, now, Origin.COORDINATOR)
+
+
+def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Plan | None:
+    log.set_high_watermark(log.log_end_offset)
+    found = cleanable(log, now)
+    if found is None:
+        return None
+    return cp.Plan(
+        log.directory,
+        [s for s in log.segments[:-1] if s.base_offset < found.end],
+        found.first_dirty,
+        found.end,
+        log.settings,
+        now,
+        {p: (x.batches[-1].last_offset if x.batches else -1, x.epoch) for p, x in log.producers.producers.items()},
+        log.aborted_between(log.log_start_offset, found.end),
+        map_bytes,
+    )
+
+
+def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> cp.Stats:
+    """Pass after pass until all is clean."""
+    stats = cp.Stats()
+    while (plan := plan_of(log, now, map_bytes)) is not None:
+        keys = cp.build_map(plan, stats)
+        copier = cp.Copier(disk, plan, keys, stats)
+        for done in copier.run():
+            assert log.replace(done.target, done.sources)
+        log.sync_names()
+        assert copier.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
+        log.cleaner_point = copier.end
+        stats.passes += 1
+    return stats
+
+
+def data(log: PartitionLog) -> Seen:
+    """What a read_committed reader finds, by offset."""
+    out: Seen = {}
+    aborted = log.aborted_between(log.log_start_offset, log.log_end_offset)
+    for header, raw in log.batches(log.log_start_offset):
+        assert b.crc_matches(raw, header)
+        if header.is_control:
+            continue
+        gone = any(
+            a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
+            for a in aborted
+        )
+        for record in r.iterate(raw, header):
+            assert record.headers == (("h", b"x"),)
+            if not (header.is_transactional and gone):
+                out[record.offset] = (record.key, record.value)
+    return out
+
+
+def last_of_keys(seen: Seen) -> dict[bytes | None, tuple[int, bytes | None]]:
+    return {key: (offset, value) for offset, (key, value) in sorted(seen.items())}
+
+
+def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    for i in range(300):
+        append(log, [(b"k%d" % (i % 7), b"v%d" % i * 5)])
+    before = data(log)
+    stats = compact(disk, log)
+    after = data(log)
+    active = log.active.base_offset
+    assert stats.keys == 7
+    assert {o: v for o, v in after.items() if o >= active} == {o: v for o, v in before.items() if o >= active}
+    assert all(before[o] == v for o, v in after.items())
+    assert len([o for o in after if o < active]) == 7
+    assert last_of_keys(after) == last_of_keys(before)
+    assert log.log_end_offset == 300
+    assert log.size_bytes < 6000
+
+
+def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanish() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], producer_id=9, producer_epoch=3, base_sequence=0)
+    append(log, [(b"a", b"3")], producer_id=9, producer_epoch=3, base_sequence=3)
+    log.roll(NOW)
+    append(log, [(b"z", b"9")])
+    compact(disk, log)
+    header, raw = next(log.batches(0))
+    assert (header.base_offset, header.last_offset_delta, header.records_count) == (0, 2, 1)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
+    assert [x.offset for x in r.iterate(raw, header)] == [1]
+
+
+def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    append(log, [(b"a", b"1"), (b"b", b"1")])
+    append(log, [(b"a", None), (b"c", b"1")])
+    log.roll(NOW)
+    append(log, [(b"z", b"9")])
+    compact(disk, log, NOW)
+    stamped = next(h for h, _ in log.batches(0) if h.base_offset == 2)
+    assert stamped.attributes & b.DELETE_HORIZON_BIT
+    assert stamped.base_timestamp == NOW + KEEP_MS
+    assert data(log) == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1"), 4: (b"z", b"9")}
+    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in r.iterate(raw, h)}
+    assert set(times.values()) == {NOW}, "deltas count from the stamp"
+    for later, there in ((KEEP_MS - 1, True), (KEEP_MS + 1, False)):
+        log.roll(NOW)
+        append(log, [(b"z", b"9")])
+        compact(disk, log, NOW + later)
+        assert (2 in data(log)) is there
+    assert last_of_keys(data(log)) == {
+        b"b": (1, b"1"),
+        b"c": (3, b"1"),
+        b"z": (6, b"9"),
+    }
+
+
+def test_trap_71_the_last_batch_of_a_producer_stays_though_empty() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    append(log, [(b"a", b"1")], producer_id=9, producer_epoch=0, base_sequence=0)
+    append(log, [(b"a", b"2")], producer_id=9, producer_epoch=0, base_sequence=1)
+    append(log, [(b"a", b"3")])
+    log.roll(NOW)
+    append(log, [(b"z", b"9")])
+    compact(disk, log)
+    headers = [(h.base_offset, h.records_count, h.producer_id, h.base_sequence) for h, _ in log.batches(0)]
+    assert headers == [(1, 0, 9, 1), (2, 1, -1, -1), (3, 1, -1, -1)]
+
+
+def test_trap_72_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0}
+    append(log, [(b"a", b"kept")])
+    append(log, [(b"a", b"never")], producer_id=1, base_sequence=0, **txn)
+    mark(log, 1, 0)
+    append(log, [(b"b", b"done")], producer_id=2, base_sequence=0, **txn)
+    mark(log, 2, 1)
+    append(log, [(b"c", b"1")], producer_id=1, base_sequence=1, **txn)
+    mark(log, 1, 1)
+    log.roll(NOW)
+    append(log, [(b"z", b"9")])
+    before = data(log)
+    compact(disk, log, NOW)
+    assert data(log) == before
+    assert before == {0: (b"a", b"kept"), 3: (b"b", b"done"), 5: (b"c", b"1"), 7: (b"z", b"9")}
+    assert 1 not in {h.base_offset for h, _ in log.batches(0) if h.records_count}
+    for step in (1, KEEP_MS, 2 * KEEP_MS + 5):
+        log.roll(NOW)
+        append(log, [(b"z", b"9"), (b"c", b"2")])
+        compact(disk, log, NOW + step)
+    markers = [h.base_offset for h, _ in log.batches(0) if h.is_control and h.records_count]
+    assert 2 not in markers, "the abort marker had nothing left and its time came"
+    assert 4 in markers, "its data is still there"
+
+
+def test_the_active_segment_and_what_is_not_stable_are_left_alone() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    append(log, [(b"a", b"1")])
+    log.roll(NOW)
+    append(log, [(b"a", b"2")], producer_id=1, base_sequence=0, producer_epoch=0, attributes=b.TRANSACTIONAL_BIT)
+    log.roll(NOW)
+    append(log, [(b"a", b"3")])
+    plan = plan_of(log, NOW)
+    assert plan is not None
+    assert plan.end == 1
+    log.settings = replace(SETTINGS, min_compaction_lag_ms=100)
+    assert plan_of(log, NOW + 50) is None
+    assert plan_of(log, NOW + 150) is not None
+
+
+def test_the_dirtiest_log_comes_first_and_the_ratio_must_be_reached() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, replace(SETTINGS, min_cleanable_dirty_ratio=0.9))
+    for i in range(200):
+        append(log, [(b"k%d" % i, b"v" * 20)])
+    log.set_high_watermark(log.log_end_offset)
+    assert dirtiest([log], NOW) is not None, "nothing is clean yet"
+    compact(disk, log)
+    append(log, [(b"k", b"v")])
+    log.roll(NOW)
+    append(log, [(b"k", b"v")])
+    log.set_high_watermark(log.log_end_offset)
+    assert dirtiest([log], NOW) is None
+    log.settings = replace(log.settings, max_compaction_lag_ms=1000)
+    assert dirtiest([log], NOW + 5000) is not None, "too long is too long"
+
+
+def test_a_map_that_is_full_makes_several_passes_and_the_same_log() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    chance = random.Random(5)
+    for i in range(300):
+        append(log, [(b"k%d" % chance.randrange(60), b"v%d" % i)])
+    before = data(log)
+    stats = compact(disk, log, map_bytes=ENTRY_BYTES * 10)
+    assert stats.passes > 2
+    assert last_of_keys(data(log)) == last_of_keys(before)
+
+
+def test_long_keys_are_told_apart_by_their_digest() -> None:
+    found = OffsetMap(10_000)
+    keys = [b"x" * 31, b"x" * 32, b"x" * 33, b"y" * 1000]
+    for number, key in enumerate(keys):
+        assert found.put(key, number)
+    assert [found.get(key) for key in keys] == [0, 1, 2, 3]
+    assert found.get(b"x" * 30) == -1
+
+
+@dataclass
+class History:
+    """A random life of a compacted log, and what a reader may find."""
+
+    seed: int
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
+    def write(self, log: PartitionLog, now: int) -> None:
+        chance = self.chance
+        kind = chance.random()
+        items = [
+            (b"key-%d" % chance.randrange(12), None if chance.random() < 0.15 else b"v%d" % chance.randrange(10**6))
+            for _ in range(chance.randint(1, 6))
+        ]
+        codec = chance.choice(list(Codec))
+        if kind < 0.6:
+            append(log, items, now, codec=codec)
+            return
+        pid = chance.randrange(3)
+        known = log.producers.producers.get(pid)
+        sequence = 0 if known is None else (known.last_sequence + 1)
+        more = {"producer_id": pid, "producer_epoch": 0, "base_sequence": sequence, "codec": codec}
+        if kind < 0.75 and pid not in log.producers.ongoing:
+            append(log, items, now, **more)
+        elif kind < 0.9:
+            append(log, items, now, attributes=b.TRANSACTIONAL_BIT, **more)
+        elif pid in log.producers.ongoing:
+            mark(log, pid, chance.randrange(2), now)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_histories_keep_what_the_model_keeps(part: int) -> None:
+    for seed in range(part, HISTORIES, 4):
+        one_history(seed)
+
+
+def one_history(seed: int) -> None:
+    """Write, compact, crash, go on: the last committed value of every key is always there, at its offset."""
+    history = History(seed)
+    chance = history.chance
+    memory: MemoryDisk = memory_disk(seed)
+    disk = memory.session()
+    log = new_log(disk, SETTINGS)
+    now = NOW
+    model: dict[bytes | None, tuple[int, bytes | None]] = {}
+    for _ in range(chance.randint(20, 120)):
+        history.write(log, now)
+        now += chance.choice([0, 1, KEEP_MS // 3])
+        if chance.random() < 0.08:
+            log.flush()
+            log.set_high_watermark(log.log_end_offset)
+            before = data(log)
+            model = last_of_keys(before)
+            crash = chance.random() < 0.4
+            if crash:
+                disk.kill_at = memory.calls + chance.randint(1, 60)
+            with contextlib.suppress(Killed):
+                compact(disk, log, now, chance.choice([1 << 20, ENTRY_BYTES * 4]))
+            if crash:
+                end, point = log.log_end_offset, log.cleaner_point
+                disk.kill()
+                disk = memory.session()
+                log = reopened(disk, SETTINGS, point=log.recovery_point)
+                log.cleaner_point = min(point, log.log_end_offset)
+                assert log.log_end_offset == end, seed
+                log.set_high_watermark(end)
+            check(log, before, model, now, seed)
+
+
+def check(
+    log: PartitionLog, before: Seen, model: dict[bytes | None, tuple[int, bytes | None]], now: int, seed: int
+) -> None:
+    after = data(log)
+    for offset, row in after.items():
+        assert before.get(offset) == row, f"seed {seed}: offset {offset} is {row}, was {before.get(offset)}"
+    for key, (offset, value) in model.items():
+        if value is not None:
+            assert after.get(offset) == (key, value), f"seed {seed}: the last value of {key!r} is gone"
+    found = last_of_keys(after)
+    for key, (offset, value) in found.items():
+        assert model[key] == (offset, value), f"seed {seed}: {key!r} went back to {offset}"
+    names = log.disk.listdir(log.directory)
+    assert not [n for n in names if n.endswith((".cleaned", ".swap"))], (seed, names)
