@@ -31,6 +31,8 @@ sim: setup
 
 soak: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 20 --synced
+	OTTLA_HISTORIES=10000 $(BIN)/python -m pytest log/tests/test_compaction.py
 	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
 
 bench: setup

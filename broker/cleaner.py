@@ -17,6 +17,7 @@ from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, dirtiest
 from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
+from ottla.log.exchange import exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import WireError
 
@@ -102,7 +103,7 @@ class Cleaner:
             done = await self._env.in_thread(lambda: next(steps, None))
             if done is None:
                 break
-            if not log.replace(done.target, done.sources):
+            if not exchange(log, done.target, done.sources):
                 cp.discard(self._directory.disk, done.target)
                 return stats  # the log was cut or deleted in the meantime
         if log.closed:

@@ -139,6 +139,8 @@ class NodeConfig:
             timestamp_after_max_ms=int(get("message.timestamp.after.max.ms")),
             compact="compact" in get("cleanup.policy").split(","),
             delete="delete" in get("cleanup.policy").split(","),
+            flush_messages=int(get("flush.messages")),
+            flush_ms=int(get("flush.ms")),
             delete_retention_ms=int(get("delete.retention.ms")),
             min_compaction_lag_ms=int(get("min.compaction.lag.ms")),
             max_compaction_lag_ms=int(get("max.compaction.lag.ms")),

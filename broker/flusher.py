@@ -1,7 +1,8 @@
 """What happens to files in the background: rolled segments are synced, high watermarks noted, old segments removed.
 
-Kafka's rule, and ours: an acknowledgement does not wait for the disk; a segment is synced once it is full, the rest
-when the operating system sees fit. The recovery point says from where on a crash must be looked at.
+Kafka's rule, and ours: an acknowledgement does not wait for the disk, unless ``flush.messages`` says so; a segment is
+synced once it is full, the rest when the operating system sees fit, or after ``flush.ms``. The recovery point says from
+where on a crash must be looked at.
 
 Source: ``UnifiedLog.roll`` and ``LogManager`` checkpoints (apache/kafka 4.3.1).
 """
@@ -9,10 +10,13 @@ Source: ``UnifiedLog.roll`` and ``LogManager`` checkpoints (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from weakref import WeakKeyDictionary
 
 import trio
 
+from ottla.broker.replicas import Replica
 from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.partition_log import PartitionLog
@@ -33,12 +37,16 @@ class Flusher:
         retention_every_ms: int,
         producer_expiration_ms: int,
         fail: Callable[[OSError], None],
+        start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._retention_every_ms = retention_every_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._env = env
         self._directory = directory
         self._fail = fail
+        self._start = start
+        self.on_flushed: list[Callable[[Replica], None]] = []
+        self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
         self._noted: object = None
 
     async def run(self) -> None:
@@ -52,11 +60,38 @@ class Flusher:
                     next_retention_ms = self._env.monotonic_ms() + self._retention_every_ms
                     await self.retain()
                 for log in list(self._directory.logs.values()):
-                    if not log.closed and log.recovery_point < log.active.base_offset:
-                        await self._sync(log)
+                    if log.closed:
+                        continue
+                    due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
+                    end = log.log_end_offset if due else log.active.base_offset
+                    if log.recovery_point < end:
+                        await self._sync_below(log, end)
+                        self._last_sync_ms[log] = self._env.monotonic_ms()
                 self._checkpoint()
         except OSError as error:
             self._fail(error)
+
+    def flush_due(self, replica: Replica) -> None:
+        """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
+        if not replica.flushing:
+            replica.flushing = True
+            self._start(partial(self._flush, replica))
+
+    async def _flush(self, replica: Replica) -> None:
+        log = replica.log
+        try:
+            while not log.closed:
+                end, log.unflushed_records = log.log_end_offset, 0
+                await self._sync_below(log, end)
+                replica.flushed(end)
+                for callback in self.on_flushed:
+                    callback(replica)
+                if log.log_end_offset == end:
+                    break
+        except OSError as error:
+            self._fail(error)
+        finally:
+            replica.flushing = False
 
     async def retain(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
@@ -73,9 +108,8 @@ class Flusher:
             for log in due:
                 log.drop_below_start()
 
-    async def _sync(self, log: PartitionLog) -> None:
-        """Sync every segment but the active one."""
-        end = log.active.base_offset
+    async def _sync_below(self, log: PartitionLog, end: int) -> None:
+        """Sync every segment that begins below ``end``."""
         segments = [s for s in log.unflushed() if s.base_offset < end]
 
         def sync() -> None:

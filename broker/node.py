@@ -10,7 +10,7 @@ Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import trio
@@ -138,6 +138,11 @@ class Node:
             self._creating.add(topic.name)
             self._nursery.start_soon(self._create_now, topic)
 
+    def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside the connections; once the node stops, a clean stop syncs everything anyway."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
+
     async def _create_now(self, topic: CreatableTopic) -> None:
         try:
             response = await self.controller.submit(CreateTopicsRequest([topic], 60_000), 7)
@@ -192,7 +197,6 @@ class Node:
         self.controller = Controller(env, self.directory, identity, defaults, self.fail)
         self.controller.load()
         self.kraft_version = self.controller.kraft_version
-        self.replicas = Replicas(env, config, self.directory, self.purgatory.wake)
         self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
         self.flusher = Flusher(
             env,
@@ -200,8 +204,11 @@ class Node:
             config.number("log.retention.check.interval.ms"),
             config.number("producer.id.expiration.ms"),
             self.fail,
+            self._beside,
         )
+        self.replicas = Replicas(env, config, self.directory, self.purgatory.wake, self.flusher.flush_due)
         self.cleaner = Cleaner(env, self.directory, lambda name: config.current(self.image, name) or "", self.fail)
+        self.flusher.on_flushed.append(self.groups.flushed)
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)
         self.replicas.on_doomed.append(self._remove_later)

@@ -28,8 +28,10 @@ class Replica:
 
     __slots__ = (
         "_fetch_key",
+        "_flush_due",
         "_hw_key",
         "_wake",
+        "flushing",
         "in_sync_alone",
         "is_leader",
         "leader_epoch",
@@ -39,8 +41,15 @@ class Replica:
         "topic_id",
     )
 
-    def __init__(self, log: PartitionLog, topic_id: bytes, wake: Callable[[Hashable], None]) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        topic_id: bytes,
+        wake: Callable[[Hashable], None],
+        flush_due: Callable[[Replica], None] = lambda replica: None,
+    ) -> None:
         self._wake = wake
+        self._flush_due = flush_due
         self._fetch_key = ("fetch", log.topic, log.partition)
         self._hw_key = ("hw", log.topic, log.partition)
         self.log = log
@@ -50,6 +59,8 @@ class Replica:
         self.is_leader = False
         self.leader_epoch = -1
         self.in_sync_alone = False
+        self.flushing = False
+        """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Hold a client's idea of the leader epoch against ours; -1 is no idea.
@@ -78,9 +89,17 @@ class Replica:
         log = self.log
         done = log.append(data, self.leader_epoch, now_ms, origin, header=header)
         if self.in_sync_alone and not done.duplicate:
-            log.high_watermark = log.log_end_offset
-            self._wake(self._fetch_key)
+            if log.unflushed_records >= log.settings.flush_messages:
+                self._flush_due(self)  # committed once it is on the disk
+            elif not self.flushing:
+                log.high_watermark = log.log_end_offset
+                self._wake(self._fetch_key)
         return done
+
+    def flushed(self, end: int) -> None:
+        """Everything below ``end`` is on the disk: alone in the ISR, it is committed."""
+        if self.in_sync_alone and self.log.set_high_watermark(end):
+            self.changed()
 
     def changed(self) -> None:
         """Leadership or the log's ends changed: whoever waits here looks again."""
@@ -91,7 +110,15 @@ class Replica:
 class Replicas:
     """All hosted partitions, by name and number."""
 
-    def __init__(self, env: Env, config: NodeConfig, directory: LogDirectory, wake: Callable[[Hashable], None]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        directory: LogDirectory,
+        wake: Callable[[Hashable], None],
+        flush_due: Callable[[Replica], None],
+    ) -> None:
+        self._flush_due = flush_due
         self._env = env
         self._wake = wake
         self._config = config
@@ -137,7 +164,7 @@ class Replicas:
                 if log.topic_id == bytes(16):
                     log.topic_id = known.id
                 if log.topic_id == known.id:
-                    self._hosted[topic, number] = Replica(log, known.id, self._wake)
+                    self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due)
                     continue
                 log.close_files()
             target = self._directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
@@ -173,7 +200,7 @@ class Replicas:
                 settings = self._config.log_settings(image, topic.name)
                 now = self._env.now_ms()
                 log = self._directory.create_partition(topic.name, number, topic.id, settings, now)
-                replica = self._hosted[topic.name, number] = Replica(log, topic.id, self._wake)
+                replica = self._hosted[topic.name, number] = Replica(log, topic.id, self._wake, self._flush_due)
             leads = partition.leader == node
             newly = leads and (not replica.is_leader or replica.leader_epoch != partition.leader_epoch)
             replica.is_leader = leads

@@ -62,6 +62,8 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
+        self.unflushed_records = 0
+        """Records appended since a sync was last begun."""
         self.closed = False
         self.sealed_at = -1
         """The log end whose index and snapshot files are on disk already; -1 for none."""
@@ -148,6 +150,7 @@ class PartitionLog:
         active.append(data, last, header.max_timestamp)
         self.epochs.assign(leader_epoch, base)
         self.log_end_offset = last + 1
+        self.unflushed_records += header.records_count
         self.remember_producer(header, base, data)
         return Appended(base, last, append_time)
 
@@ -204,36 +207,6 @@ class PartitionLog:
         while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
             remove_segment(self.disk, self.segments.pop(0))
             del self.bases[0]
-
-    def replace(self, target: Segment, sources: list[Segment]) -> bool:
-        """Put a compacted segment, complete under its ``.cleaned`` names, in the place of those it was made from.
-
-        Once its ``.swap`` names are on disk a crash cannot undo it: `recovery` goes on from there. False where the log
-        has changed in the meantime; then nothing is done.
-        """
-        if self.closed or any(source not in self.segments for source in sources):
-            return False
-        at = self.segments.index(sources[0])
-        suffixes = [s for s in (".txnindex", ".timeindex", ".index", ".log") if self._has(target, s + ".cleaned")]
-        for suffix in suffixes:
-            self.disk.rename(f"{target.path}{suffix}.cleaned", f"{target.path}{suffix}.swap")
-        for source in sources:
-            if source.base_offset == target.base_offset:
-                source.let_go()
-                if ".txnindex" not in suffixes and self._has(source, ".txnindex"):
-                    self.disk.unlink(f"{source.path}.txnindex")
-            else:
-                remove_segment(self.disk, source)
-        for suffix in suffixes:
-            self.disk.rename(f"{target.path}{suffix}.swap", f"{target.path}{suffix}")
-        target.forget_cache()
-        self.segments[at : at + len(sources)] = [target]
-        self.bases[at : at + len(sources)] = [target.base_offset]
-        self.names_unsynced = True
-        return True
-
-    def _has(self, segment: Segment, suffix: str) -> bool:
-        return self.disk.exists(segment.path + suffix)
 
     def unflushed(self) -> list[Segment]:
         """Segments with bytes above the recovery point, oldest first."""

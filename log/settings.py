@@ -26,6 +26,9 @@ class LogSettings:
     timestamp_after_max_ms: int = 3_600_000
     compact: bool = False
     delete: bool = True
+    flush_messages: int = FOREVER_MS
+    """So many records at most wait for the disk: the append that brings the last of them is answered after a sync."""
+    flush_ms: int = FOREVER_MS
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = FOREVER_MS

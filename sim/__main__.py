@@ -24,6 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    parser.add_argument(
+        "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
+    )
     parser.add_argument("--quiet", action="store_true", help="no rate line")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -32,7 +35,7 @@ def main() -> int:
     bad = 0
     virtual, began = 0.0, time.perf_counter()
     for seed in range(options.seed, options.seed + options.seeds):
-        result = simulate(seed)
+        result = simulate(seed, synced=options.synced)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")

@@ -52,6 +52,8 @@ class World:
     """A run under way."""
 
     seed: int
+    synced: bool = False
+    """Every acknowledgement waits for the disk: then power cuts are all there is, and they must cost nothing."""
     rng: random.Random = field(init=False)
     ledger: Ledger = field(default_factory=Ledger)
     faults: Counter[str] = field(default_factory=Counter)
@@ -62,6 +64,10 @@ class World:
         self.network = Network(self.rng)
         self.disk = MemoryDisk(self.rng, lambda: EPOCH_MS + int(trio.current_time() * 1000))
         self.enabled = [f for f in FAULTS if self.rng.random() < 0.6] or ["kill"]
+        self.settings = SETTINGS
+        if self.synced:
+            self.enabled = ["power"]
+            self.settings = {**SETTINGS, "log.flush.interval.messages": "1"}
         self._trace = hashlib.sha256()
 
     def note(self, text: str) -> None:
@@ -73,7 +79,7 @@ class World:
     async def _life(self, *, last: bool) -> None:
         """One life of the node, from its start to whatever ends it."""
         session = self.disk.session()
-        node = Node(SimEnv(self.rng, session, self.network), NodeConfig(SETTINGS, "/data", 1, "node", PORT))
+        node = Node(SimEnv(self.rng, session, self.network), NodeConfig(self.settings, "/data", 1, "node", PORT))
         fate = "clean" if last else self.rng.choice([f for f in self.enabled if f not in ("cut", "reset")] or ["kill"])
         self.note(f"start, fate {fate}, {self.disk.calls} calls")
         stop = trio.Event()
@@ -97,7 +103,9 @@ class World:
         self.network.listeners.clear()
         if fate == "power" and ended == "killed":
             logs = node.directory.logs
-            self.ledger.power_cut({p: logs[TOPIC, p].recovery_point for p in range(PARTITIONS) if (TOPIC, p) in logs})
+            if not self.synced:
+                points = {p: logs[TOPIC, p].recovery_point for p in range(PARTITIONS) if (TOPIC, p) in logs}
+                self.ledger.power_cut(points)
             self.disk.lose_power()
         self.faults[fate if ended != "stopped" else "clean"] += 1
         self.note(f"ended: {ended}")
@@ -234,10 +242,10 @@ class World:
         )
 
 
-def simulate(seed: int) -> Result:
+def simulate(seed: int, *, synced: bool = False) -> Result:
     """Run one seed. The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable."""
     make_deterministic(seed)
-    world = World(seed)
+    world = World(seed, synced)
     ended = 0.0
 
     async def main() -> None:

@@ -23,7 +23,7 @@ from ottla.broker.replicas import Replica
 from ottla.broker.timers import Timers
 from ottla.controller.image import Image
 from ottla.log.env import Env
-from ottla.log.machine import Arm
+from ottla.log.machine import Arm, Reply
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -51,9 +51,11 @@ def partition_of(key: str, partitions: int) -> int:
 class Ticket:
     """A place to wait for one answer."""
 
-    __slots__ = ("answer", "event")
+    __slots__ = ("answer", "event", "patient")
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = True) -> None:
+        self.patient = patient
+        """Whether the answer may wait for the disk."""
         self.event: trio.Event | None = None
         self.answer: Any = None
 
@@ -79,6 +81,8 @@ class Shard:
         self.epoch = replica.leader_epoch
         self.machine = GroupMachine(settings)
         self.loading = True
+        self.held: list[tuple[int, list[Reply]]] = []
+        """Answers that wait for the disk: (log end, answers), where ``flush.messages`` asks for it."""
         self.gone: frozenset[str] = frozenset()
         """Topics deleted while the log was being read."""
 
@@ -203,9 +207,9 @@ class GroupCoordinator:
         shard = self.shard_of(group_id)
         self._apply(shard, shard.machine.handle(self._env.now_ms(), event))
 
-    def ask(self, group_id: str, event_of: Callable[[Ticket], Any]) -> Ticket:
+    def ask(self, group_id: str, event_of: Callable[[Ticket], Any], *, patient: bool = True) -> Ticket:
         """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""
-        ticket = Ticket()
+        ticket = Ticket(patient=patient)
         try:
             self.handle(group_id, event_of(ticket))
         except ProtocolError as error:
@@ -231,8 +235,18 @@ class GroupCoordinator:
                 self._timers.arm(key, timer.at_ms, self._fire(shard, timer.key))
             else:
                 self._timers.cancel(key)
+        if fx.records and shard.replica.flushing and all(reply.ticket.patient for reply in fx.replies):
+            shard.held.append((shard.replica.log.log_end_offset, fx.replies))
+            return
         for reply in fx.replies:
             reply.ticket.give(reply.message)
+
+    def flushed(self, replica: Replica) -> None:
+        """Let answers go whose records are on the disk now."""
+        shard = self._shards.get(replica.partition) if replica.topic == TOPIC else None
+        while shard is not None and shard.held and shard.held[0][0] <= replica.log.high_watermark:
+            for reply in shard.held.pop(0)[1]:
+                reply.ticket.give(reply.message)
 
     def _append(self, shard: Shard, fx: Fx) -> None:
         now = self._env.now_ms()

@@ -40,7 +40,9 @@ def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     group_id = request.group_id
-    answer: Any = context.node.groups.ask(group_id, lambda own: DeleteOffsets(own, group_id, wanted)).answer
+    answer: Any = context.node.groups.ask(
+        group_id, lambda own: DeleteOffsets(own, group_id, wanted), patient=False
+    ).answer
     if isinstance(answer, ProtocolError):
         return OffsetDeleteResponse(error_code=answer.code)
     for out in response.topics:

@@ -140,7 +140,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
                 failed = True
                 if row.error_code in _LEADER_ERRORS and name is not None and context.version >= 10:
                     _tell_leader(context, name, part.index, row, leaders)
-            elif replica is not None and request.acks == -1:
+            elif replica is not None and (request.acks == -1 or replica.flushing):
                 end = replica.log.log_end_offset
                 if replica.log.high_watermark < end:
                     waiting.append((replica, row, end))

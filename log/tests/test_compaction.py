@@ -12,6 +12,7 @@ import pytest
 
 from ottla.log import compaction as cp
 from ottla.log.cleanable import cleanable, dirtiest
+from ottla.log.exchange import exchange
 from ottla.log.memory_disk import Killed, MemoryDisk, Session
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.partition_log import PartitionLog
@@ -69,7 +70,7 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
         keys = cp.build_map(plan, stats)
         copier = cp.Copier(disk, plan, keys, stats)
         for done in copier.run():
-            assert log.replace(done.target, done.sources)
+            assert exchange(log, done.target, done.sources)
         log.sync_names()
         assert copier.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
         log.cleaner_point = copier.end

@@ -42,6 +42,12 @@ def test_25_seeds_of_kills_and_power_cuts_break_no_promise() -> None:
     assert any("kill=" in line for line in lines)
 
 
+def test_with_a_sync_before_each_acknowledgement_power_cuts_lose_nothing() -> None:
+    lines = run_sim("--seed", "1", "--seeds", "6", "--synced")
+    assert len(lines) == 6
+    assert sum(int(line.split("power=")[1].split()[0].split(",")[0]) for line in lines) >= 60
+
+
 def test_trio_still_has_the_private_names_the_simulator_turns() -> None:
     import trio._core._run as run
 

@@ -1,0 +1,88 @@
+"""Connections to a node by name, and everything that was answered there, as it can be compared with another node."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from compat_tests.raw import Peer
+from ottla.broker.dump import plain
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import produce as p
+from ottla.wire.schema import Message
+
+_MEMBER = re.compile(r"^.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_TIMES = ("log_append_time_ms",)
+_IDS = ("topic_id", "port", "cluster_id", "producer_id", "session_id", "log_dir", "usable_bytes", "total_bytes")
+BASE_MS = 1_700_000_000_000
+
+
+class Stage:
+    """Connections by name, and everything that was answered."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.peers: dict[str, Peer] = {}
+        self.told: list[tuple[str, Any]] = []
+        self._names: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> Peer:
+        if name not in self.peers:
+            self.peers[name] = Peer(self.port)
+        return self.peers[name]
+
+    def say(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
+        """A request and its answer."""
+        try:
+            answer = self[who].call(key, version, body)
+        except ConnectionError:
+            self.told.append((what, "closed"))
+            del self.peers[who]
+            return None
+        self.note(what, answer)
+        return answer
+
+    def note(self, what: str, answer: Any) -> None:
+        """Write down an answer as it can be compared."""
+        self.told.append((what, self._named(plain(answer))))
+
+    def _named(self, value: Any, field: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: self._named(v, k) for k, v in value.items() if k not in _IDS}
+        if isinstance(value, list):
+            return [self._named(v) for v in value]
+        if isinstance(value, str) and _MEMBER.match(value):
+            return self._names.setdefault(value, f"member {len(self._names) + 1}")
+        if field in _TIMES and isinstance(value, int) and value >= 0:
+            return "a time"
+        return value
+
+    def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
+        """Create a topic; gives its id."""
+        configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
+        answer = self.say(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
+        ident: bytes = answer.topics[0].topic_id
+        rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
+        ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+        # Kafka answers before the broker leads the new partitions.
+        while any(row.error_code for row in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions):
+            time.sleep(0.02)
+        return ident
+
+    def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
+        """One batch to partition 0."""
+        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
+        return self.say(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
+
+    def fetch(self, what: str, topic: str, offset: int, **more: Any) -> Any:
+        """What lies in partition 0."""
+        part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = f.FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
+        )
+        return self.say(what, ApiKey.FETCH, 12, request)
