@@ -14,6 +14,7 @@ COMMANDS = {
     "dump": "print any file of a data directory in words",
     "doctor": "name what is wrong in a broker's configuration",
     "trace": "show what a client and a cluster say to each other",
+    "log": "say what recovery would make of a data directory",
     "decode": "print a frame or file field by field, beside its bytes",
 }
 

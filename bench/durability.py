@@ -1,0 +1,45 @@
+"""What a sync before each acknowledgement costs: the load tool's rate, and the round trip of a single record."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from bench.produce import load
+from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.raw import Peer
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import produce as p
+
+ROUND_TRIPS = 300
+
+
+def round_trip_ms(node: OttlaProcess) -> float:
+    """The median time from sending one record with acks=all to its acknowledgement."""
+    peer = Peer(node.port)
+    took = []
+    for number in range(ROUND_TRIPS):
+        raw = r.build([r.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
+        data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
+        began = time.perf_counter()
+        answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+        took.append((time.perf_counter() - began) * 1000)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    return statistics.median(took)
+
+
+def main() -> None:
+    """Measure and print."""
+    for name, settings in (("page cache", {}), ("synced", {"log_flush_interval_messages": "1"})):
+        with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data", **settings) as node:
+            java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
+            rates = [load(node, 500_000, 100) for _ in range(3)]
+            best = statistics.median(x.records_a_second for x in rates)
+            print(f"{name}: {best:,.0f} records/s under the load tool, one record {round_trip_ms(node):.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

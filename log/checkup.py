@@ -1,0 +1,66 @@
+"""What recovery makes of each partition of a data directory: a report, or with a real disk the deed.
+
+The rules are `recovery`'s own; on a `Rehearsal` nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import LogDirectory
+from ottla.log.disk import Disk
+from ottla.log.recovery import open_log
+from ottla.log.rehearsal import Rehearsal
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
+from ottla.wire.errors import WireError
+
+
+class Verdict(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    cut_bytes: int
+    """Bytes at the end of segments that would go."""
+    removed: list[str]
+    """Files that would go."""
+    problem: str | None
+    """Why it cannot be opened, or what is wrong with a batch that recovery believes."""
+
+
+def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[Verdict]:
+    """Rehearse the recovery of every partition, from its first batch on; ``deep`` reads every record too.
+
+    Raises:
+        CorruptFile: not a data directory.
+    """
+    directory = LogDirectory(disk, data_dir)
+    if directory.identity() is None:
+        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+    for (topic, partition), path in sorted(directory.partition_dirs().items()):
+        rehearsal = Rehearsal(disk)
+        yield _one(rehearsal, path, topic, partition, now_ms, deep=deep)
+
+
+def _one(disk: Rehearsal, path: str, topic: str, partition: int, now_ms: int, *, deep: bool) -> Verdict:
+    problem = None
+    start = end = -1
+    try:
+        # Compacted logs may have holes; without the metadata at hand every log is allowed them.
+        log = open_log(disk, path, topic, partition, LogSettings(compact=True), now_ms, clean=False)
+        start, end = log.log_start_offset, log.log_end_offset
+        for header, raw in log.batches(start) if deep else ():
+            try:
+                sum(1 for _ in r.iterate(raw, header))
+            except WireError as error:
+                problem = f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
+                break
+    except (CorruptFile, OSError, WireError) as error:
+        problem = str(error)
+    gone = sorted(name.rpartition("/")[2] for name in disk.removed if name not in disk.changed)
+    return Verdict(topic, partition, start, end, sum(disk.cut.values()), gone, problem)

@@ -1,0 +1,77 @@
+"""A check says what recovery does, and changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.checkup import check
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.disk import RealDisk
+from ottla.log.recovery import create_log, open_log
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill
+
+COMPACTED = LogSettings(compact=True)
+
+
+def directory(tmp_path: Path) -> str:
+    path = str(tmp_path / "data")
+    disk = RealDisk()
+    disk.makedirs(path)
+    LogDirectory(disk, path).write_identity(Identity("c" * 22, 1, bytes(range(16))), NOW)
+    for number in range(2):
+        log = create_log(disk, f"{path}/t-{number}", "t", number, TOPIC_ID, SMALL, NOW)
+        fill(log, 60)
+        log.close()
+    return path
+
+
+def digest(path: str) -> dict[str, str]:
+    return {
+        str(p): hashlib.sha256(p.read_bytes()).hexdigest() + str(p.stat().st_mtime_ns)
+        for p in sorted(Path(path).rglob("*"))
+        if p.is_file()
+    }
+
+
+def test_a_whole_directory_has_nothing_to_lose(tmp_path: Path) -> None:
+    verdicts = list(check(RealDisk(), directory(tmp_path), NOW))
+    assert [(v.topic, v.partition, v.log_start_offset, v.log_end_offset) for v in verdicts] == [
+        ("t", 0, 0, 180),
+        ("t", 1, 0, 180),
+    ]
+    assert all((v.cut_bytes, v.removed, v.problem) == (0, [], None) for v in verdicts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path = directory(tmp_path)
+    victim = chance.choice(sorted((tmp_path / "data" / "t-1").glob("*.log"))[:-1])
+    raw = bytearray(victim.read_bytes())
+    at = chance.randrange(len(raw))
+    if chance.random() < 0.5:
+        raw[at] ^= 1 << chance.randrange(8)
+    else:
+        del raw[at:]
+    victim.write_bytes(raw)
+    before = digest(path)
+    _, verdict = check(RealDisk(), path, NOW)
+    assert digest(path) == before
+    names = {p.name for p in (tmp_path / "data" / "t-1").iterdir()}
+    sizes = {p.name: p.stat().st_size for p in (tmp_path / "data" / "t-1").glob("*.log")}
+    log = open_log(RealDisk(), f"{path}/t-1", "t", 1, COMPACTED, NOW, clean=False)
+    assert verdict.log_end_offset == log.log_end_offset
+    left = {p.name: p.stat().st_size for p in (tmp_path / "data" / "t-1").glob("*.log")}
+    assert verdict.cut_bytes == sum(sizes[n] - left[n] for n in left)
+    assert set(verdict.removed) == {n for n in names if not (tmp_path / "data" / "t-1" / n).exists()}
+
+
+def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFile, match="no data directory"):
+        list(check(RealDisk(), str(tmp_path), NOW))

@@ -1,0 +1,56 @@
+"""``ottla log``: what recovery would make of a data directory."""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.cli.blocking import BlockingEnv
+from ottla.cli.common import command_parser, show
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.checkup import check
+from ottla.log.disk import RealDisk
+
+TEXT = """Reads every batch of every partition of a data directory, of Ottla or of Kafka, and says what recovery would
+do: where each log would end, what would be cut off, which files would go. Nothing is changed; no node may run on it.
+
+examples:
+  ottla log check ottla-data
+  ottla log check -o json /var/lib/kafka
+Status: 0 all is whole, 1 something would be lost or cannot be read, 2 not a data directory, or in use.
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Print a verdict for each partition; gives the exit status."""
+    parser = command_parser("log", TEXT)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verb = verbs.add_parser("check", help="read only: what recovery would do", description="read only")
+    verb.add_argument("directory", help="a data directory")
+    verb.add_argument("--headers", action="store_true", help="check batches, not the records in them")
+    verb.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    options = parser.parse_args(arguments)
+    disk, where = RealDisk(), options.directory.rstrip("/")
+    bad = False
+    try:
+        lock = disk.lock(f"{where}/.lock") if disk.exists(f"{where}/.lock") else None
+        if lock is None and disk.exists(f"{where}/.lock"):
+            print(f"ottla log: {where} is in use by a node", file=sys.stderr)
+            return 2
+        rows = []
+        for verdict in check(disk, where, BlockingEnv().now_ms(), deep=not options.headers):
+            bad |= bool(verdict.cut_bytes or verdict.problem or any(n.endswith(".log") for n in verdict.removed))
+            rows.append(
+                {
+                    "partition": f"{verdict.topic}-{verdict.partition}",
+                    "start": verdict.log_start_offset,
+                    "end": verdict.log_end_offset,
+                    "cut_bytes": verdict.cut_bytes,
+                    "removed": verdict.removed,
+                    "problem": verdict.problem or "",
+                }
+            )
+    except (CorruptFile, OSError) as error:
+        print(f"ottla log: {error}", file=sys.stderr)
+        return 2
+    show(rows, options.output)
+    return int(bad)
