@@ -36,42 +36,52 @@ _ABORT, _COMMIT = 0, 1
 Throttle = Callable[[int], None]
 
 
-class Slot(NamedTuple):
-    """A record inside its batch's uncompressed bytes: where it lies, and what compaction must know of it."""
-
-    start: int
-    stop: int
-    head: int
-    """Position of its attributes, behind the size."""
-    after_time: int
-    """Position behind the timestamp delta."""
-    time_delta: int
-    offset_delta: int
-    key: bytes | None
-    has_value: bool
+Slot = tuple[int, int, int, bytes | None, bool]
+"""A record in its batch's uncompressed bytes: start, stop, offset delta, key, whether it has a value. A plain tuple:
+there is one for each record of a pass."""
 
 
 def slots(data: bytes, count: int) -> Iterator[Slot]:
-    """The records of a batch, read no further than their keys.
+    """The records of a batch, read no further than their keys; numbers of one or two bytes without a call.
 
     Raises:
-        IndexError: a record is cut off.
+        IndexError, WireError: a record is cut off.
     """
-    read = r.varlong
     at = 0
     for _ in range(count):
         start = at
-        size, head = read(data, at)
-        stop = head + size
-        time_delta, after_time = read(data, head + 1)
-        offset_delta, at = read(data, after_time)
-        length, at = read(data, at)
-        key = None
-        if length >= 0:
-            key = data[at : at + length]
-            at += length
-        # The value's length is -1 for none, which is one byte: 0x01.
-        yield Slot(start, stop, head, after_time, time_delta, offset_delta, key, data[at] != 1)
+        size = data[at]
+        at += 1
+        if size > 127:
+            if data[at] < 128:
+                size = size & 127 | data[at] << 7
+                at += 1
+            else:
+                number, at = r.varlong(data, start)
+                size = number << 1
+        stop = at + (size >> 1)
+        at += 1  # attributes
+        while data[at] > 127:  # the timestamp delta
+            at += 1
+        at += 1
+        delta = data[at]
+        if delta > 127:
+            delta, at = r.varlong(data, at)
+        else:
+            delta >>= 1
+            at += 1
+        length = data[at]
+        if length > 127:
+            length, at = r.varlong(data, at)
+        else:
+            length = (length >> 1) ^ -(length & 1)
+            at += 1
+        if length < 0:
+            yield start, stop, delta, None, data[at] != 1
+        else:
+            end = at + length
+            # The value's length is -1 for none, which is one byte: 0x01.
+            yield start, stop, delta, data[at:end], data[end] != 1
         at = stop
 
 
@@ -186,10 +196,10 @@ def build_map(plan: Plan, stats: Stats) -> OffsetMap:
 
 def _note_keys(plan: Plan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
     base = header.base_offset
-    for slot in slots(bytes(r.body(raw, header)), header.records_count):
-        offset = base + slot.offset_delta
-        if slot.key is not None and offset >= plan.first_dirty and not found.put(slot.key, offset):
-            found.latest_offset = offset - 1
+    first, put = plan.first_dirty, found.put
+    for _, _, delta, key, _ in slots(bytes(r.body(raw, header)), header.records_count):
+        if key is not None and base + delta >= first and not put(key, base + delta):
+            found.latest_offset = base + delta - 1
             return False
     return True
 
@@ -281,23 +291,20 @@ class Copier:
         keep_deletes = horizon is None or self._plan.now_ms < horizon
         kept: list[Slot] = []
         tombstones = False
+        base, latest, last_of = header.base_offset, self._keys.latest_offset, self._keys.get
         for slot in slots(data, header.records_count):
-            if self._stays(slot, header.base_offset + slot.offset_delta, keep_deletes=keep_deletes):
-                kept.append(slot)
-                tombstones |= not slot.has_value
+            _, _, delta, key, has_value = slot
+            offset = base + delta
+            if offset <= latest and (key is None or offset < last_of(key) or not (has_value or keep_deletes)):
+                continue
+            kept.append(slot)
+            tombstones |= not has_value
         self._stats.records_kept += len(kept)
         if not kept:
             return self._nothing_left(header)
         if len(kept) == header.records_count and not (tombstones and horizon is None):
             return raw
         return self._rebuild(header, data, kept, stamp=tombstones and horizon is None)
-
-    def _stays(self, slot: Slot, offset: int, *, keep_deletes: bool) -> bool:
-        if offset > self._keys.latest_offset:
-            return True
-        if slot.key is None:
-            return False
-        return offset >= self._keys.get(slot.key) and (slot.has_value or keep_deletes)
 
     def _nothing_left(self, header: b.BatchHeader) -> bytes | None:
         """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
@@ -321,22 +328,29 @@ class Copier:
         if kept is None:
             kept = list(slots(data, header.records_count))
         base, attributes = header.base_timestamp, header.attributes
-        body = b"".join(data[slot.start : slot.stop] for slot in kept)
+        body = b"".join([data[slot[0] : slot[1]] for slot in kept])
         if stamp:
             base = self._plan.now_ms + self._plan.settings.delete_retention_ms
             attributes |= b.DELETE_HORIZON_BIT
-            body = b"".join(_rebased(data, slot, header.base_timestamp - base) for slot in kept)
+            body = b"".join([_rebased(data, slot, header.base_timestamp - base) for slot in kept])
         newest = header.max_timestamp
         if not header.has_log_append_time:
-            newest = max(header.base_timestamp + slot.time_delta for slot in kept)
+            newest = header.base_timestamp + max(_time_delta(data, slot)[0] for slot in kept)
         new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=len(kept))
         return b.pack_header(new, compress(codec_of(attributes), body, None))
 
 
+def _time_delta(data: bytes, slot: Slot) -> tuple[int, int, int]:
+    """A record's timestamp delta, with the positions of its attributes and behind the delta."""
+    _, head = r.varlong(data, slot[0])
+    delta, after = r.varlong(data, head + 1)
+    return delta, head, after
+
+
 def _rebased(data: bytes, slot: Slot, shift: int) -> bytes:
     """A record whose timestamp delta counts from elsewhere: ``shift`` is added to it."""
-    inner = data[slot.head : slot.head + 1] + write_varlong(slot.time_delta + shift)
-    inner += data[slot.after_time : slot.stop]
+    delta, head, after = _time_delta(data, slot)
+    inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : slot[1]]
     return write_varlong(len(inner)) + inner
 
 

@@ -32,9 +32,10 @@ class OffsetMap:
         if len(key) > _WHOLE_KEY_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
         offsets = self._offsets
-        if len(offsets) >= self.capacity and key not in offsets:
-            return False
         offsets[key] = offset
+        if len(offsets) > self.capacity:
+            del offsets[key]
+            return False
         return True
 
     def get(self, key: bytes) -> int:
