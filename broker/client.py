@@ -71,7 +71,8 @@ class Connection:
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:
             version = self.version_for(key)
-        assert not self._busy, "one request at a time"
+        if self._busy:
+            raise Disconnected("an earlier request on this connection was broken off, or is still under way")
         self._busy = True  # and so it stays where the call is broken off: what would come next is not known
         self._correlation_id += 1
         number = self._correlation_id

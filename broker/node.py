@@ -230,9 +230,13 @@ class Node:
         self.producer_ids.broker_epoch = self._broker_epoch
 
     def register_again(self) -> None:
-        """The controller has forgotten this broker: come back under a new epoch."""
-        if self._nursery is not None:
-            self._nursery.start_soon(self._register)
+        """The controller has forgotten this broker: come back under a new epoch, and lead again."""
+
+        async def come_back() -> None:
+            await self._register()
+            await self.groups.load_all()
+
+        self._beside(come_back)
 
     def _check_identity(self, identity: Identity) -> None:
         config = self.config

@@ -31,6 +31,7 @@ from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import produce as p
+from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.schema import ZERO_UUID
 
 NOT_ASKED = -2147483648
@@ -359,6 +360,29 @@ def test_trap_93_the_coordinator_is_not_available_while_its_topic_is_made(tmp_pa
         while peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data") as node:
+        peer = Peer(node.port)
+        create(peer, "t")
+        found = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
+            time.sleep(0.05)
+        produce(peer, "t", batch())
+        topic_row = oc.OffsetCommitRequestTopic("t", partitions=[oc.OffsetCommitRequestPartition(0, 1)])
+        commit = oc.OffsetCommitRequest("g", topics=[topic_row])
+        assert peer.call(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
+        assert peer.call(ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(1)).error_code == 0
+        deadline = time.monotonic() + 20
+        while produce(peer, "t", batch()).error_code:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        fetch_group = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=None)])
+        while not (group := peer.call(ApiKey.OFFSET_FETCH, 9, fetch_group).groups[0]).topics:
+            assert time.monotonic() < deadline, group
+            time.sleep(0.02)
+        assert group.topics[0].partitions[0].committed_offset == 1
 
 
 def test_a_peer_that_leaves_in_the_middle_of_a_long_poll_harms_nobody(node: OttlaProcess, topic: str) -> None:
