@@ -1,4 +1,4 @@
-"""Compaction in the background: the dirtiest log first, in a thread, while reads and appends go on.
+"""Compaction in the background: the dirtiest log first, in a process of its own, while reads and appends go on.
 
 Plans are made and segments exchanged on the node's loop; reading and copying happen beside it.
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
+from ottla.broker.beside import ChildDied
 from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, dirtiest
 from ottla.log.directory import LogDirectory
@@ -54,21 +54,34 @@ class Cleaner:
         found = dirtiest(logs, self._env.now_ms())
         if found is None:
             return False
+        log, plan = found.log, self.plan(found)
         try:
-            stats = await self.clean(found)
-        except WireError as error:
-            logger.error("%s-%d is not compacted any more: %s", found.log.topic, found.log.partition, error)
-            self._broken.add(found.log)
+            outcome = await self._env.in_process(cp.run, plan)
+        except (WireError, OSError, ChildDied) as error:
+            if not log.closed and log.bases[: len(plan.bases)] == plan.bases:
+                logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+                self._broken.add(log)
+            return False  # or retention or a deletion took a segment away in the meantime: look again later
+        try:
+            return await self._take_over(found, outcome)
         except OSError as error:
             self._fail(error)
             return False
-        else:
-            log = found.log
-            logger.info(
-                "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
-                *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
-                *(stats.bytes_written, stats.bytes_read, stats.keys),
-            )
+
+    async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
+        """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        log, stats = found.log, outcome.stats
+        if not all(exchange(log, done) for done in outcome.cleaned):
+            cp.discard(self._directory.disk, log.directory)
+            return False
+        await self._env.in_thread(log.sync_names)
+        log.cleaner_point = max(outcome.end, found.first_dirty)
+        self._directory.write_cleaner_points()
+        logger.info(
+            "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
+            *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
+            *(stats.bytes_written, stats.bytes_read, stats.keys),
+        )
         return True
 
     def plan(self, found: Cleanable) -> cp.Plan:
@@ -76,7 +89,7 @@ class Cleaner:
         log = found.log
         return cp.Plan(
             log.directory,
-            [s for s in log.segments[:-1] if s.base_offset < found.end],
+            [base for base in log.bases[:-1] if base < found.end],
             found.first_dirty,
             found.end,
             log.settings,
@@ -88,27 +101,3 @@ class Cleaner:
             log.aborted_between(log.log_start_offset, found.end),
             int(self._setting("log.cleaner.dedupe.buffer.size")),
         )
-
-    async def clean(self, found: Cleanable) -> cp.Stats:
-        """One pass over a log.
-
-        Raises:
-            WireError: records on disk cannot be read; OSError: the disk failed.
-        """
-        log, plan, stats = found.log, self.plan(found), cp.Stats()
-        keys = await self._env.in_thread(partial(cp.build_map, plan, stats))
-        copier = cp.Copier(self._directory.disk, plan, keys, stats)
-        steps = copier.run()
-        while True:
-            done = await self._env.in_thread(lambda: next(steps, None))
-            if done is None:
-                break
-            if not exchange(log, done.target, done.sources):
-                cp.discard(self._directory.disk, done.target)
-                return stats  # the log was cut or deleted in the meantime
-        if log.closed:
-            return stats
-        await self._env.in_thread(log.sync_names)
-        log.cleaner_point = max(copier.end, found.first_dirty)
-        self._directory.write_cleaner_points()
-        return stats

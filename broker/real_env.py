@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 
 import trio
 
+from ottla.broker.beside import run_beside
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.env import FOREVER_S, Listener, Net, Stream
 from ottla.log.segment import FileSlice
 
 T = TypeVar("T")
+A = TypeVar("A")
 _JOIN_BELOW_BYTES = 32 * 1024
 _TURNS = 16
 
@@ -189,3 +191,7 @@ class RealEnv:
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         """A worker thread."""
         return trio.to_thread.run_sync(work)
+
+    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+        """A Python process for this one job."""
+        return run_beside(work, argument)

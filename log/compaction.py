@@ -9,15 +9,16 @@ Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that
 with the time they may go. Records of aborted transactions go at once; a marker goes when nothing of its
 transaction is left and its time has come.
 
-Everything here runs beside the node's loop: it reads sealed segments and writes files of its own.
+A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
+names of its own. Only then does the node exchange them (`log.exchange`).
 
 Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import NamedTuple
 
@@ -33,7 +34,6 @@ from ottla.wire.primitives import write_varlong
 
 CLEANED = ".cleaned"
 _ABORT, _COMMIT = 0, 1
-Throttle = Callable[[int], None]
 
 
 Slot = tuple[int, int, int, bytes | None, bool]
@@ -154,8 +154,8 @@ class Plan:
     """One pass over a log, decided on the node's loop."""
 
     directory: str
-    sources: list[Segment]
-    """Sealed segments from the first on, up to the one the pass may reach."""
+    bases: list[int]
+    """Base offsets of the sealed segments, from the first on, up to the last one the pass may reach."""
     first_dirty: int
     end: int
     """No batch at or behind this offset is touched."""
@@ -165,18 +165,48 @@ class Plan:
     """Producer id -> (its last data offset or -1, its epoch)."""
     aborted: list[AbortedTxn]
     map_bytes: int
-    throttle: Throttle = field(default=lambda size_bytes: None)
 
 
-def build_map(plan: Plan, stats: Stats) -> OffsetMap:
+class Cleaned(NamedTuple):
+    """A new segment, complete and synced under its ``.cleaned`` names, and those it stands for."""
+
+    base_offset: int
+    size_bytes: int
+    sources: list[int]
+
+
+class Outcome(NamedTuple):
+    """What a pass made: up to which offset, the new segments in order, and what it saw."""
+
+    end: int
+    cleaned: list[Cleaned]
+    stats: Stats
+
+
+def run(disk: Disk, plan: Plan) -> Outcome:
+    """One pass.
+
+    Raises:
+        WireError: records on disk cannot be read; OSError: the disk failed.
+    """
+    stats = Stats()
+    sources = [Segment.load(disk, plan.directory, base, plan.settings) for base in plan.bases]
+    keys = build_map(plan, sources, stats)
+    copier = Copier(disk, plan, sources, keys, stats)
+    cleaned = list(copier.run())
+    for segment in sources:
+        segment.close()
+    return Outcome(copier.end, cleaned, stats)
+
+
+def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
     """Note where each key of the new part was seen last, as far as memory goes."""
     found = OffsetMap(plan.map_bytes)
     transactions = Transactions(plan.aborted)
     found.latest_offset = plan.first_dirty - 1
-    ends = [*(s.base_offset for s in plan.sources[1:]), plan.end]
-    for segment, end in zip(plan.sources, ends, strict=True):
+    ends = [*plan.bases[1:], plan.end]
+    for segment, end in zip(sources, ends, strict=True):
         for _, header, raw in segment.scan():
-            plan.throttle(header.size_bytes)
             aborted = False
             if header.is_control:
                 transactions.marker(header, marker_kind(header, raw))
@@ -204,13 +234,6 @@ def _note_keys(plan: Plan, found: OffsetMap, header: b.BatchHeader, raw: memoryv
     return True
 
 
-class Cleaned(NamedTuple):
-    """A new segment, complete but under its ``.cleaned`` names, and those it stands for. None: nothing is left."""
-
-    target: Segment
-    sources: list[Segment]
-
-
 def groups(segments: list[Segment], settings: LogSettings, next_base: int) -> Iterator[list[Segment]]:
     """Neighbours that fit one segment together, so that what shrank does not stay in many small files."""
     at = 0
@@ -232,8 +255,9 @@ def groups(segments: list[Segment], settings: LogSettings, next_base: int) -> It
 class Copier:
     """The second half of a pass."""
 
-    def __init__(self, disk: Disk, plan: Plan, keys: OffsetMap, stats: Stats) -> None:
+    def __init__(self, disk: Disk, plan: Plan, sources: list[Segment], keys: OffsetMap, stats: Stats) -> None:
         self._disk = disk
+        self._sources = sources
         self._plan = plan
         self._keys = keys
         self._stats = stats
@@ -242,12 +266,14 @@ class Copier:
 
     def run(self) -> Iterator[Cleaned]:
         """Each group of segments anew, synced and ready to take its place."""
-        reach = [s for s in self._plan.sources if s.base_offset < self.end]
-        following = next((s.base_offset for s in self._plan.sources if s.base_offset >= self.end), self._plan.end)
+        reach = [s for s in self._sources if s.base_offset < self.end]
+        following = next((s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.end)
         for group in groups(reach, self._plan.settings, following):
-            yield Cleaned(self._copy(group), group)
+            size_bytes = self._copy(group)
+            yield Cleaned(group[0].base_offset, size_bytes, [s.base_offset for s in group])
 
-    def _copy(self, group: list[Segment]) -> Segment:
+    def _copy(self, group: list[Segment]) -> int:
+        """Write a group's new segment; gives its size."""
         created = max(s.created_ms for s in group)
         target = Segment.begin(
             self._disk, self._plan.directory, group[0].base_offset, self._plan.settings, created, CLEANED
@@ -255,18 +281,17 @@ class Copier:
         self._transactions.kept = []
         for source in group:
             for _, header, raw in source.scan():
-                self._plan.throttle(header.size_bytes)
                 self._stats.bytes_read += header.size_bytes
                 kept = self._batch(header, raw)
                 if kept is not None:
                     self._stats.bytes_written += len(kept)
-                    self._plan.throttle(len(kept))
                     target.append(kept, header.last_offset, b.parse_header(kept).max_timestamp)
         target.fsync()
         target.seal(sync=True, suffix=CLEANED)
         if self._transactions.kept:
             write_aborted(self._disk, f"{target.path}.txnindex{CLEANED}", self._transactions.kept)
-        return target
+        target.close()
+        return target.size_bytes
 
     def _batch(self, header: b.BatchHeader, raw: memoryview) -> b.Buffer | None:
         """A batch as it shall be kept; None where nothing of it stays."""
@@ -354,10 +379,9 @@ def _rebased(data: bytes, slot: Slot, shift: int) -> bytes:
     return write_varlong(len(inner)) + inner
 
 
-def discard(disk: Disk, target: Segment) -> None:
-    """Throw a new segment away: the log has changed in the meantime."""
-    target.let_go()
-    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-        path = f"{target.path}{suffix}{CLEANED}"
-        if disk.exists(path):
-            disk.unlink(path)
+def discard(disk: Disk, directory: str) -> None:
+    """Throw new segments away that never took their place."""
+    if disk.exists(directory):
+        for name in disk.listdir(directory):
+            if name.endswith(CLEANED):
+                disk.unlink(f"{directory}/{name}")

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from ottla.log.disk import Disk
 
 T = TypeVar("T")
+A = TypeVar("A")
 Buffer = bytes | bytearray | memoryview
 
 
@@ -81,3 +82,9 @@ class Env(Protocol):
 
     def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run something slow (fsync, recovery) beside the loop."""
+
+    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+        """Run something that computes long (compaction) where it cannot hold up the loop; it gets a disk of its own.
+
+        ``work`` is a function of a module; what goes in and what comes out can be pickled. Raises what it raises.
+        """

@@ -5,6 +5,7 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from ottla.log.compaction import Cleaned
 from ottla.log.partition_log import PartitionLog, remove_segment
 from ottla.log.segment import Segment
 
@@ -12,8 +13,8 @@ from ottla.log.segment import Segment
 _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
-def exchange(log: PartitionLog, target: Segment, sources: list[Segment]) -> bool:
-    """``target`` lies complete and synced under its ``.cleaned`` names; ``sources`` are neighbours in the log.
+def exchange(log: PartitionLog, done: Cleaned) -> bool:
+    """The new segment lies complete and synced under its ``.cleaned`` names; its sources are neighbours in the log.
 
     Once the ``.swap`` names are on disk a crash cannot undo it: `recovery` goes on from there. False where the log has
     changed in the meantime; then nothing is done.
@@ -21,10 +22,16 @@ def exchange(log: PartitionLog, target: Segment, sources: list[Segment]) -> bool
     Raises:
         OSError: final for this directory.
     """
-    if log.closed or any(source not in log.segments for source in sources):
+    if log.closed or done.sources[0] not in log.bases:
         return False
+    at = log.bases.index(done.sources[0])
+    sources = log.segments[at : at + len(done.sources)]
+    if [s.base_offset for s in sources] != done.sources or sources[-1] is log.active:
+        return False
+    created_ms = max(s.created_ms for s in sources)
+    target = Segment(log.disk, log.directory, done.base_offset, log.settings, created_ms)
+    target.size_bytes = done.size_bytes
     disk, path = log.disk, target.path
-    at = log.segments.index(sources[0])
     suffixes = [suffix for suffix in _SUFFIXES if disk.exists(f"{path}{suffix}.cleaned")]
     for suffix in suffixes:
         disk.rename(f"{path}{suffix}.cleaned", f"{path}{suffix}.swap")
@@ -37,7 +44,6 @@ def exchange(log: PartitionLog, target: Segment, sources: list[Segment]) -> bool
             disk.unlink(f"{path}.txnindex")
     for suffix in suffixes:
         disk.rename(f"{path}{suffix}.swap", f"{path}{suffix}")
-    target.forget_cache()
     log.segments[at : at + len(sources)] = [target]
     log.bases[at : at + len(sources)] = [target.base_offset]
     log.names_unsynced = True

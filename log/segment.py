@@ -325,10 +325,6 @@ class Segment:
         """Make the batches survive a power cut; the indexes can be rebuilt."""
         self.file.fsync()
 
-    def forget_cache(self) -> None:
-        """Drop what was read of the transaction index: the file is another one now."""
-        self._aborted = None
-
     def let_go(self) -> None:
         """Give the file up without closing it: who still sends from it closes it by being done."""
         self._file = None

@@ -12,6 +12,7 @@ from ottla.log.disk import Disk
 from ottla.log.env import Net
 
 T = TypeVar("T")
+A = TypeVar("A")
 EPOCH_MS = 1_800_000_000_000
 SLOW_WORK_S = 0.004
 
@@ -52,3 +53,7 @@ class SimEnv:
             return work()
 
         return later()
+
+    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+        """In this one, on this process's own disk, after a while."""
+        return self.in_thread(lambda: work(self.disk, argument))

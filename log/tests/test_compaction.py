@@ -52,7 +52,7 @@ def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Plan | 
         return None
     return cp.Plan(
         log.directory,
-        [s for s in log.segments[:-1] if s.base_offset < found.end],
+        [base for base in log.bases[:-1] if base < found.end],
         found.first_dirty,
         found.end,
         log.settings,
@@ -67,14 +67,14 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
     """Pass after pass until all is clean."""
     stats = cp.Stats()
     while (plan := plan_of(log, now, map_bytes)) is not None:
-        keys = cp.build_map(plan, stats)
-        copier = cp.Copier(disk, plan, keys, stats)
-        for done in copier.run():
-            assert exchange(log, done.target, done.sources)
+        outcome = cp.run(disk, plan)
+        for done in outcome.cleaned:
+            assert exchange(log, done)
         log.sync_names()
-        assert copier.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
-        log.cleaner_point = copier.end
-        stats.passes += 1
+        assert outcome.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
+        log.cleaner_point = outcome.end
+        outcome.stats.passes = stats.passes + 1
+        stats = outcome.stats
     return stats
 
 

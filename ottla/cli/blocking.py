@@ -17,6 +17,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.env import Listener, Net, Stream
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class BlockingStream:
@@ -92,6 +93,10 @@ class BlockingEnv:
             return work()
 
         return now()
+
+    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+        """Right here."""
+        return self.in_thread(lambda: work(self.disk, argument))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
