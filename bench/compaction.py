@@ -1,0 +1,103 @@
+"""How fast a compacted log is compacted, beside a real Kafka with the same records; and what a pass costs the clients.
+
+The log is filled while nothing is dirty enough; then the ratio is lowered, and the time until the checkpoint has moved
+is taken. With ``--beside`` Kafka's load tool runs against another topic before and during a pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from bench.produce import load
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.raw import Peer
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import produce as p
+
+TOPIC, SEGMENT_BYTES, BATCH = "dirty", 64 << 20, 200
+WAIT_S = 600
+
+
+def fill(peer: Peer, records: int, keys: int) -> None:
+    """Batches of 200 records of about 100 bytes."""
+    settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1.0"}
+    configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
+    peer.call(
+        ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 30_000)
+    )
+    chance, now = random.Random(1), time.time_ns() // 10**6
+    pool = [
+        r.build([r.NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
+        for _ in range(min(records // BATCH, 2000))
+    ]
+    for number in range(records // BATCH):
+        raw = pool[number % len(pool)]
+        data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
+        while True:
+            row = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 30_000, [data])).responses[0]
+            if not row.partition_responses[0].error_code:
+                break
+            time.sleep(0.05)
+
+
+def begin(peer: Peer) -> None:
+    """Make the log dirty enough."""
+    change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
+    peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+
+
+def wait(node: Process) -> float:
+    """Seconds until the log is compacted."""
+    began = time.perf_counter()
+    path = node.data_dir / "cleaner-offset-checkpoint"
+    while not (path.exists() and f"{TOPIC} 0 " in path.read_text()):
+        if time.perf_counter() - began > WAIT_S:
+            raise TimeoutError("nothing was compacted")
+        time.sleep(0.01)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--beside", action="store_true", help="measure clients before and during a pass instead")
+    options = parser.parse_args()
+    quick = {"log_cleaner_backoff_ms": "100"}
+    took = {}
+    for name in ("kafka", "ottla"):
+        with tempfile.TemporaryDirectory() as where:
+            node: Process = (KafkaProcess if name == "kafka" else OttlaProcess)(Path(where) / "data", **quick)
+            with node:
+                fill(Peer(node.port), options.records, options.keys)
+                if options.beside:
+                    java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
+                    load(node, 500_000, 100)
+                    before = load(node, 1_500_000, 100)
+                begin(Peer(node.port))
+                if options.beside:
+                    time.sleep(0.5)
+                    during = load(node, 1_500_000, 100)
+                    ratio = during.records_a_second / before.records_a_second
+                    print(
+                        f"{name}: {before.records_a_second:,.0f}/s and p99 {before.p99_ms:.0f} ms alone, "
+                        f"{during.records_a_second:,.0f}/s and {during.p99_ms:.0f} ms beside a pass: {ratio:.2f}",
+                        flush=True,
+                    )
+                took[name] = wait(node)
+                if not options.beside:
+                    print(f"{name}: {options.records / took[name]:,.0f} records/s ({took[name]:.1f} s)", flush=True)
+    if not options.beside:
+        print(f"ottla / kafka: {took['kafka'] / took['ottla']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
