@@ -14,7 +14,7 @@ import trio
 
 from ottla.broker.beside import ChildDied
 from ottla.log import compaction as cp
-from ottla.log.cleanable import Cleanable, dirtiest
+from ottla.log.cleanable import Cleanable, dirtiest, plan_of
 from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.exchange import exchange
@@ -54,7 +54,8 @@ class Cleaner:
         found = dirtiest(logs, self._env.now_ms())
         if found is None:
             return False
-        log, plan = found.log, self.plan(found)
+        log = found.log
+        plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         try:
             outcome = await self._env.in_process(cp.run, plan)
         except (WireError, OSError, ChildDied) as error:
@@ -83,21 +84,3 @@ class Cleaner:
             *(stats.bytes_written, stats.bytes_read, stats.keys),
         )
         return True
-
-    def plan(self, found: Cleanable) -> cp.Plan:
-        """Everything a pass must know of a log, taken while nothing moves."""
-        log = found.log
-        return cp.Plan(
-            log.directory,
-            [base for base in log.bases[:-1] if base < found.end],
-            found.first_dirty,
-            found.end,
-            log.settings,
-            self._env.now_ms(),
-            {
-                pid: (p.batches[-1].last_offset if p.batches else -1, p.epoch)
-                for pid, p in log.producers.producers.items()
-            },
-            log.aborted_between(log.log_start_offset, found.end),
-            int(self._setting("log.cleaner.dedupe.buffer.size")),
-        )

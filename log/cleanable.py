@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.log.compaction import Plan
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import FOREVER_MS
 
@@ -57,3 +58,22 @@ def dirtiest(logs: list[PartitionLog], now_ms: int) -> Cleanable | None:
     found = [c for log in logs if (c := cleanable(log, now_ms)) is not None]
     due = [c for c in found if c.overdue or c.ratio > c.log.settings.min_cleanable_dirty_ratio]
     return max(due, key=lambda c: (c.overdue, c.ratio), default=None)
+
+
+def plan_of(found: Cleanable, now_ms: int, map_bytes: int) -> Plan:
+    """Everything a pass must know of a log, taken while nothing moves."""
+    log = found.log
+    return Plan(
+        log.directory,
+        [base for base in log.bases[:-1] if base < found.end],
+        found.first_dirty,
+        found.end,
+        log.settings,
+        now_ms,
+        {
+            pid: (producer.batches[-1].last_offset if producer.batches else -1, producer.epoch)
+            for pid, producer in log.producers.producers.items()
+        },
+        log.aborted_between(log.log_start_offset, found.end),
+        map_bytes,
+    )

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.log import compaction as cp
 from ottla.log.cleanable import cleanable, dirtiest
+from ottla.log.cleanable import plan_of as planned
 from ottla.log.exchange import exchange
 from ottla.log.memory_disk import Killed, MemoryDisk, Session
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
@@ -48,19 +49,7 @@ def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
 def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Plan | None:
     log.set_high_watermark(log.log_end_offset)
     found = cleanable(log, now)
-    if found is None:
-        return None
-    return cp.Plan(
-        log.directory,
-        [base for base in log.bases[:-1] if base < found.end],
-        found.first_dirty,
-        found.end,
-        log.settings,
-        now,
-        {p: (x.batches[-1].last_offset if x.batches else -1, x.epoch) for p, x in log.producers.producers.items()},
-        log.aborted_between(log.log_start_offset, found.end),
-        map_bytes,
-    )
+    return None if found is None else planned(found, now, map_bytes)
 
 
 def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> cp.Stats:
