@@ -177,31 +177,9 @@ def _groups(key: ApiKey, version: int) -> Iterator[Message]:
             yield leave_group.LeaveGroupRequest("unheard-of", "" if version >= 3 else "nobody", members)
 
 
-def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
-    """What to ask with this API in this version."""
+def _small(key: ApiKey, version: int) -> Iterator[Message]:
+    """APIs with little to ask."""
     match key:
-        case ApiKey.PRODUCE:
-            yield from _produce(version, own)
-        case ApiKey.FETCH:
-            yield from _fetch(version, own)
-        case ApiKey.LIST_OFFSETS:
-            yield from _list_offsets(version, own)
-        case ApiKey.METADATA:
-            yield from _metadata(version, own)
-        case ApiKey.OFFSET_COMMIT:
-            yield from _offset_commit(version, own)
-        case ApiKey.OFFSET_FETCH:
-            yield from _offset_fetch(version, own)
-        case ApiKey.FIND_COORDINATOR:
-            yield from _find_coordinator(version, own)
-        case ApiKey.JOIN_GROUP | ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP | ApiKey.LEAVE_GROUP:
-            yield from _groups(key, version)
-        case ApiKey.CREATE_TOPICS | ApiKey.DELETE_TOPICS | ApiKey.CREATE_PARTITIONS:
-            yield from admin.topics(key, version)
-        case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.ALTER_CONFIGS:
-            yield from admin.configs(key, version)
-        case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.DESCRIBE_PRODUCERS:
-            yield from admin.logs(key)
         case ApiKey.DELETE_GROUPS:
             yield delete_groups.DeleteGroupsRequest([f"delete-{version}", "unheard-of", ""])
         case ApiKey.OFFSET_DELETE:
@@ -228,13 +206,6 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
                 part = offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, epoch)
                 topic = offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [part])
                 yield offset_for_leader_epoch.OffsetForLeaderEpochRequest(-1, [topic])
-        case ApiKey.DESCRIBE_QUORUM:
-            yield from admin.quorum()
-        case ApiKey.UPDATE_FEATURES:
-            yield from admin.features(version)
-        case ApiKey.UNREGISTER_BROKER:
-            for broker in (7, -1):
-                yield unregister_broker.UnregisterBrokerRequest(broker)
         case ApiKey.DESCRIBE_CLUSTER:
             yield describe_cluster.DescribeClusterRequest()
             if version >= 1:
@@ -244,6 +215,42 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
             yield describe_topic_partitions.DescribeTopicPartitionsRequest(wanted)
         case _:
             raise AssertionError(f"nothing is asked of {key.name}")
+
+
+def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
+    """What to ask with this API in this version."""
+    match key:
+        case ApiKey.PRODUCE:
+            yield from _produce(version, own)
+        case ApiKey.FETCH:
+            yield from _fetch(version, own)
+        case ApiKey.LIST_OFFSETS:
+            yield from _list_offsets(version, own)
+        case ApiKey.METADATA:
+            yield from _metadata(version, own)
+        case ApiKey.OFFSET_COMMIT:
+            yield from _offset_commit(version, own)
+        case ApiKey.OFFSET_FETCH:
+            yield from _offset_fetch(version, own)
+        case ApiKey.FIND_COORDINATOR:
+            yield from _find_coordinator(version, own)
+        case ApiKey.JOIN_GROUP | ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP | ApiKey.LEAVE_GROUP:
+            yield from _groups(key, version)
+        case ApiKey.CREATE_TOPICS | ApiKey.DELETE_TOPICS | ApiKey.CREATE_PARTITIONS:
+            yield from admin.topics(key, version)
+        case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.ALTER_CONFIGS:
+            yield from admin.configs(key, version)
+        case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.DESCRIBE_PRODUCERS:
+            yield from admin.logs(key)
+        case ApiKey.DESCRIBE_QUORUM:
+            yield from admin.quorum()
+        case ApiKey.UPDATE_FEATURES:
+            yield from admin.features(version)
+        case ApiKey.UNREGISTER_BROKER:
+            for broker in (7, -1):
+                yield unregister_broker.UnregisterBrokerRequest(broker)
+        case _:
+            yield from _small(key, version)
 
 
 def prepare(port: int) -> bytes:

@@ -7,6 +7,8 @@ by their own package managers, pinned, and left out with a reason where their to
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -47,14 +49,20 @@ class Client(NamedTuple):
 
 
 def _fetched(name: str, *commands: list[str]) -> Path:
-    """A copy of a client's sources in the cache, with what it needs fetched and built."""
+    """A copy of a client's sources in the cache, with what it needs fetched and built; once for each state of them."""
     where = CACHE / "clients" / name
+    sources = sorted(p for p in (SOURCES / name).rglob("*") if p.is_file())
+    state = hashlib.sha256(b"".join(p.read_bytes() for p in sources) + repr(commands).encode()).hexdigest()
+    stamp = where / ".built"
+    if stamp.exists() and stamp.read_text() == state:
+        return where
     shutil.copytree(SOURCES / name, where, dirs_exist_ok=True)
     for command in commands:
         if shutil.which(command[0]) is None:
             raise Missing(f"no {command[0]} on this machine")
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    stamp.write_text(state)
     return where
 
 
@@ -137,7 +145,9 @@ def command_of(client: Client) -> list[str]:
     Raises:
         Missing: its toolchain is not there.
     """
-    with _lock:
+    CACHE.mkdir(exist_ok=True)
+    with _lock, (CACHE / "clients.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # other test processes build here too
         return client.command()
 
 

@@ -25,10 +25,8 @@ from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Codec
 from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import offset_for_leader_epoch as ole
 from ottla.wire.messages import produce as p
@@ -162,87 +160,84 @@ def sessions(stage: Stage) -> None:
     ask("it is closed", again, 1, {})
 
 
+BAD_OF_BROKERS: list[tuple[str, list[tuple[str, int, str | None]]]] = [
+    ("read-only", [("broker.id", 0, "5")]),
+    ("read-only too", [("log.dirs", 0, "/tmp/x")]),
+    ("unknown", [("no.such.key", 0, "5")]),
+    ("wrong type", [("log.retention.ms", 0, "soon")]),
+    ("out of range", [("num.io.threads", 0, "0")]),
+    ("twice", [("log.retention.ms", 0, "1"), ("log.retention.ms", 0, "2")]),
+    ("appended to a number", [("log.retention.ms", 2, "5")]),
+    ("null", [("log.retention.ms", 0, None)]),
+]
+BAD_OF_TOPICS = [
+    ("cleanup.policy", "shred"),
+    ("cleanup.policy", ""),
+    ("min.cleanable.dirty.ratio", "2"),
+    ("min.cleanable.dirty.ratio", "-1"),
+    ("min.cleanable.dirty.ratio", "x"),
+    ("compression.type", "rar"),
+    ("compression.gzip.level", "0"),
+    ("compression.lz4.level", "99"),
+    ("segment.bytes", "5"),
+    ("max.compaction.lag.ms", "0"),
+    ("retention.ms", "-2"),
+    ("message.timestamp.type", "Never"),
+    ("unclean.leader.election.enable", "perhaps"),
+    ("segment.bytes", "99999999999"),
+    ("min.insync.replicas", "0"),
+]
+
+
 def settings(stage: Stage) -> None:
     """Settings of topics, brokers and groups, from default to dynamic and back."""
     stage.topic("set", retention_ms="5000")
 
-    def change(what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False) -> None:
-        configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
-        resource = ia.AlterConfigsResource(kind, name, configs)
-        done = stage.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource], dry))
-        if kind == 4 and done is not None and not done.responses[0].error_code:
-            time.sleep(0.3)
-
-    def look(what: str, kind: int, name: str, *keys: str) -> None:
-        time.sleep(0.3)  # Kafka's broker learns of a change a little after its controller has made it
-        resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
-        stage.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
-
     watched = ("retention.ms", "segment.bytes", "max.message.bytes", "min.insync.replicas", "cleanup.policy")
-    look("topic at first", 2, "set", *watched)
-    change("broker default", 4, "", ("log.retention.ms", 0, "777"), ("message.max.bytes", 0, "900000"))
-    change("one broker", 4, "1", ("log.segment.bytes", 0, "5000000"))
-    look("topic then", 2, "set", *watched)
-    look("broker then", 4, "1", "log.retention.ms", "message.max.bytes", "log.segment.bytes", "num.io.threads")
-    look("broker default then", 4, "", "log.retention.ms", "message.max.bytes")
-    look("all that is set for all brokers", 4, "")
-    for what, rows in (
-        ("read-only", [("broker.id", 0, "5")]),
-        ("read-only too", [("log.dirs", 0, "/tmp/x")]),
-        ("unknown", [("no.such.key", 0, "5")]),
-        ("wrong type", [("log.retention.ms", 0, "soon")]),
-        ("out of range", [("num.io.threads", 0, "0")]),
-        ("twice", [("log.retention.ms", 0, "1"), ("log.retention.ms", 0, "2")]),
-        ("appended to a number", [("log.retention.ms", 2, "5")]),
-        ("null", [("log.retention.ms", 0, None)]),
-    ):
-        change(f"broker: {what}", 4, "1", *rows)
-    for name, value in (
-        ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
-        ("min.cleanable.dirty.ratio", "2"),
-        ("min.cleanable.dirty.ratio", "-1"),
-        ("min.cleanable.dirty.ratio", "x"),
-        ("compression.type", "rar"),
-        ("compression.gzip.level", "0"),
-        ("compression.lz4.level", "99"),
-        ("segment.bytes", "5"),
-        ("max.compaction.lag.ms", "0"),
-        ("retention.ms", "-2"),
-        ("message.timestamp.type", "Never"),
-        ("unclean.leader.election.enable", "perhaps"),
-        ("segment.bytes", "99999999999"),
-        ("min.insync.replicas", "0"),
-    ):
-        change(f"topic: {name}={value}", 2, "set", (name, 0, value))
+    stage.look("topic at first", 2, "set", *watched)
+    stage.change("broker default", 4, "", ("log.retention.ms", 0, "777"), ("message.max.bytes", 0, "900000"))
+    stage.change("one broker", 4, "1", ("log.segment.bytes", 0, "5000000"))
+    stage.look("topic then", 2, "set", *watched)
+    stage.look("broker then", 4, "1", "log.retention.ms", "message.max.bytes", "log.segment.bytes", "num.io.threads")
+    stage.look("broker default then", 4, "", "log.retention.ms", "message.max.bytes")
+    stage.look("all that is set for all brokers", 4, "")
+    for what, rows in BAD_OF_BROKERS:
+        stage.change(f"broker: {what}", 4, "1", *rows)
+    for name, value in BAD_OF_TOPICS:
+        stage.change(f"topic: {name}={value}", 2, "set", (name, 0, value))
     for rows in ([("min.insync.replicas", 0, "2")], [("ssl.keystore.location", 0, "x")], [("listeners", 0, "x")]):
-        change(f"broker: {rows}", 4, "1", *rows)
-        change(f"all brokers: {rows}", 4, "", *rows)
-    change("all brokers: no minimum", 4, "", ("min.insync.replicas", 1, None))
-    change("all brokers: minimum of one", 4, "", ("min.insync.replicas", 0, "1"))
-    change("too long", 2, "set", ("leader.replication.throttled.replicas", 0, "1:1," * 9000 + "1:1"))
-    change("dry", 2, "set", ("retention.ms", 0, "1"), dry=True)
-    change("back", 2, "set", ("retention.ms", 1, None))
-    look("topic without its own", 2, "set", *watched)
-    change("broker back", 4, "", ("log.retention.ms", 1, None), ("message.max.bytes", 1, None))
-    change("one broker back", 4, "1", ("log.segment.bytes", 1, None))
-    look("topic at last", 2, "set", *watched)
-    change("group", 32, "some", ("consumer.session.timeout.ms", 0, "50000"))
-    look("group then", 32, "some")
-    change("group: below the least", 32, "some", ("consumer.session.timeout.ms", 0, "5"))
-    change("group: unknown", 32, "some", ("no.such", 0, "5"))
-    change("group back", 32, "some", ("consumer.session.timeout.ms", 1, None))
-    change("client metrics", 16, "cm", ("interval.ms", 0, "10000"), ("metrics", 0, "org.apache"))
-    look("client metrics then", 16, "cm")
-    change("client metrics: wrong", 16, "cm", ("interval.ms", 0, "5"))
-    change("client metrics: unknown", 16, "cm", ("no.such", 0, "5"))
-    change("client metrics: bad pattern", 16, "cm", ("match", 0, "colour=red"))
-    change("client metrics: good pattern", 16, "cm", ("match", 0, "client_id=a.*"))
-    change("client metrics: no name", 16, "", ("interval.ms", 0, "10000"))
-    change("group: session below heartbeat", 32, "some", ("share.heartbeat.interval.ms", 0, "15000"))
-    change("group: all at once", 32, "some", ("consumer.session.timeout.ms", 0, "x"), ("no.such", 0, "1"))
-    change("unknown kind", 99, "some", ("a", 0, "1"))
-    change("unknown operation", 2, "set", ("retention.ms", 9, "1"))
+        stage.change(f"broker: {rows}", 4, "1", *rows)
+        stage.change(f"all brokers: {rows}", 4, "", *rows)
+    stage.change("all brokers: no minimum", 4, "", ("min.insync.replicas", 1, None))
+    stage.change("all brokers: minimum of one", 4, "", ("min.insync.replicas", 0, "1"))
+    stage.change("too long", 2, "set", ("leader.replication.throttled.replicas", 0, "1:1," * 9000 + "1:1"))
+    stage.change("dry", 2, "set", ("retention.ms", 0, "1"), dry=True)
+    stage.change("back", 2, "set", ("retention.ms", 1, None))
+    stage.look("topic without its own", 2, "set", *watched)
+    stage.change("broker back", 4, "", ("log.retention.ms", 1, None), ("message.max.bytes", 1, None))
+    stage.change("one broker back", 4, "1", ("log.segment.bytes", 1, None))
+    stage.look("topic at last", 2, "set", *watched)
+
+
+def other_settings(stage: Stage) -> None:
+    """Settings of groups and client metrics, and what is none."""
+    stage.topic("set-too")
+    stage.change("group", 32, "some", ("consumer.session.timeout.ms", 0, "50000"))
+    stage.look("group then", 32, "some")
+    stage.change("group: below the least", 32, "some", ("consumer.session.timeout.ms", 0, "5"))
+    stage.change("group: unknown", 32, "some", ("no.such", 0, "5"))
+    stage.change("group back", 32, "some", ("consumer.session.timeout.ms", 1, None))
+    stage.change("client metrics", 16, "cm", ("interval.ms", 0, "10000"), ("metrics", 0, "org.apache"))
+    stage.look("client metrics then", 16, "cm")
+    stage.change("client metrics: wrong", 16, "cm", ("interval.ms", 0, "5"))
+    stage.change("client metrics: unknown", 16, "cm", ("no.such", 0, "5"))
+    stage.change("client metrics: bad pattern", 16, "cm", ("match", 0, "colour=red"))
+    stage.change("client metrics: good pattern", 16, "cm", ("match", 0, "client_id=a.*"))
+    stage.change("client metrics: no name", 16, "", ("interval.ms", 0, "10000"))
+    stage.change("group: session below heartbeat", 32, "some", ("share.heartbeat.interval.ms", 0, "15000"))
+    stage.change("group: all at once", 32, "some", ("consumer.session.timeout.ms", 0, "x"), ("no.such", 0, "1"))
+    stage.change("unknown kind", 99, "some", ("a", 0, "1"))
+    stage.change("unknown operation", 2, "set-too", ("retention.ms", 9, "1"))
 
 
 STORIES: list[Callable[[Stage], None]] = [
@@ -257,6 +252,7 @@ STORIES: list[Callable[[Stage], None]] = [
     reading,
     sessions,
     settings,
+    other_settings,
 ]
 
 

@@ -10,7 +10,9 @@ from compat_tests.raw import Peer
 from ottla.broker.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
 from ottla.wire.schema import Message
@@ -86,3 +88,17 @@ class Stage:
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
         )
         return self.say(what, ApiKey.FETCH, 12, request)
+
+    def change(self, what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False) -> None:
+        """Change settings of a resource."""
+        configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
+        request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
+        done = self.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        if kind == 4 and done is not None and not done.responses[0].error_code:
+            time.sleep(0.3)  # Kafka's broker learns of a change a little after its controller has made it
+
+    def look(self, what: str, kind: int, name: str, *keys: str) -> None:
+        """A resource's settings and where they come from."""
+        time.sleep(0.3)
+        resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
+        self.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
