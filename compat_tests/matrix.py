@@ -81,7 +81,7 @@ def _go() -> Path:
 
 @cache
 def _rust() -> Path:
-    return _fetched("rust", ["cargo", "build", "--locked", "--quiet"])
+    return _fetched("rust", ["cargo", "build", "--quiet"])
 
 
 @cache

@@ -107,7 +107,7 @@ def _rust(code: str, folder: Path) -> list[str]:
     where = _client("rdkafka (Rust)")
     (where / "src" / "bin").mkdir(exist_ok=True)
     (where / "src" / "bin" / "block.rs").write_text(code)
-    return ["cargo", "run", "--quiet", "--locked", "--manifest-path", str(where / "Cargo.toml"), "--bin", "block"]
+    return ["cargo", "run", "--quiet", "--manifest-path", str(where / "Cargo.toml"), "--bin", "block"]
 
 
 def _kcat(code: str, folder: Path) -> list[str]:
