@@ -32,6 +32,22 @@ class Disconnected(OSError):
     """The other side closed the connection."""
 
 
+async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
+    """So many bytes.
+
+    Raises:
+        Disconnected: the other side hung up, or was silent for too long.
+    """
+    buffer = bytearray(size)
+    done = 0
+    while done < size:
+        count = await stream.receive_into(memoryview(buffer)[done:], timeout_s)
+        if count == 0:
+            raise Disconnected("the broker closed the connection, or did not answer in time")
+        done += count
+    return buffer
+
+
 class Connection:
     """One connection; one request at a time."""
 
@@ -88,18 +104,8 @@ class Connection:
         return compiler.decode(response_class(key), version, frame, pos)[0]
 
     async def _read_frame(self) -> bytearray:
-        size = frame_size(await self._read(4), 2**31 - 1)
-        return await self._read(size)
-
-    async def _read(self, size: int) -> bytearray:
-        buffer = bytearray(size)
-        done = 0
-        while done < size:
-            count = await self.stream.receive_into(memoryview(buffer)[done:], self._timeout_s)
-            if count == 0:
-                raise Disconnected("the broker closed the connection, or did not answer in time")
-            done += count
-        return buffer
+        size = frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
+        return await read_exactly(self.stream, size, self._timeout_s)
 
     def close(self) -> None:
         """Hang up."""

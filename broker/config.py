@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value, synonyms_of
+from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, broker_key, check_value, synonyms_of
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
@@ -29,6 +29,7 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+_DEFAULTS: Mapping[str, str | None] = {name: key.default for name, key in BROKER_KEYS.items()}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -98,17 +99,12 @@ class NodeConfig:
         A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
         """
         names = synonyms_of(name)
-        sources = (image.config(RESOURCE_BROKER, str(self.node_id)), image.config(RESOURCE_BROKER, ""), self.values)
-        for source in sources:
+        own, everyone = image.config(RESOURCE_BROKER, str(self.node_id)), image.config(RESOURCE_BROKER, "")
+        for source in (own, everyone, self.values, SINGLE_NODE, _DEFAULTS):
             for other, unit in names:
-                if other in source:
-                    return source[other] if unit == 1 else str(max(int(source[other]) * unit, -1))
-        if name in SINGLE_NODE:
-            return SINGLE_NODE[name]
-        for other, unit in names:
-            default = BROKER_KEYS[other].default
-            if default is not None:
-                return default if unit == 1 else str(max(int(default) * unit, -1))
+                value = source.get(other)
+                if value is not None:
+                    return value if unit == 1 else str(max(int(value) * unit, -1))
         return None
 
     def topic_text(self, image: Image, topic: str, key: ConfigKey) -> str | None:
@@ -180,12 +176,12 @@ def check_values(values: Mapping[str, str]) -> list[str]:
     for name, value in values.items():
         if name.startswith(("listener.name.", "controller.quorum.")):
             continue
-        known = BROKER_KEYS.get(name)
-        if known is None:
+        key = broker_key(name)
+        if key is None:
             near = nearest(name, BROKER_KEYS)
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
             continue
-        wrong = check_value(ConfigKey(name, known.type, known.default, known.check), value)
+        wrong = check_value(key, value)
         if wrong is not None:
             raise BadConfig(wrong)
     return warnings

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.broker.config import BadConfig, nearest, parse_listener
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import ConfigKey, check_value
+from ottla.controller.config_keys import broker_key, check_value
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -70,6 +70,11 @@ class _Config:
         line = self.lines.get(key)
         return line.value if line is not None else BROKER_KEYS[key].default or ""
 
+    def given(self, key: str) -> str:
+        """What the file says, or an empty text: a default does not count."""
+        line = self.lines.get(key)
+        return line.value if line is not None else ""
+
     def number(self, key: str) -> int:
         """A setting that is a number; 0 where it is none, which another rule says."""
         try:
@@ -77,13 +82,12 @@ class _Config:
         except ValueError:
             return 0
 
-    def listeners(self, key: str) -> Iterator[tuple[Line, str, str, int]]:
-        """(line, name, host, port) of each listener that can be read."""
-        line = self.lines.get(key)
-        for part in line.value.split(",") if line is not None else ():
+    def listeners(self, key: str) -> Iterator[tuple[str, str, int]]:
+        """(name, host, port) of each listener that can be read."""
+        for part in self.given(key).split(","):
             if part.strip():
                 try:
-                    yield (line, *parse_listener(part))  # type: ignore[misc]
+                    yield parse_listener(part)
                 except BadConfig:
                     continue
 
@@ -97,14 +101,14 @@ def _unknown_and_bad_values(c: _Config) -> Iterator[Finding]:
     for line in c.lines.values():
         if line.key.startswith("listener.name."):
             continue
-        known = BROKER_KEYS.get(line.key)
+        known = broker_key(line.key)
         if known is None:
             if not line.key.startswith(_OF_ZOOKEEPER):
                 near = nearest(line.key, BROKER_KEYS)
                 text = "no broker of Kafka 4 has this setting"
                 yield Finding(line.number, line.key, DOUBTFUL, text + (f"; did you mean {near}?" if near else ""))
             continue
-        wrong = check_value(ConfigKey(line.key, known.type, known.default, known.check), line.value)
+        wrong = check_value(known, line.value)
         if wrong is not None:
             yield Finding(line.number, line.key, WRONG, f"{wrong}{_about_units(line.value, known.type)}")
 
@@ -125,8 +129,7 @@ def _zookeeper(c: _Config) -> Iterator[Finding]:
 
 def _readable_listeners(c: _Config) -> Iterator[Finding]:
     for key in ("listeners", "advertised.listeners"):
-        line = c.lines.get(key)
-        for part in line.value.split(",") if line is not None else ():
+        for part in c.given(key).split(","):
             try:
                 if part.strip():
                     parse_listener(part)
@@ -136,8 +139,8 @@ def _readable_listeners(c: _Config) -> Iterator[Finding]:
 
 def _advertised(c: _Config) -> Iterator[Finding]:
     """Clients must be told an address that means something where they are."""
-    bound = {name: host for _, name, host, _ in c.listeners("listeners")}
-    for _, name, host, _ in c.listeners("advertised.listeners"):
+    bound = {name: host for name, host, _ in c.listeners("listeners")}
+    for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
                 f"tells clients to go to {host or 'nowhere'}, which is no address; name one they reach, or leave it out"
@@ -154,7 +157,7 @@ def _advertised(c: _Config) -> Iterator[Finding]:
 
 def _listeners_clash(c: _Config) -> Iterator[Finding]:
     seen: dict[object, str] = {}
-    for _, name, _, port in c.listeners("listeners"):
+    for name, _, port in c.listeners("listeners"):
         if name in seen.values():
             yield c.found("listeners", WRONG, f"two listeners are named {name}")
         if port and port in seen:
@@ -169,7 +172,7 @@ def _protocols(c: _Config) -> Iterator[Finding]:
         name, _, protocol = part.strip().partition(":")
         mapped[name.upper()] = protocol.upper()
     controllers = [x.strip().upper() for x in c.get("controller.listener.names").split(",")]
-    for _, name, _, _ in c.listeners("listeners"):
+    for name, _, _ in c.listeners("listeners"):
         wanted = mapped.get(name)
         if wanted is None and name not in controllers:
             text = f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
@@ -203,12 +206,12 @@ def _roles(c: _Config) -> Iterator[Finding]:
     if roles and "node.id" not in c.lines and "broker.id" not in c.lines:
         yield c.found("node.id", WRONG, "process.roles needs a node.id")
     names = [x.strip().upper() for x in c.get("controller.listener.names").split(",") if x.strip() and "<" not in x]
-    told = {name for _, name, _, _ in c.listeners("advertised.listeners")}
+    told = {name for name, _, _ in c.listeners("advertised.listeners")}
     for name in names:
         if name in told:
             text = f"{name} is the controllers' listener: clients must not be told of it"
             yield c.found("advertised.listeners", DOUBTFUL, text)
-    voters = [x for x in c.lines.get("controller.quorum.voters", Line(0, "", "")).value.split(",") if x.strip()]
+    voters = [x for x in c.given("controller.quorum.voters").split(",") if x.strip()]
     if len(voters) > 1:
         yield c.found(
             "controller.quorum.voters", WRONG, f"names {len(voters)} voters; Ottla's quorum is one node so far"
@@ -216,7 +219,7 @@ def _roles(c: _Config) -> Iterator[Finding]:
 
 
 def _security(c: _Config) -> Iterator[Finding]:
-    if c.lines.get("authorizer.class.name", Line(0, "", "")).value:
+    if c.given("authorizer.class.name"):
         yield c.found("authorizer.class.name", WRONG, "nothing is authorized here yet: everybody may do everything")
     if c.get("remote.log.storage.system.enable").lower() == "true":
         yield c.found("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
@@ -236,7 +239,7 @@ def _sizes(c: _Config) -> Iterator[Finding]:
 
 def _directories(c: _Config) -> Iterator[Finding]:
     key = "log.dirs" if "log.dirs" in c.lines else "log.dir"
-    directories = [x.strip() for x in c.lines.get(key, Line(0, "", "")).value.split(",") if x.strip()]
+    directories = [x.strip() for x in c.given(key).split(",") if x.strip()]
     if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
         yield c.found(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
     if len(directories) > 1:

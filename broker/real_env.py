@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import socket
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import trio
 
 from ottla.broker.beside import run_beside
-from ottla.log.disk import Disk, RealDisk
+from ottla.broker.this_machine import ThisMachine
+from ottla.log.disk import Disk
 from ottla.log.env import FOREVER_S, Listener, Net, Stream
 from ottla.log.segment import FileSlice
 
@@ -156,33 +155,16 @@ class RealNet:
         return RealStream(socket.socket(fileno=stream.socket.detach()))
 
 
-class RealEnv:
-    """The machine as it is."""
+class RealEnv(ThisMachine):
+    """The machine as it is, and trio's clock."""
 
     def __init__(self) -> None:
-        self.disk: Disk = RealDisk()
+        super().__init__()
         self.net: Net = RealNet()
-
-    def now_ms(self) -> int:
-        """Wall clock."""
-        return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
         """Trio's clock."""
         return trio.current_time() * 1000
-
-    def uuid(self) -> bytes:
-        """As ``Uuid.randomUuid``: version 4, and none whose text begins with '-', which tools would take for a flag."""
-        while True:
-            raw = bytearray(os.urandom(16))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            if raw[0] >> 2 != 62:
-                return bytes(raw)
-
-    def random(self) -> float:
-        """Chance for placement and jitter; nothing secret hangs on it."""
-        return random.random()
 
     async def sleep(self, seconds: float) -> None:
         """Let others run."""

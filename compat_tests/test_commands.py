@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess
+from compat_tests.round_trip import round_trip
 
 pytestmark = pytest.mark.xdist_group("kafka-9093")
 
@@ -77,16 +78,10 @@ def test_trace_shows_a_client_that_follows_the_cluster(bootstrap: str, mode: lis
         time.sleep(0.05)
     where = seen.read_text().split()[2]
     topic = f"traced{len(mode)}"
-    producer = Producer({"bootstrap.servers": where})
-    producer.produce(topic, b"seen")
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": where, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    message = consumer.poll(30)
-    consumer.close()
+    value = round_trip(where, topic, b"seen")
     proxy.terminate()
     proxy.wait()
-    assert message.value() == b"seen"
+    assert value == b"seen"
     text = seen.read_text()
     assert "cannot be read" not in text
     for api in ("API_VERSIONS", "METADATA", "PRODUCE", "FIND_COORDINATOR", "JOIN_GROUP", "SYNC_GROUP", "FETCH"):

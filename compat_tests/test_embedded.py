@@ -11,25 +11,13 @@ from pathlib import Path
 
 import pytest
 import trio
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 import ottla
+from compat_tests.round_trip import round_trip
 
 CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
 """``make soak`` asks for more."""
-
-
-def round_trip(bootstrap: str, topic: str) -> bytes:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce(topic, b"hello")
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    message = consumer.poll(30)
-    consumer.close()
-    assert message is not None
-    value: bytes = message.value()
-    return value
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.controller.decision import Decision
 from ottla.controller.image import NO_LEADER, Image, Partition
+from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import metadata_records as m
@@ -19,13 +20,13 @@ from ottla.wire.schema import Message
 
 PRODUCER_ID_BLOCK = 1000
 SUPPORTED_FEATURES = {
-    "metadata.version": (7, 30),
-    "kraft.version": (0, 1),
+    METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
+    KRAFT_VERSION: (0, 1),
     "transaction.version": (0, 2),
     "group.version": (0, 1),
     "share.version": (0, 1),
     "streams.version": (0, 1),
-    "eligible.leader.replicas.version": (0, 1),
+    ELR_VERSION: (0, 1),
 }
 
 

@@ -155,26 +155,26 @@ TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
 GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
 
 # A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).
-SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
-    "log.retention.ms": (
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", 60_000),
-        ("log.retention.hours", 3_600_000),
-    ),
-    "log.roll.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
-    "log.roll.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
-    "log.flush.interval.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-}
+SYNONYMS: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+)
+
+# The scheduler's interval stands in for the flush interval, and not the other way round.
+_SYNONYMS_OF = {name: names for names in SYNONYMS for name, _ in names if name != "log.flush.scheduler.interval.ms"}
 
 
-def synonyms_of(broker_key: str) -> tuple[tuple[str, int], ...]:
+def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
     """The names a broker setting goes by, with their units (``DynamicBrokerConfig.brokerConfigSynonyms``)."""
-    for names in SYNONYMS.values():
-        if any(broker_key == name for name, _ in names):
-            if broker_key.startswith("log.flush.scheduler"):
-                break
-            return names
-    return ((broker_key, 1),)
+    return _SYNONYMS_OF.get(name) or ((name, 1),)
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """A broker's own setting, where Kafka knows one of this name."""
+    known = BROKER_KEYS.get(name)
+    return None if known is None else ConfigKey(name, known.type, known.default, known.check)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:

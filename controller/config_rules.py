@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, check_value, group_bounds
+from ottla.controller.config_keys import GROUP_KEYS, broker_key, check_value, group_bounds
 from ottla.controller.image import Image
+from ottla.controller.records import ELR_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_VALUE_BYTES = 32767
 MIN_ISR = "min.insync.replicas"
-ELR_VERSION = "eligible.leader.replicas.version"
 _PER_LISTENER = re.compile(r"ssl\.(keystore|truststore|key)\.")
 _MATCH_KEYS = (
     "client_instance_id",
@@ -39,15 +39,16 @@ def check_broker(name: str, values: Mapping[str, str]) -> None:
         ProtocolError: INVALID_REQUEST.
     """
     known = {k: BROKER_KEYS[k] for k in values if k in BROKER_KEYS}
-    fixed = [k for k, key in known.items() if not key.dynamic]
+    fixed = [k for k, details in known.items() if not details.dynamic]
     if fixed:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {_listed(fixed)}")
     bare = [k for k in known if _PER_LISTENER.match(k)]
     if bare:
         why = "These security configs can be dynamically updated only per-listener using the listener prefix"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: {_listed(bare)}")
-    for key_name, key in known.items():
-        wrong = check_value(ConfigKey(key_name, key.type, key.default, key.check), values[key_name])
+    for key_name, value in values.items():
+        key = broker_key(key_name)
+        wrong = None if key is None else check_value(key, value)
         if wrong is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
     if "listeners" in values and name:
@@ -55,7 +56,7 @@ def check_broker(name: str, values: Mapping[str, str]) -> None:
             why = f"Unable to parse a listener name from {values['listeners']}"
             raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "listeners cannot be changed while the broker runs")
-    own = [k for k, key in known.items() if key.when == "own"]
+    own = [k for k, details in known.items() if details.when == "own"]
     if own and not name:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: {_listed(own)}")

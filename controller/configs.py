@@ -11,8 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from ottla.controller import config_rules
-from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value
 from ottla.controller.decision import Decision, Defaults
 from ottla.controller.image import (
     RESOURCE_BROKER,
@@ -43,17 +42,16 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
-def _broker_key(name: str) -> ConfigKey:
+def any_broker_key(name: str) -> ConfigKey:
     """A broker's own plug-ins may have settings of any name: those are texts."""
-    known = BROKER_KEYS.get(name)
-    return ConfigKey(name, "STRING", None) if known is None else ConfigKey(name, known.type, known.default)
+    return broker_key(name) or ConfigKey(name, "STRING", None)
 
 
 _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
     RESOURCE_TOPIC: TOPIC_KEYS.get,
     RESOURCE_GROUP: GROUP_KEYS.get,
     RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
-    RESOURCE_BROKER: _broker_key,
+    RESOURCE_BROKER: any_broker_key,
 }
 _UNKNOWN = {
     RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),

@@ -11,16 +11,15 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.decision import Decision
 from ottla.controller.image import RESOURCE_BROKER, Image
-from ottla.controller.records import METADATA_VERSION
+from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import update_features as uf
 from ottla.wire.schema import Message
 
-KRAFT_VERSION = "kraft.version"
-ELR_VERSION = "eligible.leader.replicas.version"
 # Levels of metadata.version that changed the records themselves (``MetadataVersion.didMetadataChange``).
 LEVELS_WITH_NEW_RECORDS = (23, 30)
 _PREFIX = "The update failed for all features since the following feature had an error: "
@@ -90,10 +89,10 @@ def _records(image: Image, levels: dict[str, int]) -> list[Message]:
             continue
         if name == ELR_VERSION and level > 0:
             for (kind, resource), values in image.configs.items():
-                if kind == RESOURCE_BROKER and resource and "min.insync.replicas" in values:
-                    out.append(m.ConfigRecord(kind, resource, "min.insync.replicas", None))
-            if "min.insync.replicas" not in image.config(RESOURCE_BROKER, ""):
-                out.append(m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
+                if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
+                    out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
+            if MIN_ISR not in image.config(RESOURCE_BROKER, ""):
+                out.append(m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, "1"))
         out.append(m.FeatureLevelRecord(name, level))
     return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION
+from ottla.controller.records import ELR_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_bytes, write_snapshot
 from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
 from ottla.wire.messages import control_records as ctl
@@ -20,7 +20,7 @@ from ottla.wire.schema import Message
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 BOOTSTRAP_LEVELS = {
     METADATA_VERSION: NEWEST_METADATA_VERSION,
-    "eligible.leader.replicas.version": 1,
+    ELR_VERSION: 1,
     "group.version": 1,
     "share.version": 1,
     "streams.version": 1,

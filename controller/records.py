@@ -27,6 +27,8 @@ _BY_KEY: dict[int, type[Message]] = {
 }
 
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
 OLDEST_METADATA_VERSION = 23
 """4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
 NEWEST_METADATA_VERSION = 30

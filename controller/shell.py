@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from ottla.controller.brokers import SUPPORTED_FEATURES, Register, Resign, ShutDown, Unfence
+from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.decision import Defaults, Submission
 from ottla.controller.format import BOOTSTRAP_FILE, Endpoint, bootstrap_records
 from ottla.controller.image import RESOURCE_BROKER, Image, records_of
@@ -123,7 +124,7 @@ class Controller:
         return [
             m.BeginTransactionRecord("Bootstrap records"),
             *levels,
-            m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"),
+            m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, "1"),
             m.EndTransactionRecord(),
         ]
 

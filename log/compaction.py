@@ -146,7 +146,6 @@ class Stats:
     records_read: int = 0
     records_kept: int = 0
     keys: int = 0
-    passes: int = 0
 
 
 @dataclass(slots=True)
@@ -297,19 +296,21 @@ class Copier:
         """A batch as it shall be kept; None where nothing of it stays."""
         self._stats.records_read += header.records_count
         horizon = header.base_timestamp if header.attributes & b.DELETE_HORIZON_BIT else None
-        due = horizon is not None and horizon <= self._plan.now_ms
-        empty_marker = False
         if header.is_control:
-            empty_marker = self._transactions.marker(header, marker_kind(header, raw))
-            if empty_marker and due:
-                return self._nothing_left(header)
-            kept = header.records_count
-            stamped = empty_marker and horizon is None
-            self._stats.records_kept += kept
-            return self._rebuild(header, raw, None) if stamped else raw
+            return self._control(header, raw, horizon)
         if self._transactions.data(header):
             return self._nothing_left(header)
         return self._data(header, raw, horizon)
+
+    def _control(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
+        alone = self._transactions.marker(header, marker_kind(header, raw))
+        if alone and horizon is not None and horizon <= self._plan.now_ms:
+            return self._nothing_left(header)
+        self._stats.records_kept += header.records_count
+        if not alone or horizon is not None:
+            return raw
+        data = bytes(r.body(raw, header))
+        return self._rebuild(header, data, list(slots(data, header.records_count)), stamp=True)
 
     def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
         data = bytes(r.body(raw, header))
@@ -342,22 +343,18 @@ class Copier:
         attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
         return b.pack_header(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
-    def _rebuild(
-        self, header: b.BatchHeader, source: b.Buffer, kept: list[Slot] | None, *, stamp: bool = True
-    ) -> bytes:
+    def _rebuild(self, header: b.BatchHeader, data: bytes, kept: list[Slot], *, stamp: bool) -> bytes:
         """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
 
         Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
         """
-        data = bytes(source) if kept is not None else bytes(r.body(source, header))
-        if kept is None:
-            kept = list(slots(data, header.records_count))
         base, attributes = header.base_timestamp, header.attributes
-        body = b"".join([data[slot[0] : slot[1]] for slot in kept])
         if stamp:
             base = self._plan.now_ms + self._plan.settings.delete_retention_ms
             attributes |= b.DELETE_HORIZON_BIT
             body = b"".join([_rebased(data, slot, header.base_timestamp - base) for slot in kept])
+        else:
+            body = b"".join([data[slot[0] : slot[1]] for slot in kept])
         newest = header.max_timestamp
         if not header.has_log_append_time:
             newest = header.base_timestamp + max(_time_delta(data, slot)[0] for slot in kept)

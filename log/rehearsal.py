@@ -99,8 +99,8 @@ class Rehearsal:
         return path in self._files or (path not in self._gone and self._under.exists(path))
 
     def is_dir(self, path: str) -> bool:
-        """Directories are never changed."""
-        return self._under.is_dir(path)
+        """As it would be."""
+        return path not in self._gone and self._under.is_dir(path)
 
     def listdir(self, path: str) -> list[str]:
         """As it would be."""
@@ -109,7 +109,8 @@ class Rehearsal:
         return sorted(names)
 
     def makedirs(self, path: str) -> None:
-        """Nothing to do: what is rehearsed is there."""
+        """Take it back where it was removed: all else that is rehearsed is there."""
+        self._gone.discard(path)
 
     def rename(self, old: str, new: str) -> None:
         """Remember it."""
@@ -128,8 +129,14 @@ class Rehearsal:
             self.removed.add(path)
 
     def rmtree(self, path: str) -> None:
-        """Not needed to open a log."""
-        raise NotImplementedError
+        """Remember it, for everything beneath."""
+        for name in self.listdir(path):
+            inner = f"{path}/{name}"
+            if self.is_dir(inner):
+                self.rmtree(inner)
+            else:
+                self.unlink(inner)
+        self.unlink(path)
 
     def fsync_dir(self, path: str) -> None:
         """Nothing to do."""

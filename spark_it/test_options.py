@@ -74,6 +74,14 @@ class Cluster:
             .start()
         )
 
+    def go_on_after_a_loss(self, spark: SparkSession, name: str, topic: str) -> None:
+        """A stream fails on lost data, and goes on where it was told not to mind."""
+        strict = self.stream(spark, name, {"availableNow": True}, subscribe=topic)
+        with pytest.raises(Exception, match=r"(?s)data|offset"):
+            strict.awaitTermination(WAIT_S)
+        lax = self.stream(spark, name, {"availableNow": True}, subscribe=topic, failOnDataLoss="false")
+        lax.awaitTermination(WAIT_S)
+
     def kept(self, spark: SparkSession, name: str) -> Rows:
         """What a stream has written."""
         rows = spark.read.parquet(str(self.folder / name)).selectExpr("topic", "partition", "offset", "value").collect()
@@ -288,11 +296,7 @@ def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any])
         c.send(topic, 20, partitions=1, first=20)
         c.admin.delete_records([TopicPartition(topic, 0, 30)])
         time.sleep(0.5)
-        strict = c.stream(spark, "out", {"availableNow": True}, subscribe=topic)
-        with pytest.raises(Exception, match=r"(?s)data|offset"):
-            strict.awaitTermination(WAIT_S)
-        lax = c.stream(spark, "out", {"availableNow": True}, subscribe=topic, failOnDataLoss="false")
-        lax.awaitTermination(WAIT_S)
+        c.go_on_after_a_loss(spark, "out", topic)
         return c.kept(spark, "out")
 
     rows = both(job)
@@ -309,11 +313,7 @@ def test_a_topic_made_again_fails_the_job_or_is_read_anew(both: Callable[[Job], 
         c.create("t", 1)
         c.send(topic, 5, partitions=1, first=50)
         time.sleep(0.5)
-        strict = c.stream(spark, "out", {"availableNow": True}, subscribe=topic)
-        with pytest.raises(Exception, match=r"(?s)data|offset"):
-            strict.awaitTermination(WAIT_S)
-        lax = c.stream(spark, "out", {"availableNow": True}, subscribe=topic, failOnDataLoss="false")
-        lax.awaitTermination(WAIT_S)
+        c.go_on_after_a_loss(spark, "out", topic)
         return len(c.kept(spark, "out"))
 
     assert both(job) in (20, 25), "Spark itself decides whether it reads the new topic from its beginning"

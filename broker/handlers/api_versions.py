@@ -13,6 +13,7 @@ import re
 
 from ottla.broker.dispatch import ROUTES, Answer, Context
 from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.records import KRAFT_VERSION
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
@@ -45,7 +46,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
         context.client.software_name, context.client.software_version = names
     image = context.node.image
     levels = dict(image.features)
-    levels["kraft.version"] = context.node.kraft_version
+    levels[KRAFT_VERSION] = context.node.kraft_version
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(ROUTES.items())],
         supported_features=[

@@ -15,7 +15,7 @@ from ottla.broker.dispatch import Answer, Context
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
-from ottla.controller.configs import CLIENT_METRICS_KEYS
+from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -108,15 +108,13 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         )
     if not name:
         for key_name, value in context.node.image.config(RESOURCE_BROKER, "").items():
-            kind = BROKER_KEYS[key_name].type if key_name in BROKER_KEYS else "STRING"
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
-            yield _row(ConfigKey(key_name, kind, None), value, synonyms, request, BROKER_DOCS, read_only=False)
+            yield _row(any_broker_key(key_name), value, synonyms, request, BROKER_DOCS, read_only=False)
         return
     for key_name, known in BROKER_KEYS.items():
         synonyms = _broker_synonyms(context, key_name)
         own = next((s.value for s in synonyms if s.name == key_name), known.default)
-        key = ConfigKey(key_name, known.type, known.default)
-        yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
+        yield _row(any_broker_key(key_name), own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
 
 
 def _table(

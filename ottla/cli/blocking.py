@@ -6,14 +6,13 @@ call they await has finished when it returns.
 
 from __future__ import annotations
 
-import os
-import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from ottla.log.disk import Disk, RealDisk
+from ottla.broker.this_machine import ThisMachine
+from ottla.log.disk import Disk
 from ottla.log.env import Listener, Net, Stream
 
 T = TypeVar("T")
@@ -59,28 +58,16 @@ class BlockingNet:
         return BlockingStream(socket.create_connection((host, port), 30))
 
 
-class BlockingEnv:
+class BlockingEnv(ThisMachine):
     """The machine as it is, one call after the other."""
 
     def __init__(self) -> None:
-        self.disk: Disk = RealDisk()
+        super().__init__()
         self.net: Net = BlockingNet()
-
-    def now_ms(self) -> int:
-        """Wall clock."""
-        return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
         """A clock that never goes back."""
         return time.monotonic() * 1000
-
-    def uuid(self) -> bytes:
-        """Random bytes."""
-        return os.urandom(16)
-
-    def random(self) -> float:
-        """Chance."""
-        return random.random()
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

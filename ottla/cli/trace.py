@@ -7,6 +7,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.client import read_exactly
 from ottla.broker.config import BadConfig, parse_listener
 from ottla.broker.real_env import RealEnv
 from ottla.cli.common import command_parser
@@ -25,24 +26,10 @@ examples:
 IDLE_S = 24 * 3600.0
 
 
-async def _frame(stream: Stream) -> bytes | None:
-    """The next frame with its size; None at the end."""
-    head = await _exactly(stream, 4)
-    if head is None:
-        return None
-    body = await _exactly(stream, frame_size(head, 2**31 - 1))
-    return None if body is None else head + body
-
-
-async def _exactly(stream: Stream, size: int) -> bytes | None:
-    buffer = bytearray(size)
-    done = 0
-    while done < size:
-        count = await stream.receive_into(memoryview(buffer)[done:], IDLE_S)
-        if count == 0:
-            return None
-        done += count
-    return bytes(buffer)
+async def _frame(stream: Stream) -> bytes:
+    """The next frame with its size; an OSError at the end."""
+    head = await read_exactly(stream, 4, IDLE_S)
+    return bytes(head + await read_exactly(stream, frame_size(head, 2**31 - 1), IDLE_S))
 
 
 class Proxy:
@@ -92,7 +79,8 @@ class Proxy:
 
     async def _requests(self, client: Stream, server: Stream, talk: Conversation, scope: trio.CancelScope) -> None:
         try:
-            while (frame := await _frame(client)) is not None:
+            while True:
+                frame = await _frame(client)
                 talk.request(frame, self._env.monotonic_ms())
                 await server.send([frame])
         except (OSError, WireError, trio.ClosedResourceError):
@@ -101,7 +89,8 @@ class Proxy:
 
     async def _answers(self, client: Stream, server: Stream, talk: Conversation, scope: trio.CancelScope) -> None:
         try:
-            while (frame := await _frame(server)) is not None:
+            while True:
+                frame = await _frame(server)
                 await self._stand_for_new(talk, frame)
                 await client.send(talk.response(frame, self._env.monotonic_ms()))
         except (OSError, WireError, trio.ClosedResourceError):
