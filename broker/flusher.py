@@ -24,6 +24,7 @@ from ottla.log.retention import due_start
 
 CHECKPOINT_EVERY_S = 5.0
 FIRST_RETENTION_S = 30.0
+LOOKS_AT_ONCE = 200
 logger = logging.getLogger("ottla.files")
 
 
@@ -59,17 +60,25 @@ class Flusher:
                 if self._env.monotonic_ms() >= next_retention_ms:
                     next_retention_ms = self._env.monotonic_ms() + self._retention_every_ms
                     await self.retain()
-                for log in list(self._directory.logs.values()):
-                    if log.closed:
-                        continue
-                    due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
-                    end = log.log_end_offset if due else log.active.base_offset
-                    if log.recovery_point < end:
-                        await self._sync_below(log, end)
-                        self._last_sync_ms[log] = self._env.monotonic_ms()
+                await self._look_round()
                 self._checkpoint()
         except OSError as error:
             self._fail(error)
+
+    async def _look_round(self) -> None:
+        """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
+        for number, log in enumerate(list(self._directory.logs.values())):
+            if number % LOOKS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if log.closed:
+                continue
+            due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
+            end = log.log_end_offset if due or log.rests else log.active.base_offset
+            if log.recovery_point < end:
+                await self._sync_below(log, end)
+                self._last_sync_ms[log] = self._env.monotonic_ms()
+            if not log.closed:
+                log.park()
 
     def flush_due(self, replica: Replica) -> None:
         """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
@@ -110,12 +119,17 @@ class Flusher:
 
     async def _sync_below(self, log: PartitionLog, end: int) -> None:
         """Sync every segment that begins below ``end``."""
-        segments = [s for s in log.unflushed() if s.base_offset < end]
+        # The open files are taken here: while they are synced a segment may be exchanged or removed.
+        files = [s.file for s in log.unflushed() if s.base_offset < end]
 
         def sync() -> None:
-            for segment in segments:
-                segment.fsync()
-            log.sync_names()
+            for file in files:
+                file.fsync()
+            try:
+                log.sync_names()
+            except FileNotFoundError:
+                if not log.closed:  # else its directory was just renamed for deletion
+                    raise
 
         await self._env.in_thread(sync)
         log.recovery_point = max(log.recovery_point, end)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator
+from functools import cache, partial
 
 from ottla.broker.config import NodeConfig
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Topic
 from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.partition_log import Appended, PartitionLog
+from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -153,14 +155,19 @@ class Replicas:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
+    def _settings(self, image: Image) -> Callable[[str], LogSettings]:
+        """Settings by topic, made once for all its partitions."""
+        return cache(partial(self._config.log_settings, image))
+
     def load(self, image: Image) -> None:
         """Open what lies in the directory and belongs to the image; what belongs to no topic becomes ``-stray``."""
+        settings_of = self._settings(image)
         for (topic, number), path in self._directory.partition_dirs().items():
             known = image.topics.get(topic)
             mine = known is not None and number in known.partitions
             if mine:
                 assert known is not None
-                log = self._open(topic, number, image)
+                log = self._directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 if log.topic_id == bytes(16):
                     log.topic_id = known.id
                 if log.topic_id == known.id:
@@ -171,10 +178,6 @@ class Replicas:
             logger.warning("%s belongs to no topic of the cluster; kept as %s", path, target)
         for path in self._directory.leftovers():
             self._env.disk.rmtree(path)
-
-    def _open(self, topic: str, number: int, image: Image) -> PartitionLog:
-        settings = self._config.log_settings(image, topic)
-        return self._directory.open_partition(topic, number, settings, self._env.now_ms())
 
     def publish(self, old: Image, new: Image) -> None:
         """Follow the image: remove, create, lead, take new settings."""
@@ -192,14 +195,14 @@ class Replicas:
 
     def _follow(self, topic: Topic, image: Image) -> None:
         node = self._config.node_id
+        settings_of = self._settings(image)
         for number, partition in topic.partitions.items():
             if node not in partition.replicas:
                 continue
             replica = self._hosted.get((topic.name, number))
             if replica is None:
-                settings = self._config.log_settings(image, topic.name)
                 now = self._env.now_ms()
-                log = self._directory.create_partition(topic.name, number, topic.id, settings, now)
+                log = self._directory.create_partition(topic.name, number, topic.id, settings_of(topic.name), now)
                 replica = self._hosted[topic.name, number] = Replica(log, topic.id, self._wake, self._flush_due)
             leads = partition.leader == node
             newly = leads and (not replica.is_leader or replica.leader_epoch != partition.leader_epoch)
@@ -234,6 +237,7 @@ class Replicas:
             old.config(RESOURCE_BROKER, r) is not new.config(RESOURCE_BROKER, r)
             for r in ("", str(self._config.node_id))
         )
+        settings_of = self._settings(new)
         for (topic, _), replica in self._hosted.items():
             if wide or old.config(RESOURCE_TOPIC, topic) is not new.config(RESOURCE_TOPIC, topic):
-                replica.log.update_settings(self._config.log_settings(new, topic))
+                replica.log.update_settings(settings_of(topic))

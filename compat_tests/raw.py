@@ -16,9 +16,9 @@ from ottla.wire.schema import Message
 class Peer:
     """One connection, raw."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 10)
-        self.sock.settimeout(20)
+        self.sock.settimeout(timeout_s)
         self.number = 0
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:

@@ -40,7 +40,7 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
         if log.bases[number + 1] <= first_dirty:
             clean_bytes += segment.size_bytes
             continue
-        _ = segment.time_index  # the largest timestamp is known once the index is loaded
+        segment.measure()
         if settings.min_compaction_lag_ms and segment.max_timestamp > now_ms - settings.min_compaction_lag_ms:
             end = segment.base_offset
             break

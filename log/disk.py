@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+
+class FileStat(NamedTuple):
+    """What a directory says of a file."""
+
+    size_bytes: int
+    mtime_ms: int
+    """When it was last written, in milliseconds since 1970."""
 
 
 class File(Protocol):
@@ -68,8 +76,8 @@ class Disk(Protocol):
     def fsync_dir(self, path: str) -> None:
         """Make creations, renames and removals in a directory survive a power cut."""
 
-    def mtime_ms(self, path: str) -> int:
-        """When the file was last written, in milliseconds since 1970."""
+    def stat(self, path: str) -> FileStat:
+        """A file's size and age, without opening it."""
 
     def usage(self, path: str) -> tuple[int, int]:
         """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
@@ -172,9 +180,10 @@ class RealDisk:
         finally:
             os.close(fd)
 
-    def mtime_ms(self, path: str) -> int:
-        """Last modification."""
-        return os.stat(path).st_mtime_ns // 1_000_000
+    def stat(self, path: str) -> FileStat:
+        """One system call."""
+        found = os.stat(path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def usage(self, path: str) -> tuple[int, int]:
         """What ``statvfs`` says."""

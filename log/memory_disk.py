@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.log.disk import Buffer, File
+from ottla.log.disk import Buffer, File, FileStat
 
 SECTOR_BYTES = 512
 
@@ -301,10 +301,13 @@ class Session:
         for name in [p for p in self.disk.dirs if p.startswith(prefix)]:
             self.disk.durable_dirs[name] = None
 
-    def mtime_ms(self, path: str) -> int:
-        """Last write."""
-        self.enter("mtime", path)
-        return self.disk.files[path].mtime_ms
+    def stat(self, path: str) -> FileStat:
+        """Size and last write."""
+        self.enter("stat", path)
+        inode = self.disk.files.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return FileStat(len(inode.data), inode.mtime_ms)
 
     def usage(self, path: str) -> tuple[int, int]:
         """There is always room."""

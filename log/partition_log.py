@@ -24,7 +24,7 @@ from ottla.log.validate import Origin, check_client_batch, check_crc, parse_sing
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader, Buffer, parse_header, stamp, stamp_append_time
 from ottla.wire.compression import codec_of
-from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class Appended(NamedTuple):
@@ -34,14 +34,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     duplicate: bool = False
-
-
-class TimeOffset(NamedTuple):
-    """A record found by time."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
 
 
 class PartitionLog:
@@ -213,6 +205,20 @@ class PartitionLog:
         start = max(bisect_right(self.bases, self.recovery_point) - 1, 0)
         return self.segments[start:]
 
+    @property
+    def rests(self) -> bool:
+        """Whether something awaits its sync, and nobody has touched the log since the last `park`."""
+        return self.log_end_offset > self.recovery_point and not self.active.used
+
+    def park(self) -> None:
+        """Close the files nobody used since the last call. One that awaits its sync stays open: the sync may fail."""
+        for segment in self.segments[: -len(self.unflushed())]:
+            segment.park(sealed=True)
+        if self.recovery_point >= self.log_end_offset:
+            self.active.park(sealed=False)
+        else:
+            self.active.used = False
+
     def flush(self) -> None:
         """Make everything appended so far survive a power cut.
 
@@ -338,43 +344,6 @@ class PartitionLog:
         for segment in list(self.segments[self.segments.index(first) :]):
             for _, header, raw in segment.scan(located.position if segment is first else 0):
                 yield header, raw
-
-    def find_by_time(self, timestamp: int, upper_offset: int) -> TimeOffset | None:
-        """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``."""
-        for segment in self.segments:
-            _ = segment.time_index  # the largest timestamp is known once the index is loaded
-            if segment.max_timestamp < timestamp:
-                continue
-            found = segment.find_by_time(timestamp, self.log_start_offset)
-            while found is not None:
-                raw = segment.file.pread(found.size_bytes, found.position)
-                for record in r.iterate(raw, parse_header(raw)):
-                    if record.timestamp_ms >= timestamp and record.offset >= self.log_start_offset:
-                        if record.offset >= upper_offset:
-                            return None
-                        return TimeOffset(record.timestamp_ms, record.offset, self.epochs.epoch_at(record.offset))
-                found = segment.find_by_time(timestamp, found.last_offset + 1)
-        return None
-
-    def find_max_time(self) -> TimeOffset | None:
-        """The record with the largest timestamp; the first of them where several have it."""
-        for segment in self.segments:
-            _ = segment.time_index
-        best = max(self.segments, key=lambda s: (s.max_timestamp, -s.base_offset))
-        if best.max_timestamp < 0:
-            return None
-        found = best.locate(best.max_timestamp_offset)
-        if found is None:
-            return None
-        raw = best.file.pread(found.size_bytes, found.position)
-        header = parse_header(raw)
-        try:
-            record = max(r.iterate(raw, header), key=lambda x: (x.timestamp_ms, -x.offset), default=None)
-        except WireError:
-            record = None
-        if record is None:
-            return None
-        return TimeOffset(record.timestamp_ms, record.offset, self.epochs.epoch_at(record.offset))
 
     def load_snapshot(self, path: str) -> bool:
         """Take the producer state from a snapshot file; says whether it could be read."""

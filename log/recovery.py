@@ -77,6 +77,9 @@ def open_log(
     log.epochs.truncate_end(log.log_end_offset)
     rebuild_producers(log)
     log.sealed_at = log.log_end_offset if clean else -1
+    if clean:
+        for segment in log.segments:
+            segment.close()  # opened again when it is needed: most partitions of a large node are not
     log.names_unsynced = not clean
     return log
 

@@ -5,7 +5,7 @@ Recovery run on it tells what it would do. What was changed can be asked for aft
 
 from __future__ import annotations
 
-from ottla.log.disk import Buffer, Disk, File
+from ottla.log.disk import Buffer, Disk, File, FileStat
 
 
 class RehearsalFile:
@@ -141,9 +141,12 @@ class Rehearsal:
     def fsync_dir(self, path: str) -> None:
         """Nothing to do."""
 
-    def mtime_ms(self, path: str) -> int:
-        """The real one, or none."""
-        return self._under.mtime_ms(path) if self._under.exists(path) else 0
+    def stat(self, path: str) -> FileStat:
+        """The size as it would be, the age as it is."""
+        known = self._files.get(path)
+        if known is None:
+            return self._under.stat(path)
+        return FileStat(known.size(), self._under.stat(path).mtime_ms if self._under.exists(path) else 0)
 
     def usage(self, path: str) -> tuple[int, int]:
         """The real one."""

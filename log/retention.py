@@ -18,8 +18,8 @@ UNLIMITED = -1
 
 def newest_ms(log: PartitionLog, segment: Segment) -> int:
     """When the newest record of a segment was written, as far as its timestamps can be believed."""
-    _ = segment.time_index  # the largest timestamp is known once the index is loaded
-    written = log.disk.mtime_ms(segment.path + ".log")
+    segment.measure()
+    written = log.disk.stat(segment.path + ".log").mtime_ms
     return written if segment.max_timestamp < 0 else min(segment.max_timestamp, written)
 
 

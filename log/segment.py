@@ -68,6 +68,7 @@ class Segment:
         "_disk",
         "_file",
         "_index",
+        "_measured",
         "_time_index",
         "base_offset",
         "bytes_since_index_entry",
@@ -78,6 +79,8 @@ class Segment:
         "path",
         "settings",
         "size_bytes",
+        "stale",
+        "used",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, created_ms: int) -> None:
@@ -90,11 +93,16 @@ class Segment:
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTxn] | None = None
+        self._measured = False
         self.size_bytes = 0
         self.bytes_since_index_entry = 0
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
+        self.used = False
+        """Whether the file was asked for since the last `park`."""
+        self.stale = False
+        """Whether the index files on disk are not what the indexes in memory are."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
@@ -115,18 +123,21 @@ class Segment:
         segment._index = OffsetIndex(base_offset)
         segment._time_index = TimeIndex(base_offset)
         segment._aborted = []
+        segment.stale = segment._measured = True
         return segment
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings) -> Segment:
         """A segment that was there before. Its indexes are believed until they turn out to be wrong."""
-        segment = cls(disk, directory, base_offset, settings, disk.mtime_ms(f"{directory}/{base_offset:020d}.log"))
-        segment.size_bytes = segment.file.size()
+        found = disk.stat(f"{directory}/{base_offset:020d}.log")
+        segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
+        segment.size_bytes = found.size_bytes
         return segment
 
     @property
     def file(self) -> File:
-        """The open segment file."""
+        """The segment file, opened where it is not."""
+        self.used = True
         if self._file is None:
             self._file = self._disk.open(self.path + ".log")
         return self._file
@@ -154,7 +165,13 @@ class Segment:
             self._aborted = read_aborted(self._disk, self.path + ".txnindex")
         return self._aborted
 
+    def measure(self) -> None:
+        """Make `max_timestamp` known: the time index says it, and it stays known when the index leaves memory."""
+        if not self._measured:
+            self._load_indexes()
+
     def _load_indexes(self) -> None:
+        self._measured = True
         try:
             raw = read_file(self._disk, self.path + ".index")
             self._index = OffsetIndex.unpack(self.base_offset, raw, self.path + ".index")
@@ -180,6 +197,7 @@ class Segment:
         """Empty both indexes: the batches will be told again, one `note` each."""
         self._index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
+        self.stale = self._measured = True
         self.bytes_since_index_entry = 0
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
         self.first_timestamp = None
@@ -197,6 +215,7 @@ class Segment:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index_entry = 0
+            self.stale = True
         self.bytes_since_index_entry += size_bytes
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
@@ -320,6 +339,18 @@ class Segment:
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         write_file(self._disk, f"{self.path}.index{suffix}", self._index.pack(), sync=sync, sync_dir=False)
         write_file(self._disk, f"{self.path}.timeindex{suffix}", self._time_index.pack(), sync=sync, sync_dir=False)
+        self.stale = False
+
+    def park(self, *, sealed: bool) -> None:
+        """Close the file unless it was used since the last call; indexes of a sealed segment leave memory too."""
+        if self.used:
+            self.used = False
+            return
+        self._file = None  # whoever still sends from it closes it by being done
+        if sealed and self._index is not None:
+            if self.stale:
+                self.seal()
+            self._index = self._time_index = self._aborted = None
 
     def fsync(self) -> None:
         """Make the batches survive a power cut; the indexes can be rebuilt."""

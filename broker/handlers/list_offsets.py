@@ -14,6 +14,7 @@ from collections import Counter
 
 from ottla.broker.dispatch import Answer, Context
 from ottla.broker.replicas import Replica
+from ottla.log.by_time import find_by_time, find_max_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -38,12 +39,12 @@ def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> t
         case -2 | -4:
             return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
         case -3:
-            found = log.find_max_time()
+            found = find_max_time(log)
             return (-1, -1, -1) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
         case -5 | -6:
             return -1, -1, -1
         case _:
-            at = log.find_by_time(part.timestamp, upper)
+            at = find_by_time(log, part.timestamp, upper)
             return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.by_time import find_by_time, find_max_time
 from ottla.log.recovery import truncate_to
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, reopened, values
@@ -82,12 +83,12 @@ def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: Codec) -> 
         log.append(a_batch(start, 4, codec), 0, NOW)
     log.set_high_watermark(120)
     for offset in (0, 1, 57, 119):
-        found = log.find_by_time(NOW + offset, 120)
+        found = find_by_time(log, NOW + offset, 120)
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (offset, NOW + offset)
-    assert log.find_by_time(NOW + 120, 120) is None
-    assert log.find_by_time(NOW + 60, 50) is None
-    latest = log.find_max_time()
+    assert find_by_time(log, NOW + 120, 120) is None
+    assert find_by_time(log, NOW + 60, 50) is None
+    latest = find_max_time(log)
     assert latest is not None
     assert latest.offset == 119
 

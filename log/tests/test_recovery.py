@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from ottla.log.by_time import find_by_time
 from ottla.log.memory_disk import Killed, MemoryDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
@@ -26,7 +27,7 @@ def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> N
     assert again.log_end_offset == 123
     assert values(again) == expected(123)
     assert again.producers.producers[5].last_sequence == 2
-    found = again.find_by_time(NOW + 77, 123)
+    found = find_by_time(again, NOW + 77, 123)
     assert found is not None
     assert found.offset == 77
 

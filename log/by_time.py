@@ -1,0 +1,60 @@
+"""Records found by their time: what ListOffsets asks for.
+
+Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.wire import records as r
+from ottla.wire.batch import parse_header
+from ottla.wire.errors import WireError
+
+
+class TimeOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOffset | None:
+    """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``."""
+    for segment in log.segments:
+        segment.measure()
+        if segment.max_timestamp < timestamp:
+            continue
+        found = segment.find_by_time(timestamp, log.log_start_offset)
+        while found is not None:
+            raw = segment.file.pread(found.size_bytes, found.position)
+            for record in r.iterate(raw, parse_header(raw)):
+                if record.timestamp_ms >= timestamp and record.offset >= log.log_start_offset:
+                    if record.offset >= upper_offset:
+                        return None
+                    return TimeOffset(record.timestamp_ms, record.offset, log.epochs.epoch_at(record.offset))
+            found = segment.find_by_time(timestamp, found.last_offset + 1)
+    return None
+
+
+def find_max_time(log: PartitionLog) -> TimeOffset | None:
+    """The record with the largest timestamp; the first of them where several have it."""
+    for segment in log.segments:
+        segment.measure()
+    best = max(log.segments, key=lambda s: (s.max_timestamp, -s.base_offset))
+    if best.max_timestamp < 0:
+        return None
+    found = best.locate(best.max_timestamp_offset)
+    if found is None:
+        return None
+    raw = best.file.pread(found.size_bytes, found.position)
+    header = parse_header(raw)
+    try:
+        record = max(r.iterate(raw, header), key=lambda x: (x.timestamp_ms, -x.offset), default=None)
+    except WireError:
+        record = None
+    if record is None:
+        return None
+    return TimeOffset(record.timestamp_ms, record.offset, log.epochs.epoch_at(record.offset))

@@ -1,0 +1,100 @@
+"""Files and indexes of a log that nobody uses: closed, out of memory, and back when they are needed."""
+
+from __future__ import annotations
+
+from ottla.log.by_time import find_by_time
+from ottla.log.memory_disk import Session
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.wire.batch import parse_header
+
+
+class Counting:
+    """Counts how often segment files are opened."""
+
+    def __init__(self, disk: Session) -> None:
+        self.opened = 0
+        disk.fault = self._count
+
+    def _count(self, what: str, path: str) -> None:
+        self.opened += what == "open" and path.endswith(".log")
+
+
+def at_rest() -> tuple[Session, PartitionLog]:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    fill(log, 40)
+    log.flush()
+    log.park()
+    log.park()
+    return disk, log
+
+
+def first_offset(log: PartitionLog, offset: int) -> int:
+    part = log.read(offset, 100_000, log.log_end_offset, at_least_one=True)
+    assert part is not None
+    return parse_header(part.read()).base_offset
+
+
+def test_at_rest_no_file_is_open_and_reading_opens_just_what_it_needs() -> None:
+    disk, log = at_rest()
+    opens = Counting(disk)
+    assert all(s._index is None for s in log.segments[:-1])
+    assert first_offset(log, 61) == 60
+    assert opens.opened == 1
+    assert first_offset(log, 62) == 60
+    assert opens.opened == 1
+    assert values(log) == expected(120)
+    assert opens.opened == len(log.segments)
+    found = find_by_time(log, NOW + 77, 120)
+    assert found is not None
+    assert found.offset == 77
+
+
+def test_what_was_used_since_the_last_look_stays_open() -> None:
+    disk, log = at_rest()
+    first_offset(log, 61)
+    opens = Counting(disk)
+    log.park()
+    first_offset(log, 61)
+    assert opens.opened == 0
+
+
+def test_a_slice_on_its_way_outlives_the_closing() -> None:
+    _, log = at_rest()
+    part = log.read(61, 100_000, log.log_end_offset, at_least_one=True)
+    assert part is not None
+    log.park()
+    log.park()
+    assert parse_header(part.read()).base_offset == 60
+
+
+def test_what_awaits_its_sync_is_not_closed_but_comes_to_rest() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    fill(log, 2)
+    assert not log.rests
+    log.park()
+    assert log.rests
+    log.park()
+    opens = Counting(disk)
+    fill(log, 1)
+    assert opens.opened == 0
+    assert not log.rests
+
+
+def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 40)
+    for path in [p for p in memory.files if p.endswith("index")]:
+        memory.files[path].data[:] = b"nonsense"
+    again = reopened(memory.session())
+    again.flush()
+    again.park()
+    again.park()
+    assert all(s._index is None for s in again.segments[:-1])
+    paths = [p for p in memory.files if p.startswith(DIRECTORY) and p.endswith("index")]
+    assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, "the active segment's own, as after any kill"
+    again.append(a_batch(120), 0, NOW)
+    assert values(again) == expected(123)
