@@ -13,9 +13,9 @@ from collections.abc import Callable
 import trio
 
 from ottla.broker.beside import ChildDied
+from ottla.broker.storage import Fail, Storage
 from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, dirtiest, plan_of
-from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.exchange import exchange
 from ottla.log.partition_log import PartitionLog
@@ -30,12 +30,12 @@ class Cleaner:
     def __init__(
         self,
         env: Env,
-        directory: LogDirectory,
+        storage: Storage,
         setting: Callable[[str], str],
-        fail: Callable[[OSError], None],
+        fail: Fail,
     ) -> None:
         self._env = env
-        self._directory = directory
+        self._storage = storage
         self._setting = setting
         self._fail = fail
         self._broken: set[PartitionLog] = set()
@@ -50,7 +50,7 @@ class Cleaner:
 
     async def once(self) -> bool:
         """Compact the dirtiest log; says whether there was one."""
-        logs = [log for log in self._directory.logs.values() if log not in self._broken]
+        logs = [log for log in self._storage.logs() if log not in self._broken]
         found = dirtiest(logs, self._env.now_ms())
         if found is None:
             return False
@@ -66,18 +66,18 @@ class Cleaner:
         try:
             return await self._take_over(found, outcome)
         except OSError as error:
-            self._fail(error)
+            self._fail(error, log)
             return False
 
     async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
         log, stats = found.log, outcome.stats
         if not all(exchange(log, done) for done in outcome.cleaned):
-            cp.discard(self._directory.disk, log.directory)
+            cp.discard(log.disk, log.directory)
             return False
         await self._env.in_thread(log.sync_names)
         log.cleaner_point = max(outcome.end, found.first_dirty)
-        self._directory.write_cleaner_points()
+        self._storage.of(log).write_cleaner_points()
         logger.info(
             "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
             *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),

@@ -79,6 +79,24 @@ class NodeConfig:
         """A setting that is a number."""
         return int(self.text(name))
 
+    @property
+    def data_dirs(self) -> list[str]:
+        """The data directories; the first holds the metadata log unless ``metadata.log.dir`` names another.
+
+        Raises:
+            BadConfig: one is named twice, or there is none.
+        """
+        out = [x.strip().rstrip("/") or "/" for x in self.data_dir.split(",") if x.strip()]
+        if not out or len(set(out)) != len(out):
+            raise BadConfig(f"log.dirs={self.data_dir}: " + ("a directory is named twice" if out else "name one"))
+        return out
+
+    @property
+    def metadata_dir(self) -> str | None:
+        """Where the metadata log lies, if not in the first data directory."""
+        named = self.values.get("metadata.log.dir", "").strip()
+        return named.rstrip("/") or None
+
     def flag(self, name: str) -> bool:
         """A setting that is true or false."""
         return self.text(name).strip().lower() == "true"

@@ -242,8 +242,8 @@ def _directories(c: _Config) -> Iterator[Finding]:
     directories = [x.strip() for x in c.given(key).split(",") if x.strip()]
     if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
         yield c.found(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
-    if len(directories) > 1:
-        yield c.found(key, DOUBTFUL, f"only the first of {len(directories)} directories is used so far")
+    for twice in sorted({x for x in directories if directories.count(x) > 1}):
+        yield c.found(key, WRONG, f"names {twice} twice")
 
 
 def _retention(c: _Config) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from ottla.broker.replicas import Replica
+from ottla.broker.storage import Fail, Storage
 from ottla.log.directory import LogDirectory
 from ottla.log.env import Env
 from ottla.log.partition_log import PartitionLog
@@ -34,51 +35,52 @@ class Flusher:
     def __init__(
         self,
         env: Env,
-        directory: LogDirectory,
+        storage: Storage,
         retention_every_ms: int,
         producer_expiration_ms: int,
-        fail: Callable[[OSError], None],
+        fail: Fail,
         start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._retention_every_ms = retention_every_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._env = env
-        self._directory = directory
+        self._storage = storage
         self._fail = fail
         self._start = start
         self.on_flushed: list[Callable[[Replica], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
-        self._noted: object = None
+        self._noted: dict[str, object] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
         first_ms = min(FIRST_RETENTION_S * 1000, self._retention_every_ms)
         next_retention_ms = self._env.monotonic_ms() + first_ms
-        try:
-            while True:
-                await trio.sleep(CHECKPOINT_EVERY_S)
-                if self._env.monotonic_ms() >= next_retention_ms:
-                    next_retention_ms = self._env.monotonic_ms() + self._retention_every_ms
-                    await self.retain()
-                await self._look_round()
-                self._checkpoint()
-        except OSError as error:
-            self._fail(error)
+        while True:
+            await trio.sleep(CHECKPOINT_EVERY_S)
+            if self._env.monotonic_ms() >= next_retention_ms:
+                next_retention_ms = self._env.monotonic_ms() + self._retention_every_ms
+                await self.retain()
+            for number, log in enumerate(self._storage.logs()):
+                if number % LOOKS_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                try:
+                    await self._look_at(log)
+                except OSError as error:
+                    self._fail(error, log)
+            for directory in self._storage.online:
+                self._checkpoint(directory)
 
-    async def _look_round(self) -> None:
+    async def _look_at(self, log: PartitionLog) -> None:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
-        for number, log in enumerate(list(self._directory.logs.values())):
-            if number % LOOKS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-            if log.closed:
-                continue
-            due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
-            end = log.log_end_offset if due or log.rests else log.active.base_offset
-            if log.recovery_point < end:
-                await self._sync_below(log, end)
-                self._last_sync_ms[log] = self._env.monotonic_ms()
-            if not log.closed:
-                log.park()
+        if log.closed:
+            return
+        due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
+        end = log.log_end_offset if due or log.rests else log.active.base_offset
+        if log.recovery_point < end:
+            await self._sync_below(log, end)
+            self._last_sync_ms[log] = self._env.monotonic_ms()
+        if not log.closed:
+            log.park()
 
     def flush_due(self, replica: Replica) -> None:
         """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
@@ -98,24 +100,34 @@ class Flusher:
                 if log.log_end_offset == end:
                     break
         except OSError as error:
-            self._fail(error)
+            self._fail(error, log)
         finally:
             replica.flushing = False
 
     async def retain(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
-        due = []
-        for log in list(self._directory.logs.values()):
-            start = None if log.closed else due_start(log, self._env.now_ms())
-            log.producers.expire(self._env.now_ms(), self._producer_expiration_ms)
-            if start is not None and log.raise_start(start):
-                logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
-                due.append(log)
-            await trio.lowlevel.checkpoint()
-        if due:
-            self._checkpoint()
-            for log in due:
-                log.drop_below_start()
+        for directory in self._storage.online:
+            due = []
+            for log in list(directory.logs.values()):
+                log.producers.expire(self._env.now_ms(), self._producer_expiration_ms)
+                try:
+                    start = None if log.closed else due_start(log, self._env.now_ms())
+                    if start is not None and log.raise_start(start):
+                        logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
+                        due.append(log)
+                except OSError as error:
+                    self._fail(error, log)
+                await trio.lowlevel.checkpoint()
+            if due and self._checkpoint(directory):
+                self._drop(due)
+
+    def _drop(self, due: list[PartitionLog]) -> None:
+        for log in due:
+            try:
+                if not log.closed:
+                    log.drop_below_start()
+            except OSError as error:
+                self._fail(error, log)
 
     async def _sync_below(self, log: PartitionLog, end: int) -> None:
         """Sync every segment that begins below ``end``."""
@@ -134,9 +146,15 @@ class Flusher:
         await self._env.in_thread(sync)
         log.recovery_point = max(log.recovery_point, end)
 
-    def _checkpoint(self) -> None:
-        logs = self._directory.logs
+    def _checkpoint(self, directory: LogDirectory) -> bool:
+        """Write the checkpoints where they changed; False where that failed."""
+        logs = directory.logs
         state = {at: (x.high_watermark, x.recovery_point, x.log_start_offset) for at, x in logs.items()}
-        if state != self._noted:
-            self._directory.write_checkpoints(sync=False)
-            self._noted = state
+        if state != self._noted.get(directory.path):
+            try:
+                directory.write_checkpoints(sync=False)
+            except OSError as error:
+                self._fail(error, directory)
+                return False
+            self._noted[directory.path] = state
+        return True

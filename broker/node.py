@@ -9,6 +9,7 @@ Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -26,18 +27,24 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replicas import Replicas
 from ottla.broker.sessions import Sessions
+from ottla.broker.storage import Storage, WrongDirectory
 from ottla.broker.timers import Timers
+from ottla.controller.brokers import DirectoriesOffline
 from ottla.controller.decision import Defaults
+from ottla.controller.directories import Assign
 from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import Image
 from ottla.controller.shell import Controller
-from ottla.log.directory import Identity, LogDirectory
+from ottla.log.directory import LogDirectory
+from ottla.log.disk import is_passing
 from ottla.log.env import Env, Listener, Stream
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.metadata_records import BrokerEndpoint
 
 logger = logging.getLogger("ottla.node")
 LISTENER_NAME = "PLAINTEXT"
+RETRY_S = 1.0
 
 NodeEndpoint = tuple[int, str, int, str | None]
 
@@ -62,7 +69,7 @@ class Node:
         self.sessions = Sessions(env, config.number("max.incremental.fetch.session.cache.slots"))
         self.fetch_max_bytes = config.number("fetch.max.bytes")
         self.static_config: Mapping[str, str] = {**SINGLE_NODE, **config.values}
-        self.directory = LogDirectory(env.disk, config.data_dir)
+        self.storage = Storage(env.disk, config.data_dirs, config.metadata_dir)
         self.controller: Controller
         self.replicas: Replicas
         self.groups: GroupCoordinator
@@ -95,13 +102,44 @@ class Node:
             out.append((broker_id, host, port, broker.rack))
         return out
 
-    def fail(self, error: OSError) -> None:
-        """A data directory failed: nothing more is acknowledged from here on, and the node stops."""
-        if self._failure is None:
+    def fail(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
+        """A data directory failed; without ``where`` the one with the metadata log. Nothing more is acknowledged there.
+
+        It goes out of service, or the node stops where it cannot be without it. What only says that the process is
+        short of something (descriptors) has changed nothing: the client is told, and may try again.
+        """
+        storage = self.storage
+        if where is not None and is_passing(error):
+            logger.error("%s", error)
+            return
+        directory = storage.metadata if where is None else where
+        if isinstance(directory, PartitionLog):
+            directory = storage.of(directory)
+        if storage.can_lose(directory):
+            lost = storage.take_out(directory, error)
+            if lost:
+                self.replicas.lose(lost)
+            self._beside(self._tell_what_is_online)
+        elif self._failure is None:
             self._failure = error
-            logger.critical("the data directory %s failed: %s", self.config.data_dir, error)
+            logger.critical("the data directory %s failed: %s", directory.path, error)
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel()
+
+    async def _tell_what_is_online(self) -> None:
+        with contextlib.suppress(OSError):  # the controller has failed the node already
+            await self.controller.submit(DirectoriesOffline(self.config.node_id, self.storage.online_ids))
+
+    async def _tell_places(self) -> None:
+        """Tell the controller where replicas were put, and try again where one could not be made."""
+        if self.replicas.unmade:
+            await trio.sleep(RETRY_S)
+            self.replicas.publish(Image(), self.image)
+        places = list(self.replicas.places.items())
+        self.replicas.places.clear()
+        if places:
+            with contextlib.suppress(OSError):
+                await self.controller.submit(Assign(self.config.node_id, places))
 
     # ------------------------------------------------------------------ topics made on the way
 
@@ -166,7 +204,7 @@ class Node:
         self._listener = await self.env.net.listen(self.config.host, self.config.port)
         self.port = self._listener.port
         try:
-            self.directory.lock()
+            self.storage.lock()
             await self._start()
             await self._serve(ready, stop)
             if self._failure is None:
@@ -176,54 +214,59 @@ class Node:
                 raise
         finally:
             self._listener.close()
-            self.directory.unlock()
+            self.storage.unlock()
         if self._failure is not None:
-            raise StorageFailed(f"the data directory {self.config.data_dir} failed: {self._failure}")
+            raise StorageFailed(f"a data directory failed: {self._failure}")
 
     async def _start(self) -> None:
         config, env = self.config, self.env
         controller_endpoint = Endpoint("CONTROLLER", "localhost", 9093)
-        identity = self.directory.identity()
+        try:
+            identity = self.storage.identify(config.node_id, config.cluster_id)
+        except WrongDirectory as error:
+            raise StartRefused(str(error)) from None
         if identity is None:
             identity = format_directory(
-                self.directory, config.node_id, config.cluster_id, controller_endpoint, env.now_ms(), env.uuid
+                self.storage.metadata, config.node_id, config.cluster_id, controller_endpoint, env.now_ms(), env.uuid
             )
-        self._check_identity(identity)
         self.cluster_id = identity.cluster_id
-        self.directory.begin()
+        self.storage.begin(identity, env.now_ms(), env.uuid)
         defaults = Defaults(
             config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
         )
-        self.controller = Controller(env, self.directory, identity, defaults, self.fail)
+        self.controller = Controller(env, self.storage.metadata, identity, defaults, self.fail)
         self.controller.load()
         self.kraft_version = self.controller.kraft_version
         self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
         self.flusher = Flusher(
             env,
-            self.directory,
+            self.storage,
             config.number("log.retention.check.interval.ms"),
             config.number("producer.id.expiration.ms"),
             self.fail,
             self._beside,
         )
-        self.replicas = Replicas(env, config, self.directory, self.purgatory.wake, self.flusher.flush_due)
-        self.cleaner = Cleaner(env, self.directory, lambda name: config.current(self.image, name) or "", self.fail)
+        self.replicas = Replicas(env, config, self.storage, self.purgatory.wake, self.flusher.flush_due, self.fail)
+        self.cleaner = Cleaner(env, self.storage, lambda name: config.current(self.image, name) or "", self.fail)
         self.flusher.on_flushed.append(self.groups.flushed)
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)
         self.replicas.on_doomed.append(self._remove_later)
+        self.replicas.on_placed = partial(self._beside, self._tell_places)
         self.producer_ids = ProducerIds(self.controller, config.node_id)
         await self.controller.lead(controller_endpoint)
         self.replicas.load(self.image)
         self.replicas.publish(Image(), self.image)
         self.controller.listeners += [self.replicas.publish, self.groups.publish]
         await self._register()
+        await self._tell_places()
 
     async def _register(self) -> None:
         """Make this broker known to the controller."""
         config = self.config
         host, port = config.advertised() or (config.host or "localhost", self.port)
         self._broker_epoch = await self.controller.register_broker(
+            self.storage.online_ids,
             [BrokerEndpoint(LISTENER_NAME, host, port, 0)],
             config.values.get("broker.rack"),
         )
@@ -237,15 +280,6 @@ class Node:
             await self.groups.load_all()
 
         self._beside(come_back)
-
-    def _check_identity(self, identity: Identity) -> None:
-        config = self.config
-        if identity.node_id != config.node_id:
-            raise StartRefused(
-                f"{config.data_dir} belongs to node {identity.node_id}, not {config.node_id}: give --node-id"
-            )
-        if config.cluster_id is not None and identity.cluster_id != config.cluster_id:
-            raise StartRefused(f"{config.data_dir} belongs to cluster {identity.cluster_id}, not {config.cluster_id}")
 
     async def _serve(self, ready: Callable[[Node], None] | None, stop: trio.Event | None) -> None:
         async with trio.open_nursery() as nursery:
@@ -308,7 +342,7 @@ class Node:
         """Give leadership back, flush and seal everything, leave the mark of a clean stop."""
         try:
             await self.controller.resign_broker()
-            await self.env.in_thread(partial(self.directory.close, self._broker_epoch))
+            await self.env.in_thread(partial(self.storage.close, self._broker_epoch))
             self.controller.close()
         except OSError as error:
             self.fail(error)

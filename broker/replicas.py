@@ -10,8 +10,12 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import cache, partial
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.storage import Fail, Storage
+from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Topic
+from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
+from ottla.log.disk import is_passing
 from ottla.log.env import Env
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.settings import LogSettings
@@ -116,16 +120,25 @@ class Replicas:
         self,
         env: Env,
         config: NodeConfig,
-        directory: LogDirectory,
+        storage: Storage,
         wake: Callable[[Hashable], None],
         flush_due: Callable[[Replica], None],
+        fail: Fail,
     ) -> None:
         self._flush_due = flush_due
         self._env = env
         self._wake = wake
         self._config = config
-        self._directory = directory
+        self._storage = storage
+        self._fail = fail
         self._hosted: dict[TopicPartition, Replica] = {}
+        self._offline: set[TopicPartition] = set()
+        """Partitions of this node in directories that have failed."""
+        self.unmade = False
+        """Whether some partition could not be made for want of something that may come back."""
+        self.places: dict[tuple[bytes, int], bytes] = {}
+        """(topic id, partition) -> directory, where the controller does not know it yet."""
+        self.on_placed: Callable[[], None] = lambda: None
         self._image = Image()
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
@@ -144,10 +157,12 @@ class Replicas:
         """A partition this node leads.
 
         Raises:
-            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         replica = self._hosted.get((topic, partition))
         if replica is None:
+            if (topic, partition) in self._offline:
+                raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
             known = self._image.topics.get(topic)
             elsewhere = known is not None and partition in known.partitions
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -160,28 +175,76 @@ class Replicas:
         return cache(partial(self._config.log_settings, image))
 
     def load(self, image: Image) -> None:
-        """Open what lies in the directory and belongs to the image; what belongs to no topic becomes ``-stray``."""
+        """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
+
+        Raises:
+            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
+        """
         settings_of = self._settings(image)
-        for (topic, number), path in self._directory.partition_dirs().items():
+        for directory in self._storage.online:
+            try:
+                self._load(directory, image, settings_of)
+            except OSError as error:
+                if not self._storage.can_lose(directory):
+                    raise
+                self.lose(self._storage.take_out(directory, error))
+
+    def _load(self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]) -> None:
+        for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
-            mine = known is not None and number in known.partitions
-            if mine:
-                assert known is not None
-                log = self._directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
+            if known is not None and number in known.partitions:
+                twin = self._hosted.get((topic, number))
+                if twin is not None:
+                    raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
+                log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 if log.topic_id == bytes(16):
                     log.topic_id = known.id
                 if log.topic_id == known.id:
                     self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due)
                     continue
                 log.close_files()
-            target = self._directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
+            target = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
             logger.warning("%s belongs to no topic of the cluster; kept as %s", path, target)
-        for path in self._directory.leftovers():
+        for path in directory.leftovers():
             self._env.disk.rmtree(path)
+
+    def lose(self, logs: list[PartitionLog]) -> None:
+        """Stop serving logs whose directory has failed."""
+        for log in logs:
+            at = (log.topic, log.partition)
+            self._offline.add(at)
+            replica = self._hosted.pop(at, None)
+            if replica is not None:
+                replica.is_leader = False
+                for callback in self.on_removed:
+                    callback(replica)
+                replica.changed()
+
+    def _make(self, topic: Topic, number: int, directory_id: bytes, settings: LogSettings) -> Replica | None:
+        """Make a partition that is not there yet; None where it may lie in a directory that is out of service."""
+        storage, at = self._storage, (topic.name, number)
+        placed = directory_id not in (MIGRATING, UNASSIGNED)
+        known = next((d for d in storage.online if d.id == directory_id), None)
+        if at in self._offline or (placed and known is None):
+            self._offline.add(at)
+            return None
+        directory = known or storage.roomiest()
+        try:
+            log = directory.create_partition(topic.name, number, topic.id, settings, self._env.now_ms())
+        except OSError as error:
+            self._fail(error, directory)
+            if is_passing(error):
+                self.unmade = True
+            else:
+                self._offline.add(at)
+            return None
+        replica = self._hosted[at] = Replica(log, topic.id, self._wake, self._flush_due)
+        return replica
 
     def publish(self, old: Image, new: Image) -> None:
         """Follow the image: remove, create, lead, take new settings."""
         self._image = new
+        self.unmade = False
         for name, topic in old.topics.items():
             successor = new.topics.get(name)
             if successor is None or successor.id != topic.id:
@@ -192,6 +255,8 @@ class Replicas:
                 self._follow(topic, new)
         if old.configs is not new.configs:
             self._reconfigure(old, new)
+        if self.places or self.unmade:
+            self.on_placed()
 
     def _follow(self, topic: Topic, image: Image) -> None:
         node = self._config.node_id
@@ -200,10 +265,13 @@ class Replicas:
             if node not in partition.replicas:
                 continue
             replica = self._hosted.get((topic.name, number))
+            place = directory_of(partition, node)
+            replica = replica or self._make(topic, number, place, settings_of(topic.name))
             if replica is None:
-                now = self._env.now_ms()
-                log = self._directory.create_partition(topic.name, number, topic.id, settings_of(topic.name), now)
-                replica = self._hosted[topic.name, number] = Replica(log, topic.id, self._wake, self._flush_due)
+                continue
+            actual = self._storage.of(replica.log).id
+            if actual != place:
+                self.places[topic.id, number] = actual
             leads = partition.leader == node
             newly = leads and (not replica.is_leader or replica.leader_epoch != partition.leader_epoch)
             replica.is_leader = leads
@@ -220,14 +288,20 @@ class Replicas:
                     callback(replica)
 
     def _remove(self, topic: str, number: int) -> None:
+        self._offline.discard((topic, number))
         replica = self._hosted.pop((topic, number), None)
         if replica is None:
             return
         replica.is_leader = False
         replica.changed()
-        path = self._directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()))
         for callback in self.on_removed:
             callback(replica)
+        directory = self._storage.of(replica.log)
+        try:
+            path = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()))
+        except OSError as error:
+            self._fail(error, directory)
+            return
         for doomed in self.on_doomed:
             doomed(path)
 

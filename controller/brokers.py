@@ -6,11 +6,14 @@ Source: ``ClusterControlManager.java``, ``ReplicationControlManager.java``, ``Pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ottla.controller.decision import Decision
-from ottla.controller.image import NO_LEADER, Image, Partition
+from ottla.controller.directories import is_online
+from ottla.controller.image import NO_LEADER, Image, Partition, partitions_of
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
@@ -35,7 +38,7 @@ class Register(NamedTuple):
 
     broker_id: int
     incarnation_id: bytes
-    directory_id: bytes
+    directory_ids: list[bytes]
     endpoints: list[m.BrokerEndpoint]
     rack: str | None
     next_offset: int
@@ -45,6 +48,13 @@ class Unfence(NamedTuple):
     """A broker has caught up with the metadata and may lead."""
 
     broker_id: int
+
+
+class DirectoriesOffline(NamedTuple):
+    """Some of a broker's directories have failed; these are left."""
+
+    broker_id: int
+    online: list[bytes]
 
 
 class ShutDown(NamedTuple):
@@ -75,29 +85,25 @@ def register(event: Register) -> Decision:
         event.rack,
         True,
         False,
-        [event.directory_id],
+        sorted(event.directory_ids),
     )
     return Decision(event.next_offset, [record])
-
-
-def _partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Partition]]:
-    for topic in image.topics.values():
-        for number, partition in topic.partitions.items():
-            if broker_id in partition.replicas:
-                yield topic.id, number, partition
 
 
 def unfence(image: Image, event: Unfence) -> Decision:
     """Let a broker lead: it takes over every partition that has no leader it could wait for.
 
     A partition without in-sync replicas goes to an eligible leader replica, or to the last known leader when it is
-    the only one (KIP-966); a broker that led before its restart leads again under a new epoch.
+    the only one (KIP-966); a broker that led before its restart leads again under a new epoch. What lies in a directory
+    that did not come back is led by nobody.
     """
     broker = image.brokers[event.broker_id]
     records: list[Message] = [
         m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=-1, in_controlled_shutdown=0)
     ]
-    for topic_id, number, p in _partitions_of(image, event.broker_id):
+    for topic_id, number, p in partitions_of(image, event.broker_id):
+        if not is_online(p, broker):
+            continue
         candidates = p.isr or p.elr or p.last_known_elr
         if p.leader not in (NO_LEADER, event.broker_id) or event.broker_id not in candidates:
             continue
@@ -108,7 +114,16 @@ def unfence(image: Image, event: Unfence) -> Decision:
         if p.last_known_elr:
             change.last_known_elr = []
         records.append(change)
+    records += _out_of_sync(image, event.broker_id, lambda p: not is_online(p, broker))
     return Decision(None, records)
+
+
+def directories_offline(image: Image, event: DirectoriesOffline) -> Decision:
+    """Move leaderships away from a broker's failed directories."""
+    broker = image.brokers[event.broker_id]
+    change = m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, log_dirs=sorted(event.online))
+    left = replace(broker, log_dirs=sorted(event.online))
+    return Decision(None, [change, *_out_of_sync(image, event.broker_id, lambda p: not is_online(p, left))])
 
 
 def shut_down(image: Image, event: ShutDown) -> Decision:
@@ -118,10 +133,12 @@ def shut_down(image: Image, event: ShutDown) -> Decision:
     return Decision(None, [change, *_out_of_sync(image, event.broker_id)])
 
 
-def _out_of_sync(image: Image, broker_id: int) -> Iterator[Message]:
+def _out_of_sync(
+    image: Image, broker_id: int, affected: Callable[[Partition], bool] = lambda p: True
+) -> Iterator[Message]:
     """Take a broker out of every ISR; where it was the last, it stays eligible to lead."""
-    for topic_id, number, p in _partitions_of(image, broker_id):
-        if broker_id not in p.isr:
+    for topic_id, number, p in partitions_of(image, broker_id):
+        if broker_id not in p.isr or not affected(p):
             continue
         rest = [i for i in p.isr if i != broker_id]
         alive = [i for i in p.replicas if i in rest and not image.brokers[i].fenced]

@@ -8,7 +8,7 @@ Source: ``MetadataImage.java``, ``TopicsImage.java``, ``ClusterImage.java`` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,6 +119,14 @@ def changed(old: Partition, record: m.PartitionChangeRecord) -> Partition:
         _pick(record.eligible_leader_replicas, old.elr),
         _pick(record.last_known_elr, old.last_known_elr),
     )
+
+
+def partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Partition]]:
+    """The partitions a broker has a replica of: (topic id, number, partition)."""
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            if broker_id in partition.replicas:
+                yield topic.id, number, partition
 
 
 class Draft:

@@ -178,12 +178,14 @@ class Controller:
         self._quorum.write_snapshot(records_of(image), image.offset + 1, self._env.now_ms(), level)
         logger.info("metadata snapshot at offset %d", image.offset + 1)
 
-    async def register_broker(self, endpoints: list[m.BrokerEndpoint], rack: str | None) -> int:
-        """Register this node's broker and let it lead; gives its broker epoch."""
+    async def register_broker(
+        self, directory_ids: list[bytes], endpoints: list[m.BrokerEndpoint], rack: str | None
+    ) -> int:
+        """Register this node's broker with the directories it can use, and let it lead; gives its broker epoch."""
         event = Register(
             self._identity.node_id,
             self._env.uuid(),
-            self._identity.directory_id,
+            directory_ids,
             endpoints,
             rack,
             self.log_end_offset,

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.controller.config_keys import TOPIC_KEYS, check_value
 from ottla.controller.decision import Decision, Defaults
+from ottla.controller.directories import default_directory
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import place
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -73,7 +74,7 @@ def new_partition(replicas: Iterable[int], image: Image) -> Partition:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All brokers specified in the manual partition assignment are fenced or in controlled shutdown.",
         )
-    dirs = tuple((image.brokers[i].log_dirs or [ZERO_UUID])[0] if i in image.brokers else ZERO_UUID for i in ids)
+    dirs = tuple(default_directory(image.brokers[i].log_dirs if i in image.brokers else []) for i in ids)
     return Partition(ids, live, live[0], 0, 0, dirs)
 
 

@@ -40,7 +40,7 @@ def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Itera
         CorruptFile: not a data directory.
     """
     directory = LogDirectory(disk, data_dir)
-    if directory.identity() is None:
+    if directory.read_identity() is None:
         raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
     for (topic, partition), path in sorted(directory.partition_dirs().items()):
         rehearsal = Rehearsal(disk)

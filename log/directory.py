@@ -44,6 +44,7 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
+        self.identity: Identity | None = None
         self._lock: File | None = None
         self._starts: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, int] = {}
@@ -65,7 +66,13 @@ class LogDirectory:
         if self._lock is None:
             raise DirectoryInUse(f"{self.path} is in use by another node (its .lock is held)")
 
-    def identity(self) -> Identity | None:
+    @property
+    def id(self) -> bytes:
+        """The directory's own id; it must have been formatted."""
+        assert self.identity is not None
+        return self.identity.directory_id
+
+    def read_identity(self) -> Identity | None:
         """Who the directory belongs to; None where it was never formatted.
 
         Raises:
@@ -76,9 +83,10 @@ class LogDirectory:
             return None
         values = c.read_properties(self.disk, path)
         try:
-            return Identity(values["cluster.id"], int(values["node.id"]), uuid_bytes(values["directory.id"]))
+            self.identity = Identity(values["cluster.id"], int(values["node.id"]), uuid_bytes(values["directory.id"]))
         except (KeyError, ValueError) as error:
             raise c.CorruptFile(f"{path}: {error}") from None
+        return self.identity
 
     def write_identity(self, identity: Identity, now_ms: int) -> None:
         """Write ``meta.properties``."""
@@ -89,6 +97,7 @@ class LogDirectory:
             "cluster.id": identity.cluster_id,
         }
         c.write_properties(self.disk, f"{self.path}/{c.META_PROPERTIES}", values, now_ms)
+        self.identity = identity
 
     def begin(self) -> None:
         """Read the checkpoints and take the mark of a clean stop, once, before any log is opened."""

@@ -6,11 +6,18 @@ any call. Methods are synchronous and raise OSError; the broker decides on which
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether an error says nothing of the disk: the process is short of something, and may try again later."""
+    return error.errno in _PASSING
 
 
 class FileStat(NamedTuple):

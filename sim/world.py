@@ -102,7 +102,7 @@ class World:
         self.network.reset_all()
         self.network.listeners.clear()
         if fate == "power" and ended == "killed":
-            logs = node.directory.logs
+            logs = {(x.topic, x.partition): x for x in node.storage.logs()}
             if not self.synced:
                 points = {p: logs[TOPIC, p].recovery_point for p in range(PARTITIONS) if (TOPIC, p) in logs}
                 self.ledger.power_cut(points)

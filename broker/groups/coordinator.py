@@ -20,6 +20,7 @@ from ottla.broker.groups import records as gr
 from ottla.broker.groups.machine import Fired, GroupMachine, Loaded, TopicsGone
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.replicas import Replica
+from ottla.broker.storage import Fail
 from ottla.broker.timers import Timers
 from ottla.controller.image import Image
 from ottla.log.env import Env
@@ -95,7 +96,7 @@ class GroupCoordinator:
         env: Env,
         config: NodeConfig,
         timers: Timers,
-        fail: Callable[[OSError], None],
+        fail: Fail,
         count: Callable[[], int],
     ) -> None:
         self._count = count
@@ -131,7 +132,10 @@ class GroupCoordinator:
     def resign(self, replica: Replica) -> None:
         """Stop serving a partition's groups."""
         if replica.topic == TOPIC:
-            self._shards.pop(replica.partition, None)
+            shard = self._shards.pop(replica.partition, None)
+            for _, replies in shard.held if shard is not None else ():
+                for reply in replies:
+                    reply.ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
     async def load_all(self) -> None:
         """Read every shard that has something to read; a turn of the loop between two of them."""
@@ -226,7 +230,7 @@ class GroupCoordinator:
                     reply.ticket.give(error)
                 fx.replies.clear()
             except OSError as error:
-                self._fail(error)
+                self._fail(error, shard.replica.log)
                 return
         partition = shard.replica.partition
         for timer in fx.timers:

@@ -36,7 +36,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> int:
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if log.raise_start(wanted):
-        node.directory.write_checkpoints(sync=False)
+        node.storage.of(log).write_checkpoints(sync=False)
         log.drop_below_start()
         replica.changed()
     return log.log_start_offset
@@ -54,7 +54,9 @@ def handle(context: Context, request: DeleteRecordsRequest) -> Answer:
             except ProtocolError as error:
                 row.error_code = error.code
             except OSError as error:
-                context.node.fail(error)
+                replica = context.node.replicas.get(topic.name, part.partition_index)
+                if replica is not None:
+                    context.node.fail(error, replica.log)
                 row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             rows.append(row)
         response.topics.append(DeleteRecordsTopicResult(topic.name, rows))

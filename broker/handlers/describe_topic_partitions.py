@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ottla.broker.dispatch import Answer, Context
 from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
-from ottla.controller.image import Topic
+from ottla.controller.directories import offline_replicas
+from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -24,7 +25,7 @@ from ottla.wire.messages.describe_topic_partitions import (
 MAX_PARTITIONS = 2000
 
 
-def _partitions(topic: Topic, first: int, limit: int) -> list[DescribeTopicPartitionsResponsePartition]:
+def _partitions(image: Image, topic: Topic, first: int, limit: int) -> list[DescribeTopicPartitionsResponsePartition]:
     rows = []
     for number, p in sorted(topic.partitions.items())[first : first + limit]:
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -38,6 +39,7 @@ def _partitions(topic: Topic, first: int, limit: int) -> list[DescribeTopicParti
                 list(p.isr),
                 list(p.elr),
                 list(p.last_known_elr),
+                offline_replicas(image, p),
             )
         )
     return rows
@@ -64,7 +66,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first)
             break
-        rows = _partitions(topic, max(first, 0), left)
+        rows = _partitions(image, topic, max(first, 0), left)
         left -= len(rows)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(0, name, topic.id, name in INTERNAL_TOPICS, rows, ALL_TOPIC_OPERATIONS)

@@ -90,7 +90,7 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
         lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return PartitionData(want.partition, error.code, -1, records=b"", aborted_transactions=[] if lookup else None)
     except OSError as error:
-        context.node.fail(error)
+        context.node.fail(error, replica.log)
         return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
 
 

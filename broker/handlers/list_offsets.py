@@ -71,7 +71,7 @@ def handle(context: Context, request: ListOffsetsRequest) -> Answer:
             except WireError:
                 row.error_code = ErrorCode.CORRUPT_MESSAGE
             except OSError as error:
-                context.node.fail(error)
+                context.node.fail(error, replica.log)
                 row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             rows.append(row)
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))

@@ -10,7 +10,8 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (a
 from __future__ import annotations
 
 from ottla.broker.dispatch import Answer, Context
-from ottla.controller.image import Topic
+from ottla.controller.directories import offline_replicas
+from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -29,12 +30,20 @@ ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
 
 
-def _row(topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+def _row(image: Image, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
         row.partitions.append(
-            MetadataResponsePartition(code, number, p.leader, p.leader_epoch, list(p.replicas), list(p.isr))
+            MetadataResponsePartition(
+                code,
+                number,
+                p.leader,
+                p.leader_epoch,
+                list(p.replicas),
+                list(p.isr),
+                offline_replicas(image, p),
+            )
         )
     if request.include_topic_authorized_operations:
         row.topic_authorized_operations = ALL_TOPIC_OPERATIONS
@@ -55,7 +64,7 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     topic = context.node.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
-    return _row(topic, request)
+    return _row(context.node.image, topic, request)
 
 
 def handle(context: Context, request: MetadataRequest) -> Answer:
@@ -69,7 +78,7 @@ def handle(context: Context, request: MetadataRequest) -> Answer:
         response.controller_id = alive[int(node.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and node.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        response.topics = [_row(topic, request) for topic in image.topics.values()]
+        response.topics = [_row(image, topic, request) for topic in image.topics.values()]
         return _authorized(response, request)
     for wanted in request.topics:
         if wanted.topic_id != ZERO_UUID and wanted.name is not None and context.version >= 10:
@@ -77,7 +86,7 @@ def handle(context: Context, request: MetadataRequest) -> Answer:
         elif wanted.name is None or wanted.topic_id != ZERO_UUID:
             row = _by_id(context, wanted, request)
         elif wanted.name in image.topics:
-            row = _row(image.topics[wanted.name], request)
+            row = _row(image, image.topics[wanted.name], request)
         else:
             row = _missing(context, wanted.name, create=create)
         response.topics.append(row)

@@ -90,7 +90,7 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData) -> P
     try:
         done = replica.append(data, context.now_ms, header=header)
     except OSError as error:
-        context.node.fail(error)
+        context.node.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
         return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)

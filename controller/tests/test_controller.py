@@ -37,7 +37,7 @@ def machine(broker_count: int = 1) -> ControllerMachine:
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
     out = ControllerMachine(Defaults(num_partitions=2), lambda: next(ids))
     for broker in range(1, broker_count + 1):
-        submit(out, brokers.Register(broker, DIRECTORY_ID, DIRECTORY_ID, [], None, 10 * broker))
+        submit(out, brokers.Register(broker, DIRECTORY_ID, [DIRECTORY_ID], [], None, 10 * broker))
         submit(out, brokers.Unfence(broker))
     return out
 
@@ -166,7 +166,7 @@ def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
     stopped = controller.image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr, stopped.last_known_elr) == (-1, (), (1,), (1,))
     assert controller.image.unfenced() == []
-    submit(controller, brokers.Register(1, DIRECTORY_ID, DIRECTORY_ID, [], None, 99))
+    submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID], [], None, 99))
     submit(controller, brokers.Unfence(1))
     again = controller.image.topics["t"].partitions[0]
     assert (again.leader, again.isr, again.elr, again.last_known_elr) == (1, (1,), (), ())

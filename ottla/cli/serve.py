@@ -37,7 +37,7 @@ examples:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
-    out.add_argument("--data-dir", metavar="D", help="where everything is kept (default ./ottla-data)")
+    out.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
     out.add_argument("--config", metavar="FILE", help="a server.properties file")
     out.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file")
@@ -75,7 +75,7 @@ def configure(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
         raise BadConfig(text)
     config = NodeConfig(values, cluster_id=options.cluster_id)
     directories = values.get("log.dirs") or values.get("log.dir")
-    config.data_dir = options.data_dir or (directories or config.data_dir).split(",")[0]
+    config.data_dir = options.data_dir or directories or config.data_dir
     config.node_id = (
         options.node_id if options.node_id is not None else int(values.get("node.id", values.get("broker.id", "1")))
     )
