@@ -96,7 +96,9 @@ class OttlaProcess(Process):
 
     def command(self) -> list[str]:
         """The command line."""
-        out = [OTTLA, "serve", "--data-dir", str(self.data_dir), "--listen", self.bootstrap]
+        out = [OTTLA, "serve", "--listen", self.bootstrap]
+        if "log_dirs" not in self.settings:
+            out += ["--data-dir", str(self.data_dir)]
         for key, value in self.settings.items():
             out += ["--set", f"{key.replace('_', '.')}={value}"]
         return out

@@ -166,6 +166,15 @@ def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduce
         leaders.add(partition.leader)
 
 
+def _why_gone(context: Context, replica: Replica) -> ErrorCode:
+    """What a client is told of a replica that stopped leading while its batch waited."""
+    try:
+        context.node.replicas.leader(replica.topic, replica.partition)
+    except ProtocolError as error:
+        return error.code
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def _wait(
     context: Context,
     response: ProduceResponse,
@@ -181,7 +190,7 @@ async def _wait(
     await context.node.purgatory.wait(keys, ready, timeout_ms)
     for replica, row, end in waiting:
         if not replica.is_leader:
-            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            row.error_code = _why_gone(context, replica)
         elif replica.log.high_watermark < end:
             row.error_code = ErrorCode.REQUEST_TIMED_OUT
     return response

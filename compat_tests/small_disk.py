@@ -1,0 +1,84 @@
+"""A small real file system in a file: one that gets full, breaks, or is copied as a power cut would leave it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+def why_not() -> str | None:
+    """Why this machine cannot mount an image; None where it can."""
+    if os.geteuid() != 0:
+        return "mounting an image takes root"
+    if not all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "umount")):
+        return "mkfs.ext4 and mount are not installed"
+    return None
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _fill(directory: Path) -> None:
+    with (directory / "filler").open("wb", buffering=0) as file:
+        for size in (64 * 1024, 512):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+
+
+class SmallDisk:
+    """An ext4 image, mounted at ``path``. The image itself lies in memory, in a file system that can be filled too."""
+
+    def __init__(self, where: Path, name: str, size_mib: int) -> None:
+        self.under = where / f"{name}.under"
+        self.path = where / name
+        self.image = self.under / "image"
+        for directory in (self.under, self.path):
+            directory.mkdir()
+        _run("mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(self.under))
+        with self.image.open("wb") as file:
+            file.truncate(size_mib * MIB)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self.image))
+        self.mount()
+
+    def mount(self) -> None:
+        """Mount it; an unclean image is repaired by its journal."""
+        _run("mount", "-o", "loop", str(self.image), str(self.path))
+
+    def unmount(self) -> None:
+        """Take it off, even while it is in use."""
+        subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
+
+    def remove(self) -> None:
+        """Take everything off."""
+        self.unmount()
+        subprocess.run(["umount", "-l", str(self.under)], check=False, capture_output=True)
+
+    def fill(self) -> None:
+        """Leave no room: ENOSPC for whoever writes."""
+        _fill(self.path)
+
+    def empty(self) -> None:
+        """Give the room back."""
+        (self.path / "filler").unlink()
+
+    def break_it(self) -> None:
+        """Nothing new reaches the image any more: a sync gives EIO, as from a disk that fails."""
+        _fill(self.under)
+
+    def mend(self) -> None:
+        """The disk works again, and is mounted anew."""
+        self.unmount()
+        (self.under / "filler").unlink()
+        self.mount()
+
+    def copy_at_this_instant(self, to: Path) -> None:
+        """What a power cut would leave: the image's bytes, without what the page cache still holds."""
+        _run("cp", "--sparse=always", str(self.image), str(to))

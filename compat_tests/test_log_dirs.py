@@ -1,0 +1,143 @@
+"""One of several data directories fails for real: it goes out of service alone, and both clusters say so alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.raw import Peer
+from compat_tests.small_disk import SmallDisk, why_not
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import produce as p
+
+PARTITIONS = 4
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    made = SmallDisk(tmp_path, "b", 24)
+    yield made
+    made.remove()
+
+
+def wait_for(node: Process, key: ApiKey, version: int, body: Any, good: Any) -> Any:
+    deadline = time.monotonic() + 30
+    while True:
+        answer = Peer(node.port).call(key, version, body)
+        if good(answer) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.1)
+
+
+def partitions(node: Process) -> list[md.MetadataResponsePartition]:
+    body = md.MetadataRequest([md.MetadataRequestTopic(name="t")], False)
+    answer = wait_for(node, ApiKey.METADATA, 12, body, lambda a: len(a.topics[0].partitions) == PARTITIONS)
+    return sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)
+
+
+def produce(node: Process, partition: int, size: int) -> int:
+    raw = r.build([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
+    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
+    answer = Peer(node.port).call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def fetch_code(node: Process, partition: int) -> int:
+    part = f.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic("t", partitions=[part])])
+    return int(Peer(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0].error_code)
+
+
+def offset(node: Process, partition: int) -> tuple[int, int]:
+    body = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(partition, timestamp=-1)])])
+    row = Peer(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
+    return row.error_code, row.offset
+
+
+def log_dirs(node: Process) -> list[tuple[str, int, list[int]]]:
+    body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
+    rows = Peer(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results
+    return sorted(
+        (Path(x.log_dir).name, x.error_code, sorted(y.partition_index for t in x.topics for y in t.partitions))
+        for x in rows
+    )
+
+
+def kind(node_class: type[Process], tmp_path: Path) -> Process:
+    dirs = f"{tmp_path / 'a'},{tmp_path / 'b' / 'data'}"
+    return node_class(tmp_path / "a", None, log_dirs=dirs, log_flush_interval_messages="1")  # type: ignore[call-arg]
+
+
+def start_with_topic(node: Process) -> list[int]:
+    """Start, make the topic, put a record into each partition; gives the partitions of the second directory."""
+    node.start()
+    body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
+    assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+    assert all(x.leader_id == 1 for x in partitions(node))
+    for number in range(PARTITIONS):
+        deadline = time.monotonic() + 10
+        while produce(node, number, 100) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    rows = dict((name, found) for name, _, found in log_dirs(node))
+    assert [len(found) for found in rows.values()] == [2, 2]
+    return rows["data"]
+
+
+@pytest.mark.xdist_group("kafka")
+@pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
+@pytest.mark.parametrize("fault", ["full", "broken"])
+def test_a_directory_fails_alone_and_comes_back_with_everything(
+    tmp_path: Path, disk: SmallDisk, fault: str, node_class: type[Process]
+) -> None:
+    node = kind(node_class, tmp_path)
+    bad = start_with_topic(node)
+    good = [x for x in range(PARTITIONS) if x not in bad]
+    if fault == "full":
+        disk.fill()
+    else:
+        disk.break_it()
+    assert produce(node, bad[0], 900_000) == 56
+    wait_for(
+        node,
+        ApiKey.METADATA,
+        12,
+        md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+        lambda a: any(x.error_code for x in a.topics[0].partitions),
+    )
+    rows = {x.partition_index: x for x in partitions(node)}
+    told = {n: (x.error_code, x.leader_id, x.replica_nodes, x.isr_nodes, x.offline_replicas) for n, x in rows.items()}
+    assert told == {n: (5, -1, [1], [], [1]) if n in bad else (0, 1, [1], [1], []) for n in range(PARTITIONS)}
+    for number in bad:
+        assert (produce(node, number, 10), fetch_code(node, number), offset(node, number)[0]) == (56, 56, 56)
+    for number in good:
+        assert (produce(node, number, 10), fetch_code(node, number)) == (0, 0)
+    assert log_dirs(node) == [("a", 0, good), ("data", 56, [])]
+    node.kill()
+    if fault == "full":
+        disk.empty()
+    else:
+        disk.mend()
+    node.start()
+    wait_for(
+        node,
+        ApiKey.METADATA,
+        12,
+        md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+        lambda a: not any(x.error_code for x in a.topics[0].partitions),
+    )
+    assert [offset(node, n) for n in bad] == [(0, 1), (0, 1)]
+    assert [offset(node, n) for n in good] == [(0, 2), (0, 2)]
+    assert [produce(node, n, 10) for n in range(PARTITIONS)] == [0] * PARTITIONS
+    assert node.stop() == 0 or node_class is KafkaProcess
