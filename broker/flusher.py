@@ -26,6 +26,7 @@ from ottla.log.retention import due_start
 CHECKPOINT_EVERY_S = 5.0
 FIRST_RETENTION_S = 30.0
 LOOKS_AT_ONCE = 200
+RETRY_S = 0.2
 logger = logging.getLogger("ottla.files")
 
 
@@ -90,19 +91,20 @@ class Flusher:
 
     async def _flush(self, replica: Replica) -> None:
         log = replica.log
-        try:
-            while not log.closed:
-                end, log.unflushed_records = log.log_end_offset, 0
+        while not log.closed:
+            end, log.unflushed_records = log.log_end_offset, 0
+            try:
                 await self._sync_below(log, end)
-                replica.flushed(end)
-                for callback in self.on_flushed:
-                    callback(replica)
-                if log.log_end_offset == end:
-                    break
-        except OSError as error:
-            self._fail(error, log)
-        finally:
-            replica.flushing = False
+            except OSError as error:
+                self._fail(error, log)
+                await trio.sleep(RETRY_S)  # what was only short of something is tried again; else the log is closed
+                continue
+            replica.flushed(end)
+            for callback in self.on_flushed:
+                callback(replica)
+            if log.log_end_offset == end:
+                break
+        replica.flushing = False
 
     async def retain(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""

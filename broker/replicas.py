@@ -134,6 +134,9 @@ class Replicas:
         self._hosted: dict[TopicPartition, Replica] = {}
         self._offline: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
+        self._starting = True
+        """Until the first image: what is not found then may lie in a directory that has failed."""
+        self._half_made: dict[TopicPartition, LogDirectory] = {}
         self.unmade = False
         """Whether some partition could not be made for want of something that may come back."""
         self.places: dict[tuple[bytes, int], bytes] = {}
@@ -225,19 +228,22 @@ class Replicas:
         storage, at = self._storage, (topic.name, number)
         placed = directory_id not in (MIGRATING, UNASSIGNED)
         known = next((d for d in storage.online if d.id == directory_id), None)
-        if at in self._offline or (placed and known is None):
+        lies_elsewhere = known is None and (placed or (self._starting and bool(storage.failed)))
+        if at in self._offline or lies_elsewhere:
             self._offline.add(at)
             return None
-        directory = known or storage.roomiest()
+        directory = known or self._half_made.get(at) or storage.roomiest()
         try:
             log = directory.create_partition(topic.name, number, topic.id, settings, self._env.now_ms())
         except OSError as error:
             self._fail(error, directory)
             if is_passing(error):
                 self.unmade = True
+                self._half_made[at] = directory
             else:
                 self._offline.add(at)
             return None
+        self._half_made.pop(at, None)
         replica = self._hosted[at] = Replica(log, topic.id, self._wake, self._flush_due)
         return replica
 
@@ -255,6 +261,7 @@ class Replicas:
                 self._follow(topic, new)
         if old.configs is not new.configs:
             self._reconfigure(old, new)
+        self._starting = False
         if self.places or self.unmade:
             self.on_placed()
 
@@ -281,7 +288,12 @@ class Replicas:
                 replica.changed()
             if newly:
                 log = replica.log
-                log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+                try:
+                    log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+                except OSError as error:
+                    self._fail(error, log)  # in memory it is assigned; the next one written takes it along
+                    if not is_passing(error):
+                        continue
                 if replica.in_sync_alone:
                     log.set_high_watermark(log.log_end_offset)
                 for callback in self.on_leader:
