@@ -90,7 +90,7 @@ def start_with_topic(node: Process) -> list[int]:
         deadline = time.monotonic() + 10
         while produce(node, number, 100) and time.monotonic() < deadline:
             time.sleep(0.1)
-    rows = dict((name, found) for name, _, found in log_dirs(node))
+    rows = {name: found for name, _, found in log_dirs(node)}
     assert [len(found) for found in rows.values()] == [2, 2]
     return rows["data"]
 
