@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.log.env import Env, Stream
 from ottla.wire import batch as b
-from ottla.wire import compiler
+from ottla.wire import compiler, legacy
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
 from ottla.wire.compression import Codec
@@ -273,8 +273,8 @@ def decode_records(raw: b.Buffer, from_offset: int) -> Iterator[r.Record]:
     Raises:
         WireError: a bad checksum, or records that do not parse.
     """
-    for pos, header in b.iterate(raw):
-        if not b.crc_matches(raw, header, pos):
+    for pos, header in legacy.any_batches(raw):
+        if not legacy.any_crc_matches(raw, header, pos):
             raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
         if not header.is_control:
             yield from (x for x in r.iterate(raw, header, pos) if x.offset >= from_offset)

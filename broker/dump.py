@@ -89,13 +89,9 @@ def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 
 def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
     """The batches of a segment or snapshot, with ``deep`` their records too."""
-    if len(raw) > b.MAGIC_OFFSET and raw[b.MAGIC_OFFSET] < 2:
-        for old in legacy.iterate(raw):
-            yield {"kind": "record", "offset": old.offset, "timestamp": old.timestamp_ms, **_key_value(old)}
-        return
     end = 0
-    for position, header in b.iterate(raw):
-        yield batch_row(header, position, valid=b.crc_matches(raw, header, position))
+    for position, header in legacy.any_batches(raw):
+        yield batch_row(header, position, valid=legacy.any_crc_matches(raw, header, position))
         end = position + header.size_bytes
         if not deep:
             continue

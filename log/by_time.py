@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
 from ottla.wire import records as r
-from ottla.wire.batch import parse_header
 from ottla.wire.errors import WireError
+from ottla.wire.legacy import any_header
 
 
 class TimeOffset(NamedTuple):
@@ -30,7 +30,7 @@ def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOf
         found = segment.find_by_time(timestamp, log.log_start_offset)
         while found is not None:
             raw = segment.file.pread(found.size_bytes, found.position)
-            for record in r.iterate(raw, parse_header(raw)):
+            for record in r.iterate(raw, any_header(raw)):
                 if record.timestamp_ms >= timestamp and record.offset >= log.log_start_offset:
                     if record.offset >= upper_offset:
                         return None
@@ -50,7 +50,7 @@ def find_max_time(log: PartitionLog) -> TimeOffset | None:
     if found is None:
         return None
     raw = best.file.pread(found.size_bytes, found.position)
-    header = parse_header(raw)
+    header = any_header(raw)
     try:
         record = max(r.iterate(raw, header), key=lambda x: (x.timestamp_ms, -x.offset), default=None)
     except WireError:

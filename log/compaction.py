@@ -30,6 +30,7 @@ from ottla.log.settings import LogSettings
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of, compress
+from ottla.wire.errors import WireError
 from ottla.wire.primitives import write_varlong
 
 CLEANED = ".cleaned"
@@ -206,6 +207,8 @@ def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
     ends = [*plan.bases[1:], plan.end]
     for segment, end in zip(sources, ends, strict=True):
         for _, header, raw in segment.scan():
+            if header.magic < 2:
+                raise WireError(f"message format {header.magic} at offset {header.base_offset} is only read")
             aborted = False
             if header.is_control:
                 transactions.marker(header, marker_kind(header, raw))

@@ -140,6 +140,7 @@ class LogDirectory:
             recovery_point=self._points.get(at, 0),
             log_start_offset=self._starts.get(at, 0),
             high_watermark=self._marks.get(at, 0),
+            compacted_below=self._cleaned.get(at, 0),
         )
         point = self._cleaned.get(at, 0)
         log.cleaner_point = point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset

@@ -8,14 +8,18 @@ Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
 from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog, remove_segment
 from ottla.log.producers import ProducerStates
-from ottla.log.segment import Segment, file_name
+from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment, file_name
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import HEADER_BYTES, parse_header
+from ottla.log.split import split
+from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import WireError
+from ottla.wire.legacy import MIN_BYTES, any_header
 
 _DIGITS = 20
 
@@ -47,8 +51,9 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    compacted_below: int = 0,
 ) -> PartitionLog:
-    """A partition that was there before.
+    """A partition that was there before; ``compacted_below`` an offset its segments may have holes.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -61,10 +66,7 @@ def open_log(
     if not log.segments:
         log.add_segment(Segment.create(disk, directory, log_start_offset, settings, now_ms))
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
-    if clean:
-        _believe(log)
-    else:
-        _recover_segments(log, recovery_point)
+    seen = _believe(log) if clean else _recover_segments(log, recovery_point, compacted_below)
     if log.log_end_offset < log.log_start_offset:
         # Everything that was left lies below the log start: Kafka starts over there, and so do we.
         for segment in log.segments:
@@ -75,7 +77,7 @@ def open_log(
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.epochs.truncate_end(log.log_end_offset)
-    rebuild_producers(log)
+    rebuild_producers(log, seen)
     log.sealed_at = log.log_end_offset if clean else -1
     if clean:
         for segment in log.segments:
@@ -125,9 +127,8 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
     file = disk.open(path, readonly=True)
     try:
         end, position, size = base_offset + 1, 0, file.size()
-        while position + HEADER_BYTES <= size:
-            raw = file.pread(HEADER_BYTES, position)
-            header = parse_header(raw)
+        while position + MIN_BYTES <= size:
+            header = any_header(file.pread(HEADER_BYTES, position))
             end, position = max(end, header.next_offset), position + header.size_bytes
     except WireError:
         pass
@@ -136,7 +137,16 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
     return end
 
 
-def _believe(log: PartitionLog) -> None:
+class Seen(NamedTuple):
+    """What recovery read."""
+
+    first_base: int
+    """Where it began: the transaction indexes from here on are empty, and filled as the batches are told again."""
+    producers: bool
+    """Whether any batch has a producer."""
+
+
+def _believe(log: PartitionLog) -> Seen | None:
     """After a clean stop only the last batch of the last segment must be found; damage there means a scan after all."""
     segment = log.active
     try:
@@ -152,26 +162,41 @@ def _believe(log: PartitionLog) -> None:
         segment.bytes_since_index_entry = size
         log.log_end_offset = end
     except WireError:
-        _recover_segments(log, segment.base_offset)
+        return _recover_segments(log, segment.base_offset)
+    return None
 
 
-def _recover_segments(log: PartitionLog, recovery_point: int) -> None:
+def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: int = 0) -> Seen:
     """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one."""
-    for at, segment in enumerate(log.segments):
+    at, first, producers = -1, None, False
+    while (at := at + 1) < len(log.segments):
         following = log.bases[at + 1] if at + 1 < len(log.bases) else None
         if following is not None and following <= recovery_point:
             continue
-        if not _recover_segment(log, segment, following):
+        first = log.bases[at] if first is None else first
+        try:
+            whole, with_producers = _recover_segment(log, log.segments[at], following)
+            producers |= with_producers
+        except OffsetOverflow:
+            log.segments[at : at + 1] = split(log.disk, log.directory, log.segments[at])
+            log.bases[:] = [s.base_offset for s in log.segments]
+            at -= 1  # the first part is looked at in its place
+            continue
+        # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
+        # Where compaction was, holes are the rule.
+        may_have_holes = log.settings.compact or log.log_end_offset < compacted_below
+        if not whole or not (following in (None, log.log_end_offset) or may_have_holes):
             for later in log.segments[at + 1 :]:
                 remove_segment(log.disk, later)
             del log.segments[at + 1 :]
             del log.bases[at + 1 :]
             break
     log.epochs.save()
+    return Seen(log.log_end_offset if first is None else first, producers)
 
 
-def _recover_segment(log: PartitionLog, segment: Segment, following: int | None) -> bool:
-    """Rebuild one segment's indexes, cutting it at the first damage; False where later segments must go.
+def _recover_segment(log: PartitionLog, segment: Segment, following: int | None) -> tuple[bool, bool]:
+    """Rebuild one segment's indexes, cutting it at the first damage: (whether later segments stay, any producers).
 
     A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
     segment was never compacted: its offsets must count up without a gap. In an older one a gap is suspect only if
@@ -181,29 +206,34 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
     segment.forget_aborted()
     good, next_offset = 0, segment.base_offset
     before_gap: tuple[int, int] | None = None
-    whole = True
+    whole, producers = True, False
     try:
         for position, header, _ in segment.scan():
-            gap = header.base_offset > next_offset
+            # An old compressed message says only its last offset; a compacted log may have holes anywhere.
+            gap = header.base_offset > next_offset and header.magic >= 2
             beyond = following is not None and header.last_offset >= following
-            if header.base_offset < next_offset or beyond or (gap and following is None):
+            suspect = gap and following is None and not log.settings.compact
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and not (beyond or suspect):
+                raise OffsetOverflow(f"{segment.path}.log: offset {header.last_offset}")
+            if header.base_offset < next_offset or beyond or suspect:
                 if before_gap is not None:
                     good, next_offset = before_gap
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
             if gap:
                 before_gap = (good, next_offset)
             segment.note(header, position)
+            producers |= header.producer_id >= 0
             log.epochs.assign(header.partition_leader_epoch, header.base_offset, save=False)
             good, next_offset = position + header.size_bytes, header.next_offset
+    except OffsetOverflow:
+        raise
     except WireError:
         segment.truncate(good)
         if before_gap is not None:
             segment.rebuild_indexes()
         whole = False
     log.log_end_offset = next_offset
-    # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
-    # In a compacted log holes are the rule.
-    return whole and (following is None or following == next_offset or log.settings.compact)
+    return whole, producers
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
@@ -228,8 +258,11 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
     rebuild_producers(log)
 
 
-def rebuild_producers(log: PartitionLog) -> None:
-    """Producer state as of the log end: the newest readable snapshot, then the batches behind it."""
+def rebuild_producers(log: PartitionLog, seen: Seen | None = None) -> None:
+    """Producer state as of the log end: the newest readable snapshot, then the batches behind it.
+
+    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty.
+    """
     log.producers = ProducerStates()
     offset = log.log_start_offset
     names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
@@ -238,12 +271,15 @@ def rebuild_producers(log: PartitionLog) -> None:
         path = f"{log.directory}/{name}"
         if at > log.log_end_offset:
             log.disk.unlink(path)
+        elif seen is not None and at > seen.first_base:
+            continue
         elif log.load_snapshot(path):
             offset = max(at, offset)
             break
         else:
             log.disk.unlink(path)
-    if offset < log.log_end_offset:
+    nothing_new = seen is not None and not seen.producers and offset >= seen.first_base
+    if offset < log.log_end_offset and not nothing_new:
         for header, raw in log.batches(offset):
             if header.base_offset >= offset:
                 log.remember_producer(header, header.base_offset, raw)

@@ -17,13 +17,19 @@ from ottla.wire.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC_OFFSET,
     BatchHeader,
-    crc_matches,
     overhead,
     parse_header,
 )
 from ottla.wire.errors_base import WireError
+from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class OffsetOverflow(WireError):
+    """An offset lies further behind the segment's base than its indexes can say."""
+
+
 _WINDOW_BYTES = 16 * 1024
 _SCAN_BYTES = 1 << 20
 
@@ -212,6 +218,8 @@ class Segment:
         if self.first_timestamp is None:
             self.first_timestamp = max_timestamp
         if self.bytes_since_index_entry > self.settings.index_interval_bytes:
+            if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                raise OffsetOverflow(f"{self.path}.log: offset {last_offset}")
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index_entry = 0
@@ -287,9 +295,9 @@ class Segment:
         while position < self.size_bytes:
             window = memoryview(self.file.pread(_SCAN_BYTES, position))
             at = 0
-            while len(window) - at >= HEADER_BYTES:
+            while len(window) - at >= TELLING_BYTES:
                 size = overhead(window, at)[1]
-                if size < HEADER_BYTES or position + at + size > self.size_bytes:
+                if size < smallest(window, at) or position + at + size > self.size_bytes:
                     raise WireError(f"{self.path}.log: batch of {size} bytes at {position + at}")
                 if size > len(window) - at:
                     if at == 0:
@@ -298,8 +306,8 @@ class Segment:
                             raise WireError(f"{self.path}.log ends inside the batch at {position}")
                         continue
                     break
-                header = parse_header(window, at)
-                if check and not crc_matches(window, header, at):
+                header = any_header(window, at)
+                if check and not any_crc_matches(window, header, at):
                     raise WireError(f"{self.path}.log: bad CRC at {position + at}")
                 yield position + at, header, window[at : at + size]
                 at += size

@@ -13,12 +13,61 @@ import struct
 import zlib
 from collections.abc import Iterator
 
+from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
 from ottla.wire.errors_base import WireError
 from ottla.wire.records import Record
 
 Buffer = bytes | bytearray | memoryview
+MIN_BYTES = 26
+"""A message of magic 0 with neither key nor value, its overhead included."""
+TELLING_BYTES = b.MAGIC_OFFSET + 1
+"""So many bytes tell the size and the format of a batch or message."""
 _OVERHEAD = struct.Struct(">qi")
+
+
+def smallest(buf: Buffer, pos: int = 0) -> int:
+    """How many bytes a batch of the format at ``pos`` has at least; `TELLING_BYTES` must be there."""
+    return b.HEADER_BYTES if buf[pos + b.MAGIC_OFFSET] >= 2 else MIN_BYTES
+
+
+def any_header(buf: Buffer, pos: int = 0) -> b.BatchHeader:
+    """The header of a batch, or what stands for one in an old message: both its offsets are then the last one's.
+
+    Raises:
+        WireError: too few bytes, or no known format.
+    """
+    if len(buf) - pos < TELLING_BYTES or buf[pos + b.MAGIC_OFFSET] >= 2:
+        return b.parse_header(buf, pos)
+    offset, size = _OVERHEAD.unpack_from(buf, pos)
+    if size < MIN_BYTES - b.LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_BYTES:
+        raise WireError(f"message of {size} bytes")
+    crc, magic, attributes = struct.unpack_from(">Ibb", buf, pos + b.LOG_OVERHEAD_BYTES)
+    time = struct.unpack_from(">q", buf, pos + 18)[0] if magic == 1 else b.NO_TIMESTAMP
+    return b.BatchHeader(offset, size, -1, magic, crc, attributes & 0x0F, 0, time, time, -1, -1, -1, 1)
+
+
+def any_crc_matches(buf: Buffer, header: b.BatchHeader, pos: int = 0) -> bool:
+    """Whether a batch or an old message has the checksum it claims."""
+    if header.magic >= 2:
+        return b.crc_matches(buf, header, pos)
+    return zlib.crc32(memoryview(buf)[pos + b.MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
+
+
+def any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, b.BatchHeader]]:
+    """As `batch.iterate`, over all formats.
+
+    Raises:
+        WireError: something between the batches is no batch.
+    """
+    while len(buf) - pos >= TELLING_BYTES:
+        size = b.overhead(buf, pos)[1]
+        if size < smallest(buf, pos):
+            raise WireError(f"batch of {size} bytes at {pos}")
+        if len(buf) - pos < size:
+            return
+        yield pos, any_header(buf, pos)
+        pos += size
 
 
 def _blob(buf: memoryview, pos: int) -> tuple[bytes | None, int]:

@@ -95,6 +95,11 @@ def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAU
     Raises:
         WireError: the records are not what the header claims.
     """
+    if header.magic < 2:
+        from ottla.wire import legacy
+
+        yield from legacy.iterate(memoryview(buf)[pos : pos + header.size_bytes], limit)
+        return
     data = body(buf, header, pos, limit)
     end, at = len(data), 0
     append_time = header.max_timestamp if header.has_log_append_time else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from ottla.log.memory_disk import MemoryDisk, Session
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
+from ottla.log.validate import Origin
+from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
 
@@ -15,6 +18,7 @@ TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
 NOW = 1_000_000
 SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+COMPACTED = replace(SMALL, compact=True, delete=False)
 
 
 def memory_disk(seed: int = 1) -> MemoryDisk:
@@ -27,6 +31,23 @@ def new_log(disk: Session, settings: LogSettings = SMALL) -> PartitionLog:
 
 def reopened(disk: Session, settings: LogSettings = SMALL, *, clean: bool = False, point: int = 0) -> PartitionLog:
     return open_log(disk, DIRECTORY, "t", 0, settings, NOW, clean=clean, recovery_point=point)
+
+
+def opened(
+    memory: MemoryDisk, settings: LogSettings = SMALL, *, clean: bool = False, point: int = 0, start: int = 0
+) -> PartitionLog:
+    """A log opened again, by a process of its own."""
+    return open_log(
+        memory.session(),
+        DIRECTORY,
+        "t",
+        0,
+        settings,
+        NOW,
+        clean=clean,
+        recovery_point=point,
+        log_start_offset=start,
+    )
 
 
 def a_batch(first: int, count: int = 3, codec: Codec = Codec.NONE, **header: int) -> bytearray:
@@ -52,3 +73,43 @@ def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 def expected(end: int) -> list[tuple[int, bytes]]:
     return [(i, b"v%d" % i * 10) for i in range(end)]
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [o for o, _ in values(log)]
+
+
+def lay_down(memory: MemoryDisk, base: int, batches: list[tuple[int, int]], suffix: str = "") -> None:
+    """A segment file as compaction leaves one: batches of (base offset, records), with holes between them."""
+    disk = memory.session()
+    disk.makedirs(DIRECTORY)
+    raw = b""
+    for offset, count in batches:
+        data = a_batch(0, count)
+        b.stamp(data, 0, offset, 0)
+        raw += bytes(data)
+    disk.open(f"{DIRECTORY}/{base:020d}.log{suffix}", create=True).pwrite(raw, 0)
+
+
+def of_producer(pid: int, sequence: int, epoch: int = 0, **more: int) -> bytearray:
+    return a_batch(sequence, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **more)
+
+
+def marker(pid: int, kind: int, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+    """An abort (0) or commit (1) marker."""
+    key = b"\x00\x00" + kind.to_bytes(2, "big")
+    value = b"\x00\x00" + coordinator_epoch.to_bytes(4, "big")
+    attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
+    items = [r.NewRecord(key, value, NOW)]
+    raw = r.build(items, attributes=attributes, producer_id=pid, producer_epoch=epoch, base_sequence=-1)
+    return bytearray(raw)
+
+
+def in_transaction(pid: int, sequence: int) -> bytearray:
+    return of_producer(pid, sequence, attributes=b.TRANSACTIONAL_BIT)
+
+
+def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR) -> int:
+    first = log.append(data, 0, NOW, origin).first_offset
+    log.set_high_watermark(log.log_end_offset)
+    return first

@@ -85,7 +85,7 @@ PartitionLog.append = append
     "forget producers at a restart": (
         """
 from ottla.log import recovery
-recovery.rebuild_producers = lambda log: None
+recovery.rebuild_producers = lambda log, seen=None: None
 """,
         {"duplicate"},
     ),

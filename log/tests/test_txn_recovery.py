@@ -1,0 +1,83 @@
+"""Kafka's cases for opening a log with transactions, told again from their facts; each test names its case.
+
+Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.world import DIRECTORY, NOW, in_transaction, marker, memory_disk, new_log, opened, put
+
+
+def aborting(log: PartitionLog, count: int) -> None:
+    """Transactions of several producers, every second of them aborted, over several segments."""
+    for number in range(count):
+        pid = number % 4
+        put(log, in_transaction(pid, number // 4))
+        put(log, marker(pid, number % 2))
+
+
+def test_full_transaction_index_recovery() -> None:
+    """testFullTransactionIndexRecovery: from the batches, where every index file is gone."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    want = log.aborted_between(0, log.log_end_offset)
+    assert len(want) == 30
+    for path in [p for p in memory.files if p.endswith(".txnindex")]:
+        del memory.files[path]
+    again = opened(memory)
+    assert len(again.segments) > 3
+    assert again.aborted_between(0, again.log_end_offset) == want
+
+
+def test_recover_only_last_segment() -> None:
+    """testRecoverOnlyLastSegment: above the recovery point alone; the other indexes are taken as they lie there."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    want = log.aborted_between(0, log.log_end_offset)
+    memory.files.pop(f"{DIRECTORY}/{log.bases[-1]:020d}.txnindex", None)
+    again = opened(memory, point=log.bases[-1])
+    assert again.aborted_between(0, again.log_end_offset) == want
+
+
+def test_recover_last_segment_with_no_snapshots() -> None:
+    """testRecoverLastSegmentWithNoSnapshots: the producers are read from the start of the log then."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    want = log.aborted_between(0, log.log_end_offset)
+    producers = log.producers.pack()
+    memory.files.pop(f"{DIRECTORY}/{log.bases[-1]:020d}.txnindex", None)
+    for path in [p for p in memory.files if p.endswith(".snapshot")]:
+        del memory.files[path]
+    again = opened(memory, point=log.bases[-1])
+    assert again.aborted_between(0, again.log_end_offset) == want
+    assert again.producers.pack() == producers
+
+
+def test_recover_with_empty_active_segment() -> None:
+    """testRecoverWithEmptyActiveSegment: rolled just before the end, the last transaction index missing."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    want = log.aborted_between(0, log.log_end_offset)
+    log.roll(NOW)
+    memory.files.pop(f"{DIRECTORY}/{log.bases[-2]:020d}.txnindex", None)
+    again = opened(memory, point=log.bases[-2])
+    assert again.active.size_bytes == 0
+    assert again.aborted_between(0, again.log_end_offset) == want
+
+
+def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
+    """testRecoverAfterNonMonotonicCoordinatorEpochWrite: a marker of an older coordinator epoch does not stop it."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    put(log, in_transaction(5, 0))
+    put(log, marker(5, 1, coordinator_epoch=5))
+    put(log, in_transaction(5, 1))
+    put(log, marker(5, 1, coordinator_epoch=3))
+    again = opened(memory)
+    assert again.log_end_offset == 4
+    assert again.producers.producers[5].coordinator_epoch == 3
