@@ -185,7 +185,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
         # Where compaction was, holes are the rule.
         may_have_holes = log.settings.compact or log.log_end_offset < compacted_below
-        if not whole or not (following in (None, log.log_end_offset) or may_have_holes):
+        if following not in (None, log.log_end_offset) and not (whole and may_have_holes):
             for later in log.segments[at + 1 :]:
                 remove_segment(log.disk, later)
             del log.segments[at + 1 :]

@@ -10,9 +10,9 @@ import pytest
 from ottla.log.by_time import find_by_time
 from ottla.log.memory_disk import Killed, MemoryDisk
 from ottla.log.partition_log import PartitionLog
-from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.log.tests.world import NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.wire import batch as b
-from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.errors import ProtocolError
 
 
 def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
@@ -168,60 +168,6 @@ def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() ->
         again = reopened(memory.session(), point=0)
         assert again.log_end_offset >= synced, seed
         assert values(again) == expected(again.log_end_offset), seed
-
-
-def test_2000_random_mutations_are_opened_without_a_crash_and_serve_no_bad_byte() -> None:
-    base = memory_disk()
-    log = new_log(base.session())
-    for start in range(0, 150, 3):
-        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
-    log.close()
-    rng = random.Random(5)
-    names = [p for p in base.files if p.startswith(DIRECTORY) and not p.endswith("partition.metadata")]
-    for turn in range(2000):
-        memory = memory_disk(turn)
-        memory.dirs = dict(base.dirs)
-        for path, inode in base.files.items():
-            session = memory.session()
-            session.open(path, create=True).pwrite(bytes(inode.data), 0)
-        first_damage = mutate(rng, memory, rng.choice(names))
-        again = reopened(memory.session())
-        got = values(again)
-        assert got == expected(again.log_end_offset)[again.log_start_offset :]
-        assert again.log_end_offset >= first_damage, turn
-
-
-def mutate(rng: random.Random, memory: MemoryDisk, path: str) -> int:
-    """Damage a file; gives the offset up to which records must survive."""
-    data = memory.files[path].data
-    kind = rng.choice(("flip", "cut", "garbage", "zero", "append", "remove"))
-    at = rng.randrange(len(data)) if data else 0
-    if kind == "flip" and data:
-        data[at] ^= 1 << rng.randrange(8)
-    elif kind == "cut":
-        del data[at:]
-    elif kind == "garbage":
-        data[at : at + 50] = rng.randbytes(min(50, len(data) - at))
-    elif kind == "zero":
-        data[at:] = bytes(len(data) - at)
-    elif kind == "append":
-        at = len(data)
-        data.extend(rng.randbytes(rng.randrange(1, 80)))
-    else:
-        at = 0
-        del memory.files[path]
-    if not path.endswith(".log"):
-        return 150
-    base = int(path.rpartition("/")[2][:20])
-    survivors = base
-    try:
-        for position, header in b.iterate(data):
-            if position + header.size_bytes > at:
-                break
-            survivors = header.next_offset
-    except WireError:
-        pass
-    return survivors if kind != "remove" else 0
 
 
 def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
