@@ -14,6 +14,7 @@ import trio
 
 from ottla.broker.beside import ChildDied
 from ottla.broker.storage import Fail, Storage
+from ottla.broker.throttle import Job, run
 from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, dirtiest, plan_of
 from ottla.log.env import Env
@@ -57,7 +58,8 @@ class Cleaner:
         log = found.log
         plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         try:
-            outcome = await self._env.in_process(cp.run, plan)
+            rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
+            outcome = await self._env.in_process(run, Job(plan, rate))
         except (WireError, OSError, ChildDied) as error:
             if not log.closed and log.bases[: len(plan.bases)] == plan.bases:
                 logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, broker_key, check_value, synonyms_of
+from ottla.controller.config_keys import (
+    CLAIMED_TIME,
+    OWN_BROKER_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    broker_key,
+    check_value,
+    synonyms_of,
+    topic_key,
+)
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
@@ -29,7 +38,10 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-_DEFAULTS: Mapping[str, str | None] = {name: key.default for name, key in BROKER_KEYS.items()}
+_DEFAULTS: Mapping[str, str | None] = {
+    **{name: key.default for name, key in BROKER_KEYS.items()},
+    **{name: key.default for name, key in OWN_BROKER_KEYS.items()},
+}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -136,7 +148,9 @@ class NodeConfig:
         """A topic's settings, typed for its log."""
 
         def get(name: str) -> str:
-            return self.topic_text(image, topic, TOPIC_KEYS[name]) or ""
+            key = topic_key(name)
+            assert key is not None
+            return self.topic_text(image, topic, key) or ""
 
         codec = {"producer": None, "uncompressed": Codec.NONE}
         name = get("compression.type")
@@ -161,6 +175,8 @@ class NodeConfig:
             min_cleanable_dirty_ratio=float(get("min.cleanable.dirty.ratio")),
             retention_ms=int(get("retention.ms")),
             retention_bytes=int(get("retention.bytes")),
+            retention_by_claimed_time=get(CLAIMED_TIME).strip().lower() == "true",
+            segment_jitter_ms=int(get("segment.jitter.ms")),
             codec=chosen,
             codec_level=int(get(level)) if level in TOPIC_KEYS else None,
             file_delete_delay_ms=int(get("file.delete.delay.ms")),

@@ -5,7 +5,7 @@ A setting that is not here is accepted, answered with its default, and has no ef
 
 from __future__ import annotations
 
-from ottla.controller.config_keys import GROUP_KEYS
+from ottla.controller.config_keys import CLAIMED_TIME, GROUP_KEYS, SCRUB_RATE
 
 BROKER_DOCS: dict[str, str] = {
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
@@ -28,13 +28,14 @@ BROKER_DOCS: dict[str, str] = {
     "log.cleaner.backoff.ms": "How often the compactor looks for something to do.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys of one pass; more keys take more passes.",
     "log.cleaner.delete.retention.ms": "How long the record that says a key is gone stays in a compacted topic.",
+    "log.cleaner.io.max.bytes.per.second": "What the compactor may read and write in a second.",
     "log.cleaner.enable": "Whether compacted topics are compacted.",
     "log.cleaner.max.compaction.lag.ms": "A record waits no longer than this for compaction.",
     "log.cleaner.min.cleanable.ratio": "The share of a compacted log that must be new before it is compacted again.",
     "log.cleaner.min.compaction.lag.ms": "A record is not compacted away before it is so old.",
     "log.cleanup.policy": "What becomes of old records where a topic does not say: `delete`, `compact`, or both.",
     "log.dir": "Where data is kept, if log.dirs does not say.",
-    "log.dirs": "Where data is kept.",
+    "log.dirs": "Where data is kept: directories, separated by commas. One that fails goes out of service alone.",
     "log.index.interval.bytes": "A segment gets an index entry each so many bytes.",
     "log.index.size.max.bytes": "A segment is rolled when its index has grown so large.",
     "log.message.timestamp.after.max.ms": "How far in the future a record's time may lie.",
@@ -45,11 +46,14 @@ BROKER_DOCS: dict[str, str] = {
     "log.retention.hours": "How long records are kept, in hours; minutes and ms win over it.",
     "log.retention.minutes": "How long records are kept, in minutes; ms wins over it.",
     "log.retention.ms": "How long records are kept; -1 is for ever.",
+    "log.roll.jitter.hours": "As log.roll.jitter.ms, in hours; ms wins over it.",
+    "log.roll.jitter.ms": "Segments are rolled up to so much earlier, each by its own share.",
     "log.roll.hours": "A segment is rolled when its records span so many hours; ms wins over it.",
     "log.roll.ms": "A segment is rolled when its records span so much time.",
     "log.segment.bytes": "A segment is rolled when it has grown so large.",
     "log.segment.delete.delay.ms": "How long the files of a deleted segment or topic stay for those still reading.",
     "max.incremental.fetch.session.cache.slots": "How many fetch sessions the node remembers.",
+    "metadata.log.dir": "Where the cluster's metadata is kept, if not in the first of log.dirs.",
     "message.max.bytes": "The largest batch that is taken.",
     "min.insync.replicas": "In-sync copies needed before acks=all is answered; never more than there are copies.",
     "node.id": "This node's number.",
@@ -98,9 +102,14 @@ TOPIC_DOCS: dict[str, str] = {
     "retention.ms": BROKER_DOCS["log.retention.ms"],
     "segment.bytes": BROKER_DOCS["log.segment.bytes"],
     "segment.index.bytes": BROKER_DOCS["log.index.size.max.bytes"],
-    "segment.jitter.ms": _NO_EFFECT + "segments are rolled when their time has come.",
+    "segment.jitter.ms": BROKER_DOCS["log.roll.jitter.ms"],
     "segment.ms": BROKER_DOCS["log.roll.ms"],
     "unclean.leader.election.enable": _NO_EFFECT + "with one copy there is no other leader to elect.",
+}
+
+OWN_DOCS: dict[str, str] = {
+    CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
+    SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }
 
 GROUP_DOCS: dict[str, str] = dict.fromkeys(GROUP_KEYS, _NO_EFFECT + "groups of this kind are not served yet.")
@@ -115,7 +124,6 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("transaction.", "transactions are not served yet"),
     ("transactional.", "transactions are not served yet"),
     ("add.partitions.to.txn.", "transactions are not served yet"),
-    ("log.cleaner.io.max", "the compactor is not throttled"),
     ("log.cleaner.", "one thread compacts, with buffers as large as it needs"),
     ("log.flush.", "the operating system decides when records reach the disk"),
     ("remote.", "there is no tiered storage"),
@@ -151,16 +159,15 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("background.threads", "one thread serves all; slow work goes to threads as needed"),
     ("queued.", "a connection is read only as fast as its requests are answered"),
     ("log.preallocate", "segments grow as they are written"),
-    ("log.roll.jitter", "a segment is rolled when its time has come"),
-    ("log.dir.failure", "a node whose directory fails stops"),
+    ("log.dir.failure", "the controller is told of a failed directory at once: it is the same process"),
     ("max.connection", "connections are not limited"),
     ("config.providers", "there are no plug-in providers"),
     ("kafka.metrics.", "there are no plug-in reporters"),
     ("early.start.listeners", "there is no authorizer to wait for"),
-    ("cordoned.log.dirs", "there is one log directory"),
+    ("cordoned.log.dirs", "new partitions go to every directory that works"),
     ("listener.security.protocol.map", "only plain text is served yet"),
     ("replication.quota", "one node has no followers"),
-    ("alter.log.dirs", "there is one log directory"),
+    ("alter.log.dirs", "partitions do not move between directories yet"),
     ("offsets.topic.compression", "group records are kept as they are"),
     ("offsets.commit.timeout", "a commit is answered once it is in the log, which does not wait"),
     ("offsets.load.buffer", "group records are read as they come"),

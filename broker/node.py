@@ -26,10 +26,12 @@ from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replicas import Replicas
+from ottla.broker.scrubber import Scrubber
 from ottla.broker.sessions import Sessions
 from ottla.broker.storage import Storage, WrongDirectory
 from ottla.broker.timers import Timers
 from ottla.controller.brokers import DirectoriesOffline
+from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.directories import Assign
 from ottla.controller.format import Endpoint, format_directory
@@ -248,6 +250,7 @@ class Node:
         )
         self.replicas = Replicas(env, config, self.storage, self.purgatory.wake, self.flusher.flush_due, self.fail)
         self.cleaner = Cleaner(env, self.storage, lambda name: config.current(self.image, name) or "", self.fail)
+        self.scrubber = Scrubber(env, self.storage, lambda: int(config.current(self.image, SCRUB_RATE) or 0))
         self.flusher.on_flushed.append(self.groups.flushed)
         self.replicas.on_leader.append(self.groups.lead)
         self.replicas.on_removed.append(self.groups.resign)
@@ -287,6 +290,7 @@ class Node:
             nursery.start_soon(self.timers.run)
             nursery.start_soon(self.groups.load_all)
             nursery.start_soon(self.flusher.run)
+            nursery.start_soon(self.scrubber.run)
             if self.config.flag("log.cleaner.enable"):
                 nursery.start_soon(self.cleaner.run)
             nursery.start_soon(self._hang_up_on_the_silent)

@@ -9,6 +9,16 @@ import time
 from ottla.log.disk import Disk, RealDisk
 
 
+def monotonic_s() -> float:
+    """A clock that never goes back."""
+    return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Let time pass; for a process that has nothing else to do."""
+    time.sleep(seconds)
+
+
 class ThisMachine:
     """The part of an `Env` that never waits."""
 

@@ -151,7 +151,13 @@ _GROUP = (
     ConfigKey("streams.assignment.interval.ms", "INT", "1000", "0.."),
 )
 
+CLAIMED_TIME = "ottla.retention.claimed.time"
+SCRUB_RATE = "ottla.scrub.bytes.per.second"
+
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
+OWN_TOPIC_KEYS: dict[str, ConfigKey] = {CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false")}
+"""What Kafka does not know; shown only where it was set."""
+OWN_BROKER_KEYS: dict[str, ConfigKey] = {SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0..")}
 GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
 
 # A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).
@@ -172,9 +178,14 @@ def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """A broker's own setting, where Kafka knows one of this name."""
+    """A broker's own setting, where one of this name is known."""
     known = BROKER_KEYS.get(name)
-    return None if known is None else ConfigKey(name, known.type, known.default, known.check)
+    return OWN_BROKER_KEYS.get(name) if known is None else ConfigKey(name, known.type, known.default, known.check)
+
+
+def topic_key(name: str) -> ConfigKey | None:
+    """A topic's setting, where one of this name is known."""
+    return TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from ottla.controller import config_rules
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value
+from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
 from ottla.controller.decision import Decision, Defaults
 from ottla.controller.image import (
     RESOURCE_BROKER,
@@ -48,7 +48,7 @@ def any_broker_key(name: str) -> ConfigKey:
 
 
 _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
-    RESOURCE_TOPIC: TOPIC_KEYS.get,
+    RESOURCE_TOPIC: topic_key,
     RESOURCE_GROUP: GROUP_KEYS.get,
     RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
     RESOURCE_BROKER: any_broker_key,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.controller.config_keys import TOPIC_KEYS, check_value
+from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
 from ottla.controller.decision import Decision, Defaults
 from ottla.controller.directories import default_directory
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
@@ -50,7 +50,7 @@ def name_error(name: str) -> str | None:
 def config_error(values: Mapping[str, str | None]) -> str | None:
     """What is wrong with a topic's settings, or None."""
     for name, value in values.items():
-        key = TOPIC_KEYS.get(name)
+        key = topic_key(name)
         if key is None:
             return f"Unknown topic config name: {name}"
         if value is None:

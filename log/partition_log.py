@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
+from ottla.log.damage import whole_until
 from ottla.log.disk import Disk, read_file, write_file
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import AbortedTxn
@@ -61,6 +62,8 @@ class PartitionLog:
         """The log end whose index and snapshot files are on disk already; -1 for none."""
         self.cleaner_point = 0
         """Everything below has been compacted."""
+        self.warned_of_future = False
+        """Whether the log was told that some timestamp lies far ahead."""
         self.names_unsynced = False
         """Whether a file was made whose name a power cut could still take."""
 
@@ -285,7 +288,7 @@ class PartitionLog:
         With ``at_least_one`` the first batch comes whole even when it is larger. None: nothing to read there.
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE.
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is known to be damaged.
         """
         self.check_readable(offset)
         if offset >= upper_offset:
@@ -301,6 +304,10 @@ class PartitionLog:
             limit = segment.locate(upper_offset)
             if limit is not None:
                 end = limit.position
+        if segment.damage:
+            end = whole_until(segment.damage, batch.position, end)
+            if end <= batch.position:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
         size = min(max_bytes, end - batch.position)
         if at_least_one:
             size = max(size, batch.size_bytes)

@@ -200,12 +200,14 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
 
     A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
     segment was never compacted: its offsets must count up without a gap. In an older one a gap is suspect only if
-    the offsets after it go back, and then the batch behind the gap is the one that lies.
+    an offset from within it follows later, or damage follows at once: then the batch behind the gap is the one that
+    lies.
     """
     segment.reset_indexes()
     segment.forget_aborted()
-    good, next_offset = 0, segment.base_offset
-    before_gap: tuple[int, int] | None = None
+    good, next_offset, last_at = 0, segment.base_offset, -1
+    gap_at: tuple[int, int, int] | None = None
+    """Where the last gap is: position of the batch behind it, the offset before, that batch's own."""
     whole, producers = True, False
     try:
         for position, header, _ in segment.scan():
@@ -216,11 +218,12 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and not (beyond or suspect):
                 raise OffsetOverflow(f"{segment.path}.log: offset {header.last_offset}")
             if header.base_offset < next_offset or beyond or suspect:
-                if before_gap is not None:
-                    good, next_offset = before_gap
+                if gap_at is not None and gap_at[1] <= header.base_offset < gap_at[2]:
+                    good, next_offset, _ = gap_at
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
             if gap:
-                before_gap = (good, next_offset)
+                gap_at = (position, next_offset, header.base_offset)
+            last_at = position
             segment.note(header, position)
             producers |= header.producer_id >= 0
             log.epochs.assign(header.partition_leader_epoch, header.base_offset, save=False)
@@ -228,8 +231,10 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
     except OffsetOverflow:
         raise
     except WireError:
+        if gap_at is not None and last_at == gap_at[0] and good > last_at:
+            good, next_offset, _ = gap_at
         segment.truncate(good)
-        if before_gap is not None:
+        if gap_at is not None:
             segment.rebuild_indexes()
         whole = False
     log.log_end_offset = next_offset

@@ -2,24 +2,39 @@
 
 Whole segments go, oldest first, and only below the high watermark. By time a segment's age counts from its largest
 timestamp, but never from later than its last write: one record that claims a far-future time would otherwise keep
-its segment for ever, as it does in Kafka. By size the oldest go while what stays is still at least the limit.
-A log whose newest segment is due as a whole is rolled first.
+its segment for ever, as it does in Kafka, and here where ``ottla.retention.claimed.time`` is set. By size the oldest
+go while what stays is still at least the limit. A log whose newest segment is due as a whole is rolled first.
 
 Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
+import logging
+
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
 UNLIMITED = -1
+DAY_MS = 24 * 3600 * 1000
+FUTURE_MS = 3600 * 1000
+"""Clocks differ; what claims more than this is told of, once for each log."""
+logger = logging.getLogger("ottla.retention")
 
 
 def newest_ms(log: PartitionLog, segment: Segment) -> int:
     """When the newest record of a segment was written, as far as its timestamps can be believed."""
     segment.measure()
+    if segment.max_timestamp >= 0 and log.settings.retention_by_claimed_time:
+        return segment.max_timestamp
     written = log.disk.stat(segment.path + ".log").mtime_ms
+    if segment.max_timestamp > written + FUTURE_MS and not log.warned_of_future:
+        log.warned_of_future = True
+        logger.warning(
+            "%s-%d holds a record that claims a time of %.1f days after it was written; retention goes by the time "
+            "of writing. Set ottla.retention.claimed.time=true on the topic to have it kept until then, as Kafka does",
+            *(log.topic, log.partition, (segment.max_timestamp - written) / DAY_MS),
+        )
     return written if segment.max_timestamp < 0 else min(segment.max_timestamp, written)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 from ottla.log.checkpoints import CorruptFile
+from ottla.log.damage import Range, size_at
 from ottla.log.disk import Buffer, Disk, File, read_file, write_file
 from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, read_aborted, write_aborted
 from ottla.log.settings import LogSettings
@@ -79,6 +81,7 @@ class Segment:
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
+        "damage",
         "first_timestamp",
         "max_timestamp",
         "max_timestamp_offset",
@@ -105,6 +108,8 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
+        self.damage: list[Range] = []
+        """Ranges of bytes that were found to be damaged (`scrub`); they are never served."""
         self.used = False
         """Whether the file was asked for since the last `park`."""
         self.stale = False
@@ -144,9 +149,10 @@ class Segment:
     def file(self) -> File:
         """The segment file, opened where it is not."""
         self.used = True
-        if self._file is None:
-            self._file = self._disk.open(self.path + ".log")
-        return self._file
+        file = self._file  # another thread may read while the loop parks it
+        if file is None:
+            file = self._file = self._disk.open(self.path + ".log")
+        return file
 
     @property
     def index(self) -> OffsetIndex:
@@ -254,6 +260,8 @@ class Segment:
         )
         if self.first_timestamp is None:
             self._load_first_timestamp()
+        if settings.segment_jitter_ms:
+            longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
         if waited > longest_ms or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
@@ -276,6 +284,14 @@ class Segment:
                 window, start, at = self.file.pread(_WINDOW_BYTES, position), position, 0
                 if len(window) < LOG_OVERHEAD_BYTES:
                     return None
+            if self.damage:
+                size = size_at(self.damage, position)
+                behind = self.file.pread(LOG_OVERHEAD_BYTES, position + size)
+                if size and (len(behind) < LOG_OVERHEAD_BYTES or overhead(behind)[0] > offset):
+                    return Located(position, size, offset, offset)  # it may well lie in what is damaged
+                if size:
+                    position += size
+                    continue
             base, size = overhead(window, at)
             if len(window) - at > MAGIC_OFFSET and window[at + MAGIC_OFFSET] == 2:
                 last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)

@@ -18,6 +18,8 @@ class LogSettings:
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    """Segments are rolled up to so much earlier, so that not all partitions do it at once."""
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
@@ -35,6 +37,8 @@ class LogSettings:
     min_cleanable_dirty_ratio: float = 0.5
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
+    retention_by_claimed_time: bool = False
+    """Kafka's rule: a segment's age counts from its largest timestamp, however far in the future that lies."""
     codec: Codec | None = None
     """None keeps what the producer sent."""
     codec_level: int | None = None

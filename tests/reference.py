@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 
 from ottla.broker.dispatch import ROUTES
-from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS, why_not
+from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
 from ottla.cli.main import COMMANDS
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
 from ottla.wire.apis import ApiKey, request_spec
 
 WHERE = Path(__file__).parent.parent / "docs" / "reference"
@@ -58,6 +58,15 @@ def config() -> str:
     lines += [f"| `{n}` | {_shown(k.default)} | {TOPIC_DOCS[n]} |" for n, k in sorted(TOPIC_KEYS.items())]
     lines += ["", f"## Group settings ({len(GROUP_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]
     lines += [f"| `{n}` | {_shown(k.default)} | {GROUP_DOCS[n]} |" for n, k in sorted(GROUP_KEYS.items())]
+    own = {**OWN_TOPIC_KEYS, **OWN_BROKER_KEYS}
+    lines += [
+        "",
+        f"## Settings Kafka does not know ({len(own)})",
+        "",
+        "| name | default | what it does |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{n}` | {_shown(k.default)} | {OWN_DOCS[n]} |" for n, k in sorted(own.items())]
     lines += ["", "## Values that are rejected", "", "| name | values |", "|---|---|"]
     lines += [f"| `{name}` | {values} |" for name, values in sorted(REJECTED.items())]
     rest = sorted(name for name in BROKER_KEYS if name not in BROKER_DOCS)

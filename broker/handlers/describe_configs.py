@@ -14,7 +14,7 @@ from itertools import dropwhile
 from ottla.broker.dispatch import Answer, Context
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
+from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.topics import name_error
@@ -92,7 +92,7 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     if name not in context.node.image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     own = context.node.image.config(RESOURCE_TOPIC, name)
-    for key in TOPIC_KEYS.values():
+    for key in [*TOPIC_KEYS.values(), *(OWN_TOPIC_KEYS[x] for x in own if x in OWN_TOPIC_KEYS)]:
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from ottla.log.by_time import find_by_time, find_max_time
@@ -258,3 +260,19 @@ def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transa
     assert sorted(log.producers.producers) == [1, 2]
     log.producers.expire(NOW + 20_000, 10_000)
     assert sorted(log.producers.producers) == [2]
+
+
+def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
+    spans = set()
+    for jitter in (0, 5_000):
+        settings = LogSettings(segment_ms=10_000, segment_jitter_ms=jitter)
+        log = new_log(memory_disk().session(), settings)
+        for step in range(200):
+            log.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
+        gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.bases)}
+        if jitter == 0:
+            assert gaps == {10_500}
+        else:
+            assert all(5_000 <= gap <= 10_500 for gap in gaps)
+            spans |= gaps
+    assert len(spans) > 3

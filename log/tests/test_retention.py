@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import due_start
 from ottla.log.settings import LogSettings
@@ -106,3 +110,19 @@ def test_after_retention_and_a_kill_the_log_is_whole() -> None:
     assert again.log_start_offset == log.log_start_offset > 0
     assert again.producers.producers[1].last_sequence == 89
     assert values(again) == values(log)
+
+
+def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplog: pytest.LogCaptureFixture) -> None:
+    far = NOW + 10_000 * HOUR_MS
+    for claimed, kept in ((True, True), (False, False)):
+        log = old_log(retention_ms=HOUR_MS, retention_by_claimed_time=claimed)
+        raw = r.build([r.NewRecord(b"k", b"v", far)])
+        log.settings = replace(log.settings, timestamp_after_max_ms=2**63 - 1)
+        log.append(bytearray(raw), 0, NOW)
+        log.set_high_watermark(log.log_end_offset)
+        log.roll(NOW)
+        caplog.clear()
+        for _ in range(3):
+            retain(log, NOW + 10 * HOUR_MS)
+        assert (log.log_start_offset < log.log_end_offset) is kept
+        assert len(caplog.records) == (0 if claimed else 1)

@@ -1,0 +1,129 @@
+"""What goes on behind the requests, in virtual time: scrubbing, throttling, files that come to rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.flusher import Flusher
+from ottla.broker.scrubber import ROUND_EVERY_S, Scrubber
+from ottla.broker.storage import Storage
+from ottla.broker.throttle import Job, Meter, ThrottledDisk, run
+from ottla.log import compaction as cp
+from ottla.log.cleanable import cleanable, plan_of
+from ottla.log.directory import Identity
+from ottla.log.env import Env
+from ottla.log.memory_disk import MemoryDisk, Session
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
+
+NOW = 1_000_000
+SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+
+
+class Clock:
+    """As much of an `Env` as background work needs."""
+
+    def now_ms(self) -> int:
+        return NOW + int(trio.current_time() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        return work()
+
+
+def stage() -> tuple[MemoryDisk, Session, Storage, PartitionLog]:
+    memory = MemoryDisk(random.Random(1), lambda: NOW)
+    disk = memory.session()
+    storage = Storage(disk, ["/data"])
+    storage.lock()
+    storage.begin(Identity("c", 1, bytes(16)), NOW, lambda: bytes(16))
+    log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
+    for number in range(120):
+        log.append(bytearray(r.build([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    return memory, disk, storage, log
+
+
+def in_virtual_time(work: Callable[[], Awaitable[Any]], for_s: float) -> float:
+    """Run something for so long; gives the virtual seconds that took."""
+
+    async def main() -> float:
+        with trio.move_on_after(for_s):
+            await work()
+        return trio.current_time()
+
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
+    memory, _, storage, log = stage()
+    log.flush()
+    cold = len(log.segments) - 1
+    bytes_cold = sum(s.size_bytes for s in log.segments[:-1])
+    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 500)
+    in_virtual_time(scrubber.run, bytes_cold / 500 * 0.5)
+    assert 0 < scrubber.segments_read < cold
+    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 500)
+    in_virtual_time(scrubber.run, ROUND_EVERY_S / 2)
+    assert scrubber.segments_read == cold
+    memory.files[log.segments[2].path + ".log"].data[70] ^= 1
+    in_virtual_time(scrubber.run, ROUND_EVERY_S * 2.5)
+    assert scrubber.segments_read == 4 * cold
+    assert scrubber.damage_found == 1, "told once, not each day"
+    assert log.segments[2].damage[0][0] == 0
+
+
+def test_scrubbing_can_be_turned_off() -> None:
+    _, _, storage, log = stage()
+    log.flush()
+    scrubber = Scrubber(cast("Env", Clock()), storage, lambda: 0)
+    in_virtual_time(scrubber.run, 3600)
+    assert scrubber.segments_read == 0
+
+
+def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
+    _, disk, storage, log = stage()
+    failures: list[object] = []
+    flusher = Flusher(
+        cast("Env", Clock()), storage, 300_000, 86_400_000, lambda *x: failures.append(x), lambda work: None
+    )
+    synced: list[str] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "fsync":
+            synced.append(path)
+
+    disk.fault = watch
+    in_virtual_time(flusher.run, 60)
+    assert log.recovery_point == log.log_end_offset == 120
+    assert synced.count(log.active.path + ".log") == 1
+    assert all(s._file is None for s in log.segments)
+    assert not failures
+
+
+@pytest.mark.parametrize("rate", [1000.0, 50_000.0])
+def test_a_pass_is_held_to_its_rate(rate: float) -> None:
+    _, disk, _, log = stage()
+    log.update_settings(LogSettings(segment_bytes=2000, index_interval_bytes=200, compact=True))
+    found = cleanable(log, NOW)
+    assert found is not None
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    throttled = ThrottledDisk(disk, Meter(rate, lambda: clock[0], pause))
+    stats = cp.run(throttled, plan_of(found, NOW, 1 << 20)).stats
+    least = stats.bytes_read + stats.bytes_written
+    assert least / rate <= clock[0] <= 4 * least / rate
+    assert run(disk, Job(plan_of(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats

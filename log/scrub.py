@@ -1,0 +1,96 @@
+"""Read old segments again, a little at a time: does the disk still give what was written?
+
+Kafka trusts what lies below the recovery point for ever. Here a batch that is found damaged is remembered, and never
+served: whoever asks for it gets CORRUPT_MESSAGE, and everything around it is still there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+from ottla.wire.errors_base import WireError
+from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment that are not what was written."""
+
+    path: str
+    position: int
+    end: int
+    offset: int
+    """The first offset that cannot be read."""
+
+
+class Step(NamedTuple):
+    """What one look came to."""
+
+    position: int | None
+    """Where to go on; None at the segment's end."""
+    found: list[Damage]
+
+
+def cold_segments(log: PartitionLog) -> list[Segment]:
+    """Segments nothing is written to any more, whole and synced."""
+    return [s for s, end in zip(log.segments, log.bases[1:], strict=False) if end <= log.recovery_point]
+
+
+def look(segment: Segment, position: int, at_most_bytes: int) -> Step:
+    """Check the batches from ``position`` on, about so many bytes of them.
+
+    Raises:
+        OSError: the file cannot be read at all, or is gone.
+    """
+    start, offset, found = position, segment.base_offset, []
+    while position < segment.size_bytes and position - start < at_most_bytes:
+        good = position
+        try:
+            for at, header, _ in segment.scan(position):
+                good, offset = at + header.size_bytes, header.next_offset
+                if good - start >= at_most_bytes:
+                    break
+            position = good
+        except (WireError, OSError):
+            position = _end_of_damage(segment, good)
+            found.append(Damage(f"{segment.path}.log", good, position, _offset_at(segment, good, offset)))
+    return Step(position if position < segment.size_bytes else None, found)
+
+
+def _end_of_damage(segment: Segment, position: int) -> int:
+    """The next whole batch: right behind this one if its size can be believed, else where the index knows one."""
+    size = _size_at(segment, position)
+    candidates = [] if size is None else [position + size]
+    candidates += [p for p in segment.index.positions if p > position]
+    for at in candidates:
+        if at == segment.size_bytes or (_size_at(segment, at) is not None and _is_whole(segment, at)):
+            return at
+    return segment.size_bytes
+
+
+def _offset_at(segment: Segment, position: int, at_least: int) -> int:
+    """What the damaged batch says its first offset is, unless that cannot be."""
+    try:
+        return max(any_header(segment.file.pread(64, position)).base_offset, at_least)
+    except (WireError, OSError):
+        return at_least
+
+
+def _size_at(segment: Segment, position: int) -> int | None:
+    try:
+        raw = segment.file.pread(64, position)
+        if len(raw) < TELLING_BYTES:
+            return None
+        size = any_header(raw).size_bytes
+    except (WireError, OSError):
+        return None
+    return size if smallest(raw) <= size <= segment.size_bytes - position else None
+
+
+def _is_whole(segment: Segment, position: int) -> bool:
+    try:
+        raw = segment.file.pread(_size_at(segment, position) or 0, position)
+        return any_crc_matches(raw, any_header(raw))
+    except (WireError, OSError):
+        return False
