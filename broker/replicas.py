@@ -200,6 +200,8 @@ class Replicas:
                 if twin is not None:
                     raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
+                for note in log.notes:
+                    logger.warning("%s", note)
                 if log.topic_id == bytes(16):
                     log.topic_id = known.id
                 if log.topic_id == known.id:

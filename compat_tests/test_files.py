@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
 from ottla.broker.dump import rows_of
+from ottla.broker.verify import problems_of
 from ottla.log.disk import RealDisk
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -83,7 +84,12 @@ def run_and_see(process: Process, *, fresh: bool) -> dict[str, Any]:
     with process:
         if fresh:
             fill(process.bootstrap)
-        return contents(process.bootstrap)
+        found = contents(process.bootstrap)
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    files = [p for p in sorted(process.data_dir.glob("*-*/*")) if p.suffix in suffixes]
+    assert len(files) > 10
+    assert [x for p in files for x in problems_of(RealDisk(), str(p))] == []
+    return found
 
 
 @pytest.mark.xdist_group("kafka-9093")

@@ -95,7 +95,7 @@ def start_with_topic(node: Process) -> list[int]:
     return rows["data"]
 
 
-@pytest.mark.xdist_group("kafka")
+@pytest.mark.xdist_group("kafka-9093")
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 @pytest.mark.parametrize("fault", ["full", "broken"])
 def test_a_directory_fails_alone_and_comes_back_with_everything(

@@ -29,8 +29,34 @@ class Verdict(NamedTuple):
     """Bytes at the end of segments that would go."""
     removed: list[str]
     """Files that would go."""
+    notes: list[str]
+    """What would be done and why, in words."""
     problem: str | None
     """Why it cannot be opened, or what is wrong with a batch that recovery believes."""
+
+
+def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
+    """Recover every partition for real, as a node's next start would, and write what is derived anew; gives its notes.
+
+    The mark of a clean stop is taken: a node started on the directory looks at everything again.
+
+    Raises:
+        CorruptFile: not a data directory; OSError.
+    """
+    directory = LogDirectory(disk, data_dir)
+    if directory.read_identity() is None:
+        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+    directory.begin()
+    directory.distrust()
+    for topic, partition in sorted(directory.partition_dirs()):
+        try:
+            log = directory.open_partition(topic, partition, LogSettings(compact=True), now_ms)
+        except (CorruptFile, WireError) as error:
+            yield f"{topic}-{partition}: left as it is: {error}"
+            continue
+        yield from log.notes
+        log.close()
+    directory.write_checkpoints()
 
 
 def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[Verdict]:
@@ -48,12 +74,12 @@ def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Itera
 
 
 def _one(disk: Rehearsal, path: str, topic: str, partition: int, now_ms: int, *, deep: bool) -> Verdict:
-    problem = None
+    problem, notes = None, []
     start = end = -1
     try:
         # Compacted logs may have holes; without the metadata at hand every log is allowed them.
         log = open_log(disk, path, topic, partition, LogSettings(compact=True), now_ms, clean=False)
-        start, end = log.log_start_offset, log.log_end_offset
+        start, end, notes = log.log_start_offset, log.log_end_offset, log.notes
         for header, raw in log.batches(start) if deep else ():
             try:
                 sum(1 for _ in r.iterate(raw, header))
@@ -63,4 +89,4 @@ def _one(disk: Rehearsal, path: str, topic: str, partition: int, now_ms: int, *,
     except (CorruptFile, OSError, WireError) as error:
         problem = str(error)
     gone = sorted(name.rpartition("/")[2] for name in disk.removed if name not in disk.changed)
-    return Verdict(topic, partition, start, end, sum(disk.cut.values()), gone, problem)
+    return Verdict(topic, partition, start, end, sum(disk.cut.values()), gone, notes, problem)

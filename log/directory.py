@@ -107,6 +107,11 @@ class LogDirectory:
         self._marks = self._read(c.HIGH_WATERMARKS)
         self._cleaned = self._read(c.CLEANER_OFFSETS)
 
+    def distrust(self) -> None:
+        """Look at every batch of every log, whatever the marks say."""
+        self.was_clean = False
+        self._points.clear()
+
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
             return c.read_offsets(self.disk, f"{self.path}/{name}")

@@ -62,6 +62,8 @@ class PartitionLog:
         """The log end whose index and snapshot files are on disk already; -1 for none."""
         self.cleaner_point = 0
         """Everything below has been compacted."""
+        self.notes: list[str] = []
+        """What recovery found and did, in words."""
         self.warned_of_future = False
         """Whether the log was told that some timestamp lies far ahead."""
         self.names_unsynced = False

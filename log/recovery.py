@@ -178,6 +178,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
             whole, with_producers = _recover_segment(log, log.segments[at], following)
             producers |= with_producers
         except OffsetOverflow:
+            log.notes.append(f"{log.segments[at].path}.log: split: its offsets reach too far to be indexed")
             log.segments[at : at + 1] = split(log.disk, log.directory, log.segments[at])
             log.bases[:] = [s.base_offset for s in log.segments]
             at -= 1  # the first part is looked at in its place
@@ -187,6 +188,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         may_have_holes = log.settings.compact or log.log_end_offset < compacted_below
         if following not in (None, log.log_end_offset) and not (whole and may_have_holes):
             for later in log.segments[at + 1 :]:
+                log.notes.append(f"{later.path}.log: removed: the log ends at {log.log_end_offset}, before it begins")
                 remove_segment(log.disk, later)
             del log.segments[at + 1 :]
             del log.bases[at + 1 :]
@@ -230,9 +232,10 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
             good, next_offset = position + header.size_bytes, header.next_offset
     except OffsetOverflow:
         raise
-    except WireError:
+    except WireError as error:
         if gap_at is not None and last_at == gap_at[0] and good > last_at:
             good, next_offset, _ = gap_at
+        log.notes.append(f"{segment.path}.log: cut at {good}, {segment.size_bytes - good} bytes go: {error}")
         segment.truncate(good)
         if gap_at is not None:
             segment.rebuild_indexes()

@@ -17,6 +17,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.matrix import CLIENTS, Missing, command_of
+from tests import hexdumps
 from tests.reference import PAGES, WHERE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,12 @@ PAGES_TO_RUN = [p for p in sorted(DOCS.rglob("*.md")) if blocks(p)]
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_what_the_code_says(name: str) -> None:
     assert (WHERE / name).read_text() == PAGES[name](), "run python -m tests.reference"
+
+
+def test_the_bytes_on_the_page_are_those_on_the_disk() -> None:
+    text = hexdumps.PAGE.read_text()
+    assert len(hexdumps.BLOCK.findall(text)) == 11
+    assert hexdumps.page_as_it_should_be(text) == text, "run python -m tests.hexdumps"
 
 
 def test_links_lead_somewhere() -> None:

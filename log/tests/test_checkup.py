@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.checkup import check
+from ottla.log.checkup import check, repair
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.disk import RealDisk
 from ottla.log.recovery import create_log, open_log
@@ -75,3 +75,35 @@ def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path:
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="no data directory"):
         list(check(RealDisk(), str(tmp_path), NOW))
+
+
+def damaged(tmp_path: Path) -> tuple[str, Path]:
+    path = directory(tmp_path)
+    segment = sorted(Path(f"{path}/t-1").glob("*.log"))[1]
+    raw = bytearray(segment.read_bytes())
+    raw[400] ^= 1
+    segment.write_bytes(bytes(raw))
+    return path, segment
+
+
+def test_a_check_says_why(tmp_path: Path) -> None:
+    path, segment = damaged(tmp_path)
+    good, bad = check(RealDisk(), path, NOW)
+    assert good.notes == []
+    assert bad.notes[0].startswith(f"{segment}: cut at ")
+    assert "bad CRC at" in bad.notes[0]
+    assert len([n for n in bad.notes if "removed" in n]) == len(list(Path(f"{path}/t-1").glob("*.log"))) - 2
+
+
+def test_a_repair_does_what_the_check_said_and_leaves_nothing_to_do(tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path)
+    said = list(check(RealDisk(), path, NOW))
+    assert list(repair(RealDisk(), path, NOW)) == said[1].notes
+    after = list(check(RealDisk(), path, NOW))
+    assert [v.log_end_offset for v in after] == [v.log_end_offset for v in said]
+    assert all((v.cut_bytes, v.notes, v.problem) == (0, [], None) for v in after)
+    before = digest(path)
+    assert list(repair(RealDisk(), path, NOW)) == []
+    assert {k: v for k, v in digest(path).items() if k.endswith(".log")} == {
+        k: v for k, v in before.items() if k.endswith(".log")
+    }

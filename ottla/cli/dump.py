@@ -7,6 +7,7 @@ import os
 import sys
 
 from ottla.broker.dump import rows_of
+from ottla.broker.verify import problems_of
 from ottla.cli.common import command_parser
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.disk import RealDisk
@@ -17,8 +18,23 @@ Records of the metadata log and of __consumer_offsets are shown as what they say
 
 examples:
   ottla dump ottla-data/events-0/00000000000000000000.log
+  ottla dump --verify ottla-data/events-0/*
   ottla dump -o json ottla-data/__cluster_metadata-0/00000000000000000000.log | jq .content
 """
+
+
+def _verify(paths: list[str]) -> int:
+    """Print what is wrong with each file; gives the exit status."""
+    status = 0
+    for path in paths:
+        try:
+            found = list(problems_of(RealDisk(), os.path.abspath(path)))
+        except (ValueError, OSError) as error:
+            found = [str(error)]
+        for text in found:
+            status = 1
+            print(f"{path}: {text}")
+    return status
 
 
 def run(arguments: list[str]) -> int:
@@ -26,9 +42,12 @@ def run(arguments: list[str]) -> int:
     parser = command_parser("dump", TEXT)
     parser.add_argument("file", nargs="+", help="a file of a data directory")
     parser.add_argument("--shallow", action="store_true", help="batches only, not their records")
+    parser.add_argument("--verify", action="store_true", help="print only what is wrong; status 1 where something is")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="json: one object a line")
     options = parser.parse_args(arguments)
     status = 0
+    if options.verify:
+        return _verify(options.file)
     for path in options.file:
         if options.output == "text":
             print(path)

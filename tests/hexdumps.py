@@ -1,0 +1,88 @@
+"""The bytes shown in ``docs/explanation/what-lies-on-the-disk.md``, made by the code that writes them.
+
+``python -m tests.hexdumps`` writes them into the page: each block that begins with three backticks and ``text FILE``.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.inspect import file_spans
+from ottla.log.memory_disk import MemoryDisk
+from ottla.log.settings import LogSettings
+from ottla.log.validate import Origin
+from ottla.wire import batch as b
+from ottla.wire import inspect
+from ottla.wire import records as r
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "what-lies-on-the-disk.md"
+NOW = 1_767_225_600_000
+"""2026-01-01."""
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+
+
+def files() -> dict[str, bytes]:
+    """A data directory with one partition: a plain record, an aborted transaction, a clean stop."""
+    memory = MemoryDisk(random.Random(1), lambda: NOW)
+    directory = LogDirectory(memory.session(), "/data")
+    directory.lock()
+    directory.write_identity(Identity("MkU3OEVBNTcwNTJENDM2Qk", 1, bytes(range(16))), NOW)
+    directory.begin()
+    settings = LogSettings(index_interval_bytes=50)
+    log = directory.create_partition("events", 0, bytes(range(16, 32)), settings, NOW)
+    plain = r.build([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
+    log.append(bytearray(plain), 0, NOW)
+    for number in range(2):
+        transactional = r.build(
+            [r.NewRecord(None, b"%d" % number, NOW + 1 + number)],
+            attributes=b.TRANSACTIONAL_BIT,
+            producer_id=1000,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        log.append(bytearray(transactional), 0, NOW)
+    abort = r.build(
+        [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
+        attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,
+        producer_id=1000,
+        producer_epoch=0,
+        base_sequence=-1,
+    )
+    log.append(bytearray(abort), 0, NOW, Origin.COORDINATOR)
+    log.set_high_watermark(log.log_end_offset)
+    directory.close(7)
+    return {path.removeprefix("/data/"): bytes(inode.data) for path, inode in memory.files.items()}
+
+
+def lines_of(name: str, raw: bytes) -> list[str]:
+    """A file as the page shows it: its fields, or its text."""
+    spans = file_spans(raw, "." + name.rpartition(".")[2])
+    if spans is not None:
+        return list(inspect.render(list(spans), raw))
+    if name.endswith(".log"):
+        return list(inspect.render(list(inspect.batch_spans(raw)), raw))
+    return raw.decode().splitlines()
+
+
+def page_as_it_should_be(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block names a file that is not there.
+    """
+    made = files()
+    return BLOCK.sub(
+        lambda m: "```text " + m[1] + "\n" + "".join(f"{x}\n" for x in lines_of(m[1], made[m[1]])) + "```", text
+    )
+
+
+def main() -> None:
+    """Write the blocks."""
+    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
