@@ -36,16 +36,20 @@ def _fill(directory: Path) -> None:
 class SmallDisk:
     """An ext4 image, mounted at ``path``. The image itself lies in memory, in a file system that can be filled too."""
 
-    def __init__(self, where: Path, name: str, size_mib: int) -> None:
+    def __init__(self, where: Path, name: str, size_mib: int, image: Path | None = None) -> None:
+        self.size_mib = size_mib
         self.under = where / f"{name}.under"
         self.path = where / name
         self.image = self.under / "image"
         for directory in (self.under, self.path):
             directory.mkdir()
         _run("mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(self.under))
-        with self.image.open("wb") as file:
-            file.truncate(size_mib * MIB)
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self.image))
+        if image is not None:
+            _run("cp", "--sparse=always", str(image), str(self.image))
+        else:
+            with self.image.open("wb") as file:
+                file.truncate(size_mib * MIB)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self.image))
         self.mount()
 
     def mount(self) -> None:
@@ -79,6 +83,9 @@ class SmallDisk:
         (self.under / "filler").unlink()
         self.mount()
 
-    def copy_at_this_instant(self, to: Path) -> None:
-        """What a power cut would leave: the image's bytes, without what the page cache still holds."""
-        _run("cp", "--sparse=always", str(self.image), str(to))
+    def cut_from_power(self, where: Path, name: str) -> SmallDisk:
+        """What a power cut would leave, mounted: the image's bytes without what the page cache still holds.
+
+        Whoever writes must stand still meanwhile: the copy has to be of one instant.
+        """
+        return SmallDisk(where, name, self.size_mib, self.image)

@@ -1,0 +1,123 @@
+"""Power cuts on a real file system: the image is copied while a node writes to it, and a node is started on the copy.
+
+With a sync before each acknowledgement nothing that was acknowledged may be missing. ``OTTLA_POWER_CUTS=200 pytest
+compat_tests/test_power.py`` for the long run (`make soak`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.raw import Peer
+from compat_tests.small_disk import SmallDisk, why_not
+from ottla.broker.client import decode_records
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import produce as p
+
+CUTS = int(os.environ.get("OTTLA_POWER_CUTS", "4"))
+PARTITIONS = 3
+SETTINGS = {"log_segment_bytes": "1048576"}
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+
+
+class Writer(threading.Thread):
+    """Writes numbered records, some small and some large, and remembers what was acknowledged."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._peer = Peer(port)
+        self._rng = random.Random(seed)
+        self.acknowledged: list[tuple[int, int, bytes]] = []
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.stop.is_set():
+            partition = number % PARTITIONS
+            value = b"%d:" % number + bytes(self._rng.choice((10, 300, 60_000)))
+            raw = r.build([r.NewRecord(b"k", value, time.time_ns() // 10**6)])
+            data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
+            try:
+                answer = self._peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+            except OSError:
+                return  # the node was killed
+            row = answer.responses[0].partition_responses[0]
+            if row.error_code == 0:
+                self.acknowledged.append((partition, row.base_offset, value))
+            number += 1
+
+
+def read_all(port: int) -> dict[tuple[int, int], bytes]:
+    """Every record that is there, its checksum verified."""
+    peer = Peer(port)
+    out: dict[tuple[int, int], bytes] = {}
+    for partition in range(PARTITIONS):
+        at = 0
+        while True:
+            part = f.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)
+            topics = [f.FetchTopic("t", partitions=[part])]
+            body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=topics)
+            row = peer.call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
+            assert row.error_code == 0
+            records = list(decode_records(row.records or b"", at))
+            if not records:
+                break
+            out |= {(partition, x.offset): x.value or b"" for x in records}
+            at = records[-1].offset + 1
+    return out
+
+
+def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
+    """One cut; gives how many records were acknowledged before it, and how many of them are missing."""
+    rng = random.Random(seed)
+    disk = SmallDisk(tmp_path, f"disk-{seed}", 96)
+    copy: SmallDisk | None = None
+    settings = {**SETTINGS, **({"log_flush_interval_messages": "1"} if synced else {})}
+    try:
+        with OttlaProcess(disk.path / "data", **settings) as node:
+            body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 10_000)
+            assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+            writer = Writer(node.port, seed)
+            writer.start()
+            time.sleep(0.05 + rng.random() * 0.8)
+            os.kill(node.pid, signal.SIGSTOP)
+            before = list(writer.acknowledged)
+            copy = disk.cut_from_power(tmp_path, f"copy-{seed}")
+            writer.stop.set()
+            os.kill(node.pid, signal.SIGCONT)
+            node.kill()
+            writer.join(20)
+        with OttlaProcess(copy.path / "data", **settings) as again:
+            found = read_all(again.port)
+        lost = [x for x in before if found.get((x[0], x[1])) != x[2]]
+        return len(before), len(lost)
+    finally:
+        for one in (disk, copy):
+            if one is not None:
+                one.remove()
+                shutil.rmtree(one.under, ignore_errors=True)
+
+
+def test_nothing_acknowledged_after_a_sync_is_lost_in_a_power_cut(tmp_path: Path) -> None:
+    acknowledged = 0
+    for seed in range(CUTS):
+        count, lost = cut(tmp_path, seed, synced=True)
+        assert lost == 0, f"cut {seed}: {lost} of {count}"
+        acknowledged += count
+    assert acknowledged > CUTS * 10
+
+
+def test_the_check_can_fail_without_the_sync_records_are_lost(tmp_path: Path) -> None:
+    assert any(cut(tmp_path, seed, synced=False)[1] for seed in range(3))
