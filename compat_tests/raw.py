@@ -46,13 +46,14 @@ class Peer:
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
-        out = b""
-        while len(out) < size:
-            more = self.sock.recv(size - len(out))
-            if not more:
+        out = bytearray(size)
+        done = 0
+        while done < size:
+            count = self.sock.recv_into(memoryview(out)[done:])
+            if count == 0:
                 raise ConnectionError("closed")
-            out += more
-        return out
+            done += count
+        return bytes(out)
 
     def close(self) -> None:
         """Hang up."""

@@ -30,11 +30,10 @@ def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOf
         found = segment.find_by_time(timestamp, log.log_start_offset)
         while found is not None:
             raw = segment.file.pread(found.size_bytes, found.position)
-            for record in r.iterate(raw, any_header(raw)):
-                if record.timestamp_ms >= timestamp and record.offset >= log.log_start_offset:
-                    if record.offset >= upper_offset:
-                        return None
-                    return TimeOffset(record.timestamp_ms, record.offset, log.epochs.epoch_at(record.offset))
+            record = r.first_by_time(raw, any_header(raw), timestamp, log.log_start_offset)
+            if record is not None:
+                offset, time = record
+                return None if offset >= upper_offset else TimeOffset(time, offset, log.epochs.epoch_at(offset))
             found = segment.find_by_time(timestamp, found.last_offset + 1)
     return None
 

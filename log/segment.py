@@ -332,13 +332,24 @@ class Segment:
             position += at
 
     def find_by_time(self, timestamp: int, from_offset: int = 0) -> Located | None:
-        """The first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``."""
+        """The first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
+
+        Raises:
+            WireError: a header on the way is damaged.
+        """
         start = self.locate(max(self.time_index.lookup(timestamp), from_offset, self.base_offset))
         if start is None:
             return None
-        for position, header, _ in self.scan(start.position, check=False):
+        position = begin = start.position
+        window = b""
+        while position < self.size_bytes:
+            at = position - begin
+            if len(window) - at < HEADER_BYTES:
+                window, begin, at = self.file.pread(_WINDOW_BYTES, position), position, 0
+            header = any_header(window, at)
             if header.max_timestamp >= timestamp:
                 return Located(position, header.size_bytes, header.base_offset, header.last_offset)
+            position += header.size_bytes
         return None
 
     def add_aborted(self, entry: AbortedTxn) -> None:

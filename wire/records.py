@@ -89,6 +89,51 @@ def body(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_
     return decompress(codec_of(header.attributes), raw, limit)
 
 
+def first_by_time(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
+
+    Reads no further into a record than its offset: a batch may hold ten thousand.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    if header.magic < 2 or header.has_log_append_time:
+        for record in iterate(buf, header, 0, limit):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
+                return record.offset, record.timestamp_ms
+        return None
+    data = bytes(body(buf, header, 0, limit))
+    wanted, base, at = timestamp_ms - header.base_timestamp, header.base_offset, 0
+    try:
+        for _ in range(header.records_count):
+            start = at
+            size = data[at]
+            if size < 128:
+                size, at = size >> 1, at + 1
+            elif data[at + 1] < 128:
+                size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
+            else:
+                size, at = varlong(data, at)
+            stop = at + size
+            if stop <= start:
+                raise WireError(f"a record of {size} bytes")
+            delta = data[at + 1]
+            if delta < 128:
+                delta, at = (delta >> 1) ^ -(delta & 1), at + 2
+            else:
+                delta, at = varlong(data, at + 1)
+            if delta >= wanted:
+                offset = base + varlong(data, at)[0]
+                if offset >= from_offset:
+                    return offset, header.base_timestamp + delta
+            at = stop
+    except IndexError:
+        raise WireError("a record is cut off") from None
+    return None
+
+
 def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
     """The records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
 

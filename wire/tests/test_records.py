@@ -161,3 +161,29 @@ def test_an_old_message_with_a_bad_checksum_is_refused() -> None:
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC"):
         list(legacy.iterate(raw))
+
+
+@pytest.mark.parametrize("codec", list(compression.Codec))
+def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: compression.Codec) -> None:
+    rng = random.Random(7)
+    for count in (1, 2, 70, 300):
+        times = [5_000 + rng.randrange(-200, 20_000) for _ in range(count)]
+        items = [r.NewRecord(rng.randbytes(rng.randrange(300)) or None, b"v", t) for t in times]
+        raw = bytearray(r.build(items, codec=codec))
+        b.stamp(raw, 0, 1000, 0)
+        header = b.parse_header(raw)
+        everything = list(r.iterate(raw, header))
+        for wanted in (0, min(times), max(times), max(times) + 1, *(rng.randrange(30_000) for _ in range(20))):
+            for start in (0, 1000 + count // 2, 1000 + count):
+                want = next(
+                    ((x.offset, x.timestamp_ms) for x in everything if x.timestamp_ms >= wanted and x.offset >= start),
+                    None,
+                )
+                assert r.first_by_time(raw, header, wanted, start) == want
+
+
+def test_cut_records_are_told_when_looked_for_by_time() -> None:
+    raw = bytearray(r.build([r.NewRecord(b"k", b"v" * 100, 1), r.NewRecord(b"k", b"v", 2)]))
+    header = b.parse_header(raw)
+    with pytest.raises(WireError):
+        r.first_by_time(raw[:-20], header, 3, 0)

@@ -1,0 +1,92 @@
+"""How long it takes to find a record by its time and by its offset in a log of 10 GiB, over the wire, warm.
+
+``python -m bench.lookups [--gib 10] [--batch-kib 1024] [--record-bytes 1000]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.raw import Peer
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import produce as p
+
+LOOKUPS = 3000
+START_MS = 1_700_000_000_000
+TIMEOUT_S = 120.0
+
+
+def fill(peer: Peer, batches: int, records: int, record_bytes: int) -> None:
+    """Batches whose records are one millisecond apart."""
+    config = [ct.CreatableTopicConfig("retention.ms", "-1"), ct.CreatableTopicConfig("max.message.bytes", "10000000")]
+    topic = ct.CreatableTopic("t", 1, 1, configs=config)
+    assert peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0].error_code == 0
+    value = bytes(record_bytes)
+    for number in range(batches):
+        first = START_MS + number * records
+        raw = r.build([r.NewRecord(None, value, first + i) for i in range(records)])
+        data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
+        answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def by_time(peer: Peer, at: int) -> None:
+    """The offset of the record of a certain millisecond."""
+    rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
+    answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
+    assert answer.topics[0].partitions[0].offset == at
+
+
+def by_offset(peer: Peer, at: int) -> None:
+    """The batch that holds an offset; it comes whole, so its way through the socket is in the time."""
+    part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
+    body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
+    answer = peer.call(ApiKey.FETCH, 12, body)
+    assert len(answer.responses[0].partitions[0].records) > 0
+
+
+def measure(what: str, look: Callable[[Peer, int], None], peer: Peer, end: int) -> None:
+    """Print median, p99 and worst."""
+    rng = random.Random(1)
+    took = []
+    for _ in range(LOOKUPS):
+        at = rng.randrange(end)
+        began = time.perf_counter()
+        look(peer, at)
+        took.append((time.perf_counter() - began) * 1000)
+    took.sort()
+    median, p99 = took[LOOKUPS // 2], took[LOOKUPS * 99 // 100]
+    print(f"{what}: median {median:.2f} ms, p99 {p99:.2f} ms, worst {took[-1]:.2f} ms")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser("bench.lookups")
+    parser.add_argument("--gib", type=float, default=10)
+    parser.add_argument("--batch-kib", type=int, default=1024)
+    parser.add_argument("--record-bytes", type=int, default=1000)
+    options = parser.parse_args()
+    records = max(options.batch_kib * 1024 // (options.record_bytes + 10), 1)
+    batches = int(options.gib * (1 << 20) / options.batch_kib)
+    with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data") as node:
+        peer = Peer(node.port, TIMEOUT_S)
+        began = time.perf_counter()
+        fill(peer, batches, records, options.record_bytes)
+        print(f"{options.gib} GiB, {records} records a batch, made in {time.perf_counter() - began:.0f} s", flush=True)
+        for _ in range(2):  # the second round finds the cache warm
+            measure("by time", by_time, peer, batches * records)
+            measure("by offset", by_offset, peer, batches * records)
+
+
+if __name__ == "__main__":
+    main()
