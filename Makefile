@@ -33,12 +33,17 @@ soak: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 20 --synced
 	OTTLA_HISTORIES=10000 $(BIN)/python -m pytest log/tests/test_compaction.py
+	OTTLA_MUTATIONS=10000 $(BIN)/python -m pytest log/tests/test_mutations.py
+	OTTLA_FAULTS=1 $(BIN)/python -m pytest sim/tests/test_fault_sweep.py
+	OTTLA_POWER_CUTS=200 $(BIN)/python -m pytest compat_tests/test_power.py
 	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
 
 bench: setup
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.produce
 	$(BIN)/python -m bench.groups
+	$(BIN)/python -m bench.partitions
+	$(BIN)/python -m bench.lookups
 
 clean:
 	rm -rf $(VENV) .cache ottla-data build dist *.egg-info

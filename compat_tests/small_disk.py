@@ -5,17 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 MIB = 1 << 20
 
 
+@cache
 def why_not() -> str | None:
     """Why this machine cannot mount an image; None where it can."""
     if os.geteuid() != 0:
         return "mounting an image takes root"
     if not all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "umount")):
         return "mkfs.ext4 and mount are not installed"
+    with tempfile.TemporaryDirectory() as where:
+        try:
+            SmallDisk(Path(where), "try", 8)
+        except (OSError, subprocess.CalledProcessError) as error:
+            return f"images cannot be mounted here: {error}"
+        finally:
+            for path in ("try", "try.under"):
+                subprocess.run(["umount", "-l", f"{where}/{path}"], check=False, capture_output=True)
     return None
 
 

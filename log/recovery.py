@@ -266,6 +266,17 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
     rebuild_producers(log)
 
 
+def _tell_producers(log: PartitionLog, offset: int) -> None:
+    """Tell the producer state every batch from ``offset`` on; what is damaged below the recovery point is left out."""
+    for segment in log.segments[log.segments.index(log.segment_of(offset)) :]:
+        try:
+            for _, header, raw in segment.scan():
+                if header.base_offset >= offset:
+                    log.remember_producer(header, header.base_offset, raw)
+        except WireError as error:
+            log.notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")
+
+
 def rebuild_producers(log: PartitionLog, seen: Seen | None = None) -> None:
     """Producer state as of the log end: the newest readable snapshot, then the batches behind it.
 
@@ -288,9 +299,7 @@ def rebuild_producers(log: PartitionLog, seen: Seen | None = None) -> None:
             log.disk.unlink(path)
     nothing_new = seen is not None and not seen.producers and offset >= seen.first_base
     if offset < log.log_end_offset and not nothing_new:
-        for header, raw in log.batches(offset):
-            if header.base_offset >= offset:
-                log.remember_producer(header, header.base_offset, raw)
+        _tell_producers(log, offset)
     keep = {file_name(base, ".snapshot") for base in log.bases}
     newest = sorted(names)[-1:]
     for name in names:

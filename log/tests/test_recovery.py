@@ -78,6 +78,22 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
     assert again.log_end_offset == 180
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_in_what_is_believed_does_not_keep_a_log_without_snapshots_from_opening(*, clean: bool) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for start in range(0, 180, 3):
+        log.append(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+    log.close()
+    memory.files[log.segments[1].path + ".log"].data[70] ^= 1
+    for path in [p for p in memory.files if p.endswith(".snapshot")]:
+        del memory.files[path]
+    again = reopened(memory.session(), clean=clean, point=180)
+    assert again.log_end_offset == 180
+    assert again.producers.producers[5].last_sequence == 179
+    assert "its producers are known up to there only" in again.notes[0]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
 @pytest.mark.parametrize("what", ["garbage", "gone", "cut"])
 def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
