@@ -104,8 +104,10 @@ def first_by_time(
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp_ms
         return None
-    data = bytes(body(buf, header, 0, limit))
-    wanted, base, at = timestamp_ms - header.base_timestamp, header.base_offset, 0
+    plain = codec_of(header.attributes) is Codec.NONE
+    data = buf if plain and isinstance(buf, bytes) else bytes(body(buf, header, 0, limit))
+    at = b.HEADER_BYTES if data is buf else 0
+    wanted, base = timestamp_ms - header.base_timestamp, header.base_offset
     try:
         for _ in range(header.records_count):
             start = at
