@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from ottla.log.disk import Disk
 from ottla.log.index import AbortedTxn, write_aborted
+from ottla.log.key_scan import Place, note_keys, places, survivors
 from ottla.log.offset_map import OffsetMap
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.settings import LogSettings
@@ -35,55 +36,6 @@ from ottla.wire.primitives import write_varlong
 
 CLEANED = ".cleaned"
 _ABORT, _COMMIT = 0, 1
-
-
-Slot = tuple[int, int, int, bytes | None, bool]
-"""A record in its batch's uncompressed bytes: start, stop, offset delta, key, whether it has a value. A plain tuple:
-there is one for each record of a pass."""
-
-
-def slots(data: bytes, count: int) -> Iterator[Slot]:
-    """The records of a batch, read no further than their keys; numbers of one or two bytes without a call.
-
-    Raises:
-        IndexError, WireError: a record is cut off.
-    """
-    at = 0
-    for _ in range(count):
-        start = at
-        size = data[at]
-        at += 1
-        if size > 127:
-            if data[at] < 128:
-                size = size & 127 | data[at] << 7
-                at += 1
-            else:
-                number, at = r.varlong(data, start)
-                size = number << 1
-        stop = at + (size >> 1)
-        at += 1  # attributes
-        while data[at] > 127:  # the timestamp delta
-            at += 1
-        at += 1
-        delta = data[at]
-        if delta > 127:
-            delta, at = r.varlong(data, at)
-        else:
-            delta >>= 1
-            at += 1
-        length = data[at]
-        if length > 127:
-            length, at = r.varlong(data, at)
-        else:
-            length = (length >> 1) ^ -(length & 1)
-            at += 1
-        if length < 0:
-            yield start, stop, delta, None, data[at] != 1
-        else:
-            end = at + length
-            # The value's length is -1 for none, which is one byte: 0x01.
-            yield start, stop, delta, data[at:end], data[end] != 1
-        at = stop
 
 
 class Transactions:
@@ -227,11 +179,13 @@ def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
 
 
 def _note_keys(plan: Plan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
-    base = header.base_offset
-    first, put = plan.first_dirty, found.put
-    for _, _, delta, key, _ in slots(bytes(r.body(raw, header)), header.records_count):
-        if key is not None and base + delta >= first and not put(key, base + delta):
-            found.latest_offset = base + delta - 1
+    if found.has_room_for(header.records_count):
+        data = bytes(r.body(raw, header))
+        note_keys(data, header.records_count, header.base_offset, plan.first_dirty, found.offsets)
+        return True
+    for record in r.iterate(raw, header):
+        if record.key is not None and record.offset >= plan.first_dirty and not found.put(record.key, record.offset):
+            found.latest_offset = record.offset - 1
             return False
     return True
 
@@ -313,21 +267,15 @@ class Copier:
         if not alone or horizon is not None:
             return raw
         data = bytes(r.body(raw, header))
-        return self._rebuild(header, data, list(slots(data, header.records_count)), stamp=True)
+        return self._rebuild(header, data, places(data, header.records_count), stamp=True)
 
     def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
         data = bytes(r.body(raw, header))
+        keys, count = self._keys, header.records_count
         keep_deletes = horizon is None or self._plan.now_ms < horizon
-        kept: list[Slot] = []
-        tombstones = False
-        base, latest, last_of = header.base_offset, self._keys.latest_offset, self._keys.get
-        for slot in slots(data, header.records_count):
-            _, _, delta, key, has_value = slot
-            offset = base + delta
-            if offset <= latest and (key is None or offset < last_of(key) or not (has_value or keep_deletes)):
-                continue
-            kept.append(slot)
-            tombstones |= not has_value
+        kept, tombstones = survivors(
+            data, count, header.base_offset, keys.offsets, keys.latest_offset, keep_deletes=keep_deletes
+        )
         self._stats.records_kept += len(kept)
         if not kept:
             return self._nothing_left(header)
@@ -346,7 +294,7 @@ class Copier:
         attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
         return b.pack_header(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
-    def _rebuild(self, header: b.BatchHeader, data: bytes, kept: list[Slot], *, stamp: bool) -> bytes:
+    def _rebuild(self, header: b.BatchHeader, data: bytes, kept: list[Place], *, stamp: bool) -> bytes:
         """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
 
         Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
@@ -355,27 +303,27 @@ class Copier:
         if stamp:
             base = self._plan.now_ms + self._plan.settings.delete_retention_ms
             attributes |= b.DELETE_HORIZON_BIT
-            body = b"".join([_rebased(data, slot, header.base_timestamp - base) for slot in kept])
+            body = b"".join([_rebased(data, place, header.base_timestamp - base) for place in kept])
         else:
-            body = b"".join([data[slot[0] : slot[1]] for slot in kept])
+            body = b"".join([data[place[0] : place[1]] for place in kept])
         newest = header.max_timestamp
         if not header.has_log_append_time:
-            newest = header.base_timestamp + max(_time_delta(data, slot)[0] for slot in kept)
+            newest = header.base_timestamp + max(_time_delta(data, place)[0] for place in kept)
         new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=len(kept))
         return b.pack_header(new, compress(codec_of(attributes), body, None))
 
 
-def _time_delta(data: bytes, slot: Slot) -> tuple[int, int, int]:
+def _time_delta(data: bytes, place: Place) -> tuple[int, int, int]:
     """A record's timestamp delta, with the positions of its attributes and behind the delta."""
-    _, head = r.varlong(data, slot[0])
+    _, head = r.varlong(data, place[0])
     delta, after = r.varlong(data, head + 1)
     return delta, head, after
 
 
-def _rebased(data: bytes, slot: Slot, shift: int) -> bytes:
+def _rebased(data: bytes, place: Place, shift: int) -> bytes:
     """A record whose timestamp delta counts from elsewhere: ``shift`` is added to it."""
-    delta, head, after = _time_delta(data, slot)
-    inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : slot[1]]
+    delta, head, after = _time_delta(data, place)
+    inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : place[1]]
     return write_varlong(len(inner)) + inner
 
 

@@ -1,0 +1,137 @@
+"""The two loops compaction spends its time in: once and again over every record of a batch, no further than its key.
+
+They are written out, numbers of one or two bytes without a call, because a pass over a log runs them for each record.
+A record is: size, attributes, timestamp delta, offset delta, key size, key, value size, value, headers; all sizes and
+deltas are zig-zag numbers (``DefaultRecord.java``, apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from ottla.wire.records import varlong
+
+WHOLE_KEY_BYTES = 31
+DIGEST_BYTES = 32
+_NEVER = 1 << 62
+Place = tuple[int, int]
+"""Where a record begins and ends in its batch's uncompressed bytes."""
+
+
+def short(key: bytes) -> bytes:
+    """A key as it is remembered: itself, or where it is longer than 31 bytes its digest of 32."""
+    return key if len(key) <= WHOLE_KEY_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+def places(data: bytes, count: int) -> list[Place]:
+    """Where each record lies.
+
+    Raises:
+        IndexError, WireError: a record is cut off.
+    """
+    out, at = [], 0
+    for _ in range(count):
+        size, body = varlong(data, at)
+        out.append((at, body + size))
+        at = body + size
+    return out
+
+
+def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]) -> None:
+    """Note the last offset of each key, from ``first_offset`` on.
+
+    Raises:
+        IndexError, WireError: a record is cut off.
+    """
+    at = 0
+    for _ in range(count):
+        size = data[at]
+        if size < 128:
+            stop = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 128:
+            stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
+            at += 3
+        else:
+            size, at = varlong(data, at)
+            stop = at + size
+            at += 1
+        while data[at] > 127:  # the timestamp delta
+            at += 1
+        delta = data[at + 1]
+        if delta < 128:
+            delta >>= 1
+            at += 2
+        elif data[at + 2] < 128:
+            delta = (delta & 127 | data[at + 2] << 7) >> 1
+            at += 3
+        else:
+            delta, at = varlong(data, at + 1)
+        length = data[at]
+        if length < 64:  # and even: a length below 32
+            key = data[at + 1 : at + 1 + (length >> 1)]
+            if length & 1 == 0 and base_offset + delta >= first_offset:
+                offsets[key] = base_offset + delta
+        else:
+            length, at = varlong(data, at)
+            if length >= 0 and base_offset + delta >= first_offset:
+                offsets[short(data[at : at + length])] = base_offset + delta
+        at = stop
+
+
+def survivors(
+    data: bytes, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
+) -> tuple[list[Place], bool]:
+    """The records that stay, and whether one of them is a tombstone.
+
+    A record stays that lies behind ``latest``, or whose key was not seen again, unless it has no key, or no value and
+    its time is over.
+
+    Raises:
+        IndexError, WireError: a record is cut off.
+    """
+    kept: list[Place] = []
+    tombstones = False
+    last_of = offsets.get
+    at = 0
+    for _ in range(count):
+        start = at
+        size = data[at]
+        if size < 128:
+            stop = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 128:
+            stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
+            at += 3
+        else:
+            size, at = varlong(data, at)
+            stop = at + size
+            at += 1
+        while data[at] > 127:  # the timestamp delta
+            at += 1
+        delta = data[at + 1]
+        if delta < 128:
+            delta >>= 1
+            at += 2
+        elif data[at + 2] < 128:
+            delta = (delta & 127 | data[at + 2] << 7) >> 1
+            at += 3
+        else:
+            delta, at = varlong(data, at + 1)
+        length = data[at]
+        if length < 64 and length & 1 == 0:
+            at += 1
+            end = at + (length >> 1)
+            last = last_of(data[at:end], -1)
+        else:
+            length, at = varlong(data, at)
+            end = at + max(length, 0)
+            last = last_of(short(data[at:end]), -1) if length >= 0 else _NEVER
+        offset = base_offset + delta
+        if offset >= last or offset > latest:
+            has_value = data[end] != 1  # the value's length is -1 for none, which is one byte: 0x01
+            if offset > latest or has_value or keep_deletes:
+                kept.append((start, stop))
+                tombstones |= not has_value
+        at = stop
+    return kept, tombstones
