@@ -74,7 +74,7 @@ class Cleaner:
     async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
         log, stats = found.log, outcome.stats
-        if not all(exchange(log, done) for done in outcome.cleaned):
+        if not all(exchange(log, done, self._env.now_ms()) for done in outcome.cleaned):
             cp.discard(log.disk, log.directory)
             return False
         await self._env.in_thread(log.sync_names)

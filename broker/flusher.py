@@ -81,6 +81,7 @@ class Flusher:
             await self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
         if not log.closed:
+            log.remove_retired(self._env.now_ms())
             log.park()
 
     def flush_due(self, replica: Replica) -> None:
@@ -127,7 +128,7 @@ class Flusher:
         for log in due:
             try:
                 if not log.closed:
-                    log.drop_below_start()
+                    log.drop_below_start(self._env.now_ms())
             except OSError as error:
                 self._fail(error, log)
 

@@ -6,14 +6,14 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.log.compaction import Cleaned
-from ottla.log.partition_log import PartitionLog, remove_segment
+from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
 # In this order: while `.log` has its first name, nothing has happened yet.
 _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
-def exchange(log: PartitionLog, done: Cleaned) -> bool:
+def exchange(log: PartitionLog, done: Cleaned, now_ms: int) -> bool:
     """The new segment lies complete and synced under its ``.cleaned`` names; its sources are neighbours in the log.
 
     Once the ``.swap`` names are on disk a crash cannot undo it: `recovery` goes on from there. False where the log has
@@ -37,7 +37,7 @@ def exchange(log: PartitionLog, done: Cleaned) -> bool:
         disk.rename(f"{path}{suffix}.cleaned", f"{path}{suffix}.swap")
     for source in sources:
         if source.base_offset != target.base_offset:
-            remove_segment(disk, source)
+            log.retire(source, now_ms)
             continue
         source.let_go()
         if ".txnindex" not in suffixes and disk.exists(f"{path}.txnindex"):

@@ -27,6 +27,8 @@ from ottla.wire.batch import BatchHeader, Buffer, parse_header, stamp, stamp_app
 from ottla.wire.compression import codec_of
 from ottla.wire.errors import ErrorCode, ProtocolError
 
+SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
 
 class Appended(NamedTuple):
     """What became of a batch. ``duplicate``: it was there already, at these offsets."""
@@ -62,6 +64,8 @@ class PartitionLog:
         """The log end whose index and snapshot files are on disk already; -1 for none."""
         self.cleaner_point = 0
         """Everything below has been compacted."""
+        self.retired: list[tuple[int, str]] = []
+        """Files of segments that are no longer part of the log: when they may go, and their paths."""
         self.notes: list[str] = []
         """What recovery found and did, in words."""
         self.warned_of_future = False
@@ -199,11 +203,25 @@ class PartitionLog:
         self.epochs.truncate_start(offset)
         return True
 
-    def drop_below_start(self) -> None:
-        """Remove segments that end below the log start; whoever still sends from one keeps its open file."""
+    def drop_below_start(self, now_ms: int) -> None:
+        """Retire segments that end below the log start."""
         while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
-            remove_segment(self.disk, self.segments.pop(0))
+            self.retire(self.segments.pop(0), now_ms)
             del self.bases[0]
+
+    def retire(self, segment: Segment, now_ms: int) -> None:
+        """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
+        segment.let_go()
+        for suffix in SEGMENT_FILES:
+            path = segment.path + suffix
+            if self.disk.exists(path):
+                self.disk.rename(path, path + ".deleted")
+                self.retired.append((now_ms + self.settings.file_delete_delay_ms, path + ".deleted"))
+
+    def remove_retired(self, now_ms: int) -> None:
+        """Remove files whose time has come."""
+        while self.retired and self.retired[0][0] <= now_ms:
+            self.disk.unlink(self.retired.pop(0)[1])
 
     def unflushed(self) -> list[Segment]:
         """Segments with bytes above the recovery point, oldest first."""
@@ -366,6 +384,6 @@ class PartitionLog:
 def remove_segment(disk: Disk, segment: Segment) -> None:
     """Remove a segment with all its files."""
     segment.let_go()
-    for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+    for suffix in SEGMENT_FILES:
         if disk.exists(segment.path + suffix):
             disk.unlink(segment.path + suffix)

@@ -37,7 +37,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> int:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if log.raise_start(wanted):
         node.storage.of(log).write_checkpoints(sync=False)
-        log.drop_below_start()
+        log.drop_below_start(context.now_ms)
         replica.changed()
     return log.log_start_offset
 

@@ -58,7 +58,7 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
     while (plan := plan_of(log, now, map_bytes)) is not None:
         outcome = cp.run(disk, plan)
         for done in outcome.cleaned:
-            assert exchange(log, done)
+            assert exchange(log, done, NOW)
         log.sync_names()
         assert outcome.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
         log.cleaner_point = outcome.end

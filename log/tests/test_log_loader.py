@@ -141,7 +141,7 @@ def test_load_producers_after_delete_records_on_segment() -> None:
     log.roll(NOW)
     put(log, of_producer(2, 0))
     log.raise_start(1)
-    log.drop_below_start()
+    log.drop_below_start(NOW)
     assert names(memory, ".log") == [1]
     again = opened(memory, start=1)
     assert again.log_start_offset == 1

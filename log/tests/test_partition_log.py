@@ -237,7 +237,7 @@ def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     log = new_log(memory.session())
     fill(log, 60)
     log.raise_start(100)
-    log.drop_below_start()
+    log.drop_below_start(NOW)
     assert log.log_start_offset == 100
     assert log.bases[0] <= 100 < log.bases[1]
     with pytest.raises(ProtocolError):

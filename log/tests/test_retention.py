@@ -28,7 +28,7 @@ def retain(log: PartitionLog, now_ms: int) -> None:
     start = due_start(log, now_ms)
     if start is not None:
         log.raise_start(start)
-        log.drop_below_start()
+        log.drop_below_start(NOW)
 
 
 def test_segments_go_when_their_newest_record_is_too_old() -> None:
@@ -126,3 +126,27 @@ def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplo
             retain(log, NOW + 10 * HOUR_MS)
         assert (log.log_start_offset < log.log_end_offset) is kept
         assert len(caplog.records) == (0 if claimed else 1)
+
+
+def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyond_a_restart() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings(segment_bytes=2000, file_delete_delay_ms=60_000))
+    fill(log, 60)
+    gone = log.bases[:2]
+    log.raise_start(log.bases[2])
+    log.drop_below_start(NOW)
+
+    def deleted() -> set[int]:
+        return {int(p.rpartition("/")[2][:20]) for p in memory.files if p.endswith(".log.deleted")}
+
+    assert deleted() == set(gone)
+    log.remove_retired(NOW + 59_999)
+    assert deleted() == set(gone)
+    log.remove_retired(NOW + 60_000)
+    assert deleted() == set()
+    assert log.retired == []
+    log.raise_start(log.bases[1])
+    log.drop_below_start(NOW)
+    assert deleted()
+    reopened(memory.session(), log.settings)
+    assert deleted() == set()
