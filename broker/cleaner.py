@@ -41,6 +41,12 @@ class Cleaner:
         self._fail = fail
         self._broken: set[PartitionLog] = set()
         """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+        self.passes = self.bytes_read = self.bytes_written = 0
+
+    @property
+    def broken_count(self) -> int:
+        """How many logs cannot be compacted."""
+        return len(self._broken)
 
     async def run(self) -> None:
         """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
@@ -80,6 +86,9 @@ class Cleaner:
         await self._env.in_thread(log.sync_names)
         log.cleaner_point = max(outcome.end, found.first_dirty)
         self._storage.of(log).write_cleaner_points()
+        self.passes += 1
+        self.bytes_read += stats.bytes_read
+        self.bytes_written += stats.bytes_written
         logger.info(
             "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
             *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),

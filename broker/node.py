@@ -16,8 +16,9 @@ from functools import partial
 
 import trio
 
+from ottla.broker import metrics
 from ottla.broker.cleaner import Cleaner
-from ottla.broker.config import SINGLE_NODE, NodeConfig
+from ottla.broker.config import SINGLE_NODE, NodeConfig, parse_listener
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Client
 from ottla.broker.flusher import Flusher
@@ -31,7 +32,7 @@ from ottla.broker.sessions import Sessions
 from ottla.broker.storage import Storage, WrongDirectory
 from ottla.broker.timers import Timers
 from ottla.controller.brokers import DirectoriesOffline
-from ottla.controller.config_keys import SCRUB_RATE
+from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.directories import Assign
 from ottla.controller.format import Endpoint, format_directory
@@ -79,6 +80,7 @@ class Node:
         self.cluster_id = ""
         self.kraft_version = 1
         self._listener: Listener | None = None
+        self._metrics: Listener | None = None
         self._nursery: trio.Nursery | None = None
         self._failure: OSError | None = None
         self._creating: set[str] = set()
@@ -206,6 +208,10 @@ class Node:
         self._listener = await self.env.net.listen(self.config.host, self.config.port)
         self.port = self._listener.port
         try:
+            address = self.config.values.get(METRICS_LISTENER)
+            if address:
+                _, host, port = parse_listener(address)
+                self._metrics = await self.env.net.listen(host, port)
             self.storage.lock()
             await self._start()
             await self._serve(ready, stop)
@@ -216,6 +222,8 @@ class Node:
                 raise
         finally:
             self._listener.close()
+            if self._metrics is not None:
+                self._metrics.close()
             self.storage.unlock()
         if self._failure is not None:
             raise StorageFailed(f"a data directory failed: {self._failure}")
@@ -291,6 +299,8 @@ class Node:
             nursery.start_soon(self.groups.load_all)
             nursery.start_soon(self.flusher.run)
             nursery.start_soon(self.scrubber.run)
+            if self._metrics is not None:
+                nursery.start_soon(metrics.serve, self, self._metrics)
             if self.config.flag("log.cleaner.enable"):
                 nursery.start_soon(self.cleaner.run)
             nursery.start_soon(self._hang_up_on_the_silent)

@@ -152,6 +152,11 @@ class Replicas:
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._hosted.values())
 
+    @property
+    def offline_count(self) -> int:
+        """Partitions of this node in directories that have failed."""
+        return len(self._offline)
+
     def get(self, topic: str, partition: int) -> Replica | None:
         """A hosted partition."""
         return self._hosted.get((topic, partition))

@@ -153,11 +153,15 @@ _GROUP = (
 
 CLAIMED_TIME = "ottla.retention.claimed.time"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
+METRICS_LISTENER = "ottla.metrics.listener"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
 OWN_TOPIC_KEYS: dict[str, ConfigKey] = {CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false")}
 """What Kafka does not know; shown only where it was set."""
-OWN_BROKER_KEYS: dict[str, ConfigKey] = {SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0..")}
+OWN_BROKER_KEYS: dict[str, ConfigKey] = {
+    SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
+    METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
+}
 GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
 
 # A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).

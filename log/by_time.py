@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import WINDOW_BYTES, Located, Segment
 from ottla.wire import records as r
+from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import any_header
 
@@ -27,14 +29,36 @@ def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOf
         segment.measure()
         if segment.max_timestamp < timestamp:
             continue
-        found = segment.find_by_time(timestamp, log.log_start_offset)
+        found = _batch_by_time(segment, timestamp, log.log_start_offset)
         while found is not None:
             raw = segment.file.pread(found.size_bytes, found.position)
             record = r.first_by_time(raw, any_header(raw), timestamp, log.log_start_offset)
             if record is not None:
                 offset, time = record
                 return None if offset >= upper_offset else TimeOffset(time, offset, log.epochs.epoch_at(offset))
-            found = segment.find_by_time(timestamp, found.last_offset + 1)
+            found = _batch_by_time(segment, timestamp, found.last_offset + 1)
+    return None
+
+
+def _batch_by_time(segment: Segment, timestamp: int, from_offset: int) -> Located | None:
+    """A segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
+
+    Raises:
+        WireError: a header on the way is damaged.
+    """
+    start = segment.locate(max(segment.time_index.lookup(timestamp), from_offset, segment.base_offset))
+    if start is None:
+        return None
+    position = begin = start.position
+    window = b""
+    while position < segment.size_bytes:
+        at = position - begin
+        if len(window) - at < HEADER_BYTES:
+            window, begin, at = segment.file.pread(WINDOW_BYTES, position), position, 0
+        header = any_header(window, at)
+        if header.max_timestamp >= timestamp:
+            return Located(position, header.size_bytes, header.base_offset, header.last_offset)
+        position += header.size_bytes
     return None
 
 

@@ -32,7 +32,8 @@ class OffsetOverflow(WireError):
     """An offset lies further behind the segment's base than its indexes can say."""
 
 
-_WINDOW_BYTES = 16 * 1024
+WINDOW_BYTES = 16 * 1024
+"""So much is read at once where batches are passed header by header."""
 _SCAN_BYTES = 1 << 20
 
 
@@ -153,6 +154,11 @@ class Segment:
         if file is None:
             file = self._file = self._disk.open(self.path + ".log")
         return file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open now."""
+        return self._file is not None
 
     @property
     def index(self) -> OffsetIndex:
@@ -281,7 +287,7 @@ class Segment:
         while position < self.size_bytes:
             at = position - start
             if len(window) - at < HEADER_BYTES:
-                window, start, at = self.file.pread(_WINDOW_BYTES, position), position, 0
+                window, start, at = self.file.pread(WINDOW_BYTES, position), position, 0
                 if len(window) < LOG_OVERHEAD_BYTES:
                     return None
             if self.damage:
@@ -330,27 +336,6 @@ class Segment:
             if at == 0:
                 raise WireError(f"{self.path}.log: {self.size_bytes - position} bytes at {position} are no batch")
             position += at
-
-    def find_by_time(self, timestamp: int, from_offset: int = 0) -> Located | None:
-        """The first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
-
-        Raises:
-            WireError: a header on the way is damaged.
-        """
-        start = self.locate(max(self.time_index.lookup(timestamp), from_offset, self.base_offset))
-        if start is None:
-            return None
-        position = begin = start.position
-        window = b""
-        while position < self.size_bytes:
-            at = position - begin
-            if len(window) - at < HEADER_BYTES:
-                window, begin, at = self.file.pread(_WINDOW_BYTES, position), position, 0
-            header = any_header(window, at)
-            if header.max_timestamp >= timestamp:
-                return Located(position, header.size_bytes, header.base_offset, header.last_offset)
-            position += header.size_bytes
-        return None
 
     def add_aborted(self, entry: AbortedTxn) -> None:
         """Remember an aborted transaction and write the index file."""

@@ -1,0 +1,51 @@
+"""The node's numbers, read as Prometheus reads them."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from compat_tests.cluster import OttlaProcess, free_port
+
+
+def numbers(port: int) -> dict[tuple[str, str], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.read().decode()
+    rows = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(x.name, "-".join(x.labels.values())): x.value for x in rows}
+
+
+def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
+    port = free_port()
+    with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
+        before = numbers(port)
+        assert before["kafka_server_replicamanager_partitioncount", ""] == 0
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
+        producer = Producer({"bootstrap.servers": node.bootstrap})
+        for number in range(100):
+            producer.produce("t", b"x" * 100, partition=number % 2)
+        producer.flush(30)
+        found = numbers(port)
+        for partition in (0, 1):
+            assert found["kafka_log_log_logendoffset", f"t-{partition}"] == 50
+            size = sum(p.stat().st_size for p in (data_dir / f"t-{partition}").glob("*.log"))
+            assert found["kafka_log_log_size", f"t-{partition}"] == size > 5000
+        assert found["kafka_server_replicamanager_partitioncount", ""] == 2
+        assert found["kafka_server_replicamanager_leadercount", ""] == 2
+        assert found["kafka_log_logmanager_offlinelogdirectorycount", ""] == 0
+        assert found["ottla_scrub_damage_total", ""] == 0
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=10)
+
+
+def test_without_the_setting_nothing_listens_and_a_taken_port_is_told_in_one_line(data_dir: Path) -> None:
+    with OttlaProcess(data_dir) as node, pytest.raises(RuntimeError, match="Address already in use"):
+        OttlaProcess(data_dir.parent / "other", ottla_metrics_listener=f"127.0.0.1:{node.port}").start()
