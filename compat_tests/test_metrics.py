@@ -19,7 +19,7 @@ def numbers(port: int) -> dict[tuple[str, str], float]:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
     rows = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {(x.name, "-".join(x.labels.values())): x.value for x in rows}
+    return {(x.name, "-".join(x.labels[k] for k in ("topic", "partition") if k in x.labels)): x.value for x in rows}
 
 
 def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
