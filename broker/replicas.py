@@ -201,15 +201,15 @@ class Replicas:
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
             if known is not None and number in known.partitions:
-                twin = self._hosted.get((topic, number))
-                if twin is not None:
-                    raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 for note in log.notes:
                     logger.warning("%s", note)
                 if log.topic_id == bytes(16):
                     log.topic_id = known.id
                 if log.topic_id == known.id:
+                    twin = self._hosted.get((topic, number))
+                    if twin is not None:
+                        raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
                     self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due)
                     continue
                 log.close_files()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.disk import Disk
@@ -117,10 +118,12 @@ class Storage:
         """
         for directory in self._every():
             if directory.path not in self.failed:
-                if directory.identity is None:
-                    fresh = Identity(identity.cluster_id, identity.node_id, new_id())
-                    self._or_fail(directory, lambda d=directory, i=fresh: d.write_identity(i, now_ms))  # type: ignore[misc]
-                self._or_fail(directory, directory.begin)
+                self._or_fail(directory, partial(self._begin, directory, identity, now_ms, new_id))
+
+    def _begin(self, directory: LogDirectory, identity: Identity, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        if directory.identity is None:
+            directory.write_identity(Identity(identity.cluster_id, identity.node_id, new_id()), now_ms)
+        directory.begin()
 
     # ------------------------------------------------------------------ partitions
 

@@ -269,8 +269,10 @@ class PartitionLog:
         self.closed = True
         self.flush()
         if self.sealed_at != self.log_end_offset:
-            self.active.seal(sync=True)
             self.write_snapshot(sync=True)
+        for segment in self.segments:
+            if segment.stale or (segment is self.active and self.sealed_at != self.log_end_offset):
+                segment.seal(sync=True)  # the next start will believe what is written now
         if self.log_end_offset > self.log_start_offset:
             self.epochs.save(sync=True)
         self.close_files()

@@ -98,3 +98,16 @@ def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() ->
     assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, "the active segment's own, as after any kill"
     again.append(a_batch(120), 0, NOW)
     assert values(again) == expected(123)
+
+
+def test_a_clean_stop_soon_after_a_recovery_leaves_indexes_that_can_be_believed() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 40)
+    log.close()
+    paths = [p for p in memory.files if p.endswith("index")]
+    right = {p: bytes(memory.files[p].data) for p in paths}
+    for path in paths:
+        memory.files[path].data[:] = b"\0\0\0\1\0\0\0\2" if path.endswith(".index") else b""
+    reopened(memory.session()).close()
+    assert {p: bytes(memory.files[p].data) for p in paths} == right

@@ -1,0 +1,205 @@
+"""Several data directories over several lives of a node: replaced, missing, copied, foreign ones."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import BadConfig, NodeConfig
+from ottla.broker.node import Node, StartRefused
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.memory_disk import MemoryDisk, Session
+from ottla.wire import records as r
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import produce as p
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from sim.clients import PORT, SimClient, read
+from sim.env import SimEnv
+from sim.world import World
+
+PARTITIONS = 4
+
+
+class Stage:
+    """A disk, and a node that lives on it again and again."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.disk = self.world.disk = MemoryDisk(random.Random(1), lambda: 1_800_000_000_000)
+        self.client = SimClient(self.world, "c")
+
+    def node(self, session: Session, dirs: str, **values: str) -> Node:
+        settings = {"offsets.topic.num.partitions": "1", **{k.replace("_", "."): v for k, v in values.items()}}
+        return Node(SimEnv(self.world.rng, session, self.world.network), NodeConfig(settings, dirs, 1, "node", PORT))
+
+    async def life(
+        self,
+        work: Callable[[Node], Awaitable[None]],
+        dirs: str = "/a,/b",
+        broken: str | None = None,
+        **values: str,
+    ) -> None:
+        """Run a node until the work is done, then kill it; everything under ``broken`` gives EIO."""
+        session = self.disk.session()
+        if broken is not None:
+            session.fault = lambda what, path: OSError(errno.EIO, "broken", path) if path.startswith(broken) else None
+        node = self.node(session, dirs, **values)
+        try:
+            async with trio.open_nursery() as nursery:
+                ready = trio.Event()
+                nursery.start_soon(node.run, lambda _: ready.set())
+                await ready.wait()
+                await work(node)
+                nursery.cancel_scope.cancel()
+        finally:
+            session.kill()
+            self.client.drop()
+            self.world.network.reset_all()
+            self.world.network.listeners.clear()
+
+    async def create(self, topic: str = "t") -> None:
+        answer = await self.client.call(CreateTopicsRequest([CreatableTopic(topic, PARTITIONS, 1)], 5000))
+        assert answer.topics[0].error_code == 0
+
+    async def produce(self, partition: int, value: bytes = b"v", topic: str = "t") -> int:
+        raw = r.build([r.NewRecord(b"k", value, 1_800_000_000_000)])
+        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
+        answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    async def leaders(self, topic: str = "t") -> list[int]:
+        answer = await self.client.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+        return [x.leader_id for x in sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)]
+
+    async def filled(self, _: Node) -> None:
+        """A topic over both directories, a record in each partition: the even ones lie in /a."""
+        await self.create()
+        assert [await self.produce(n) for n in range(PARTITIONS)] == [0] * PARTITIONS
+        assert {path.split("/")[1] for path in self.disk.files if "/t-1/" in path} == {"b"}
+
+
+def play(work: Callable[[Stage], Awaitable[None]]) -> None:
+    trio.run(work, Stage(), clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def refused(error: BaseException, kind: type[BaseException]) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, kind), error
+    return str(error)
+
+
+def test_a_directory_that_is_broken_at_the_start_comes_back_with_its_records_later() -> None:
+    async def work(stage: Stage) -> None:
+        async def without(node: Node) -> None:
+            assert await stage.leaders() == [1, -1, 1, -1]
+            assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
+            assert list(node.storage.failed) == ["/b"]
+            await stage.create("new")
+            assert [await stage.produce(n, topic="new") for n in range(PARTITIONS)] == [0] * PARTITIONS
+
+        async def with_it(_: Node) -> None:
+            assert await stage.leaders() == [1, 1, 1, 1]
+            assert [len(await read(stage.client, n, 0, 10)) for n in range(PARTITIONS)] == [2, 1, 2, 1]
+
+        await stage.life(stage.filled)
+        await stage.life(without, broken="/b")
+        await stage.life(with_it)
+
+    play(work)
+
+
+def test_partitions_of_a_disk_that_was_replaced_are_not_made_anew_behind_the_users_back() -> None:
+    async def work(stage: Stage) -> None:
+        async def after(node: Node) -> None:
+            assert await stage.leaders() == [1, -1, 1, -1]
+            assert await stage.produce(1) == 56
+            assert not node.storage.failed
+            await stage.create("new")
+            assert len({d.path for d in node.storage.online if any(t == "new" for t, _ in d.logs)}) == 2
+
+        await stage.life(stage.filled)
+        stage.disk.session().rmtree("/b")
+        await stage.life(after)
+
+    play(work)
+
+
+def test_a_topic_deleted_while_its_directory_was_away_does_not_stand_in_the_way_of_its_successor() -> None:
+    async def work(stage: Stage) -> None:
+        async def again(_: Node) -> None:
+            await stage.client.call(dt.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+            await stage.create()
+            assert await stage.produce(1, b"new") == 0
+
+        async def later(_: Node) -> None:
+            (record,) = await read(stage.client, 1, 0, 10)
+            assert record.value == b"new"
+            assert [d for d in stage.disk.session().listdir("/b") if d.endswith("-stray")]
+
+        await stage.life(stage.filled)
+        await stage.life(again, broken="/b")
+        await stage.life(later)
+
+    play(work)
+
+
+def test_a_partition_that_lies_in_two_directories_is_refused() -> None:
+    async def work(stage: Stage) -> None:
+        await stage.life(stage.filled)
+        disk = stage.disk.session()
+        disk.makedirs("/b/t-0")
+        for path in [x for x in stage.disk.files if x.startswith("/a/t-0/")]:
+            disk.open(path.replace("/a/", "/b/"), create=True).pwrite(bytes(stage.disk.files[path].data), 0)
+        with pytest.raises(BaseException) as caught:
+            await stage.life(stage.filled)
+        assert "t-0 lies twice" in refused(caught.value, CorruptFile)
+
+    play(work)
+
+
+def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
+    async def work(stage: Stage) -> None:
+        async def nothing(_: Node) -> None: ...
+
+        async def says(dirs: str, text: str) -> None:
+            with pytest.raises(BaseException) as caught:
+                await stage.life(nothing, dirs)
+            assert text in refused(caught.value, StartRefused)
+
+        await stage.life(nothing, "/a,/b")
+        await stage.life(nothing, "/other")
+        await says("/a,/other", "/other belongs to cluster")
+        await says("/new,/b", "/new holds no metadata log, but /b belongs to a node")
+        disk = stage.disk.session()
+        disk.makedirs("/copy")
+        raw = bytes(stage.disk.files["/b/meta.properties"].data)
+        disk.open("/copy/meta.properties", create=True).pwrite(raw, 0)
+        await says("/a,/b,/copy", "/copy is a copy of /b")
+        with pytest.raises(BadConfig, match="named twice"):
+            stage.node(stage.disk.session(), "/a,/a/")
+
+    play(work)
+
+
+def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
+    async def work(stage: Stage) -> None:
+        async def first(node: Node) -> None:
+            await stage.create()
+            assert await stage.produce(0) == 0
+            assert not any("__cluster_metadata" in x for x in stage.disk.files if x.startswith(("/a", "/b")))
+            assert [d.path for d in node.storage.directories] == ["/a", "/b"]
+
+        async def second(_: Node) -> None:
+            assert len(await read(stage.client, 0, 0, 10)) == 1
+
+        await stage.life(first, metadata_log_dir="/meta")
+        await stage.life(second, metadata_log_dir="/meta")
+
+    play(work)
