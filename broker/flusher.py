@@ -54,13 +54,20 @@ class Flusher:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        first_ms = min(FIRST_RETENTION_S * 1000, self._retention_every_ms)
-        next_retention_ms = self._env.monotonic_ms() + first_ms
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_round)
+            nursery.start_soon(self._retain_now_and_then)
+
+    async def _retain_now_and_then(self) -> None:
+        every_s = self._retention_every_ms / 1000
+        await trio.sleep(min(FIRST_RETENTION_S, every_s))
+        while True:
+            await self.retain()
+            await trio.sleep(every_s)
+
+    async def _look_round(self) -> None:
         while True:
             await trio.sleep(CHECKPOINT_EVERY_S)
-            if self._env.monotonic_ms() >= next_retention_ms:
-                next_retention_ms = self._env.monotonic_ms() + self._retention_every_ms
-                await self.retain()
             for number, log in enumerate(self._storage.logs()):
                 if number % LOOKS_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
