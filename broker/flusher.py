@@ -19,6 +19,7 @@ import trio
 from ottla.broker.replicas import Replica
 from ottla.broker.storage import Fail, Storage
 from ottla.log.directory import LogDirectory
+from ottla.log.durable import sync_job
 from ottla.log.env import Env
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import due_start
@@ -140,20 +141,8 @@ class Flusher:
                 self._fail(error, log)
 
     async def _sync_below(self, log: PartitionLog, end: int) -> None:
-        """Sync every segment that begins below ``end``."""
-        # The open files are taken here: while they are synced a segment may be exchanged or removed.
-        files = [s.file for s in log.unflushed() if s.base_offset < end]
-
-        def sync() -> None:
-            for file in files:
-                file.fsync()
-            try:
-                log.sync_names()
-            except FileNotFoundError:
-                if not log.closed:  # else its directory was just renamed for deletion
-                    raise
-
-        await self._env.in_thread(sync)
+        """Sync everything below ``end``, in a thread."""
+        await self._env.in_thread(sync_job(log, end))
         log.recovery_point = max(log.recovery_point, end)
 
     def _checkpoint(self, directory: LogDirectory) -> bool:

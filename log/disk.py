@@ -217,6 +217,15 @@ def read_file(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+def sync_file(disk: Disk, path: str) -> None:
+    """Make a small file that was written before survive a power cut."""
+    file = disk.open(path, readonly=True)
+    try:
+        file.fsync()
+    finally:
+        file.close()
+
+
 def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None) -> None:
     """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
 

@@ -153,6 +153,15 @@ def read_aborted(disk: Disk, path: str) -> list[AbortedTxn]:
     return out
 
 
+def append_aborted(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
+    """Add an entry behind the ``count`` there are."""
+    file = disk.open(path, create=True)
+    try:
+        file.pwrite(_TXN_ENTRY.pack(0, *entry), count * _TXN_ENTRY.size)
+    finally:
+        file.close()
+
+
 def write_aborted(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
     """Write a ``.txnindex``; nothing is written for no entries, and an older file is removed."""
     if entries:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import whole_until
 from ottla.log.disk import Disk, read_file, write_file
+from ottla.log.durable import sync_job
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import AbortedTxn
 from ottla.log.producers import ProducerStates
@@ -250,9 +251,7 @@ class PartitionLog:
         """
         end = self.log_end_offset
         if end > self.recovery_point:
-            for segment in self.unflushed():
-                segment.fsync()
-            self.sync_names()
+            sync_job(self, end)()
             self.recovery_point = max(self.recovery_point, end)
 
     def sync_names(self) -> None:

@@ -12,7 +12,7 @@ from zlib import crc32
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import Range, size_at
 from ottla.log.disk import Buffer, Disk, File, read_file, write_file
-from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, read_aborted, write_aborted
+from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, append_aborted, read_aborted, write_aborted
 from ottla.log.settings import LogSettings
 from ottla.wire.batch import (
     HEADER_BYTES,
@@ -197,6 +197,8 @@ class Segment:
             self._time_index = TimeIndex.unpack(self.base_offset, raw, self.path + ".timeindex")
             if self._index.positions and self._index.positions[-1] >= self.size_bytes:
                 raise CorruptFile(f"{self.path}.index points behind the segment")
+            if self.size_bytes and not self._time_index.timestamps:
+                raise CorruptFile(f"{self.path}.timeindex is empty")  # a power cut may leave no more of it
         except (CorruptFile, OSError):
             self.rebuild_indexes()
         else:
@@ -339,8 +341,8 @@ class Segment:
 
     def add_aborted(self, entry: AbortedTxn) -> None:
         """Remember an aborted transaction and write the index file."""
+        append_aborted(self._disk, self.path + ".txnindex", len(self.aborted), entry)
         self.aborted.append(entry)
-        write_aborted(self._disk, self.path + ".txnindex", self.aborted)
 
     def forget_aborted(self) -> None:
         """Drop the transaction index: recovery fills it again from the markers."""
@@ -372,8 +374,13 @@ class Segment:
                 self.seal()
             self._index = self._time_index = self._aborted = None
 
+    def index_paths(self, *, sealed: bool) -> list[str]:
+        """Index files that are not written again: what is lost of them would not be noticed."""
+        out = [f"{self.path}.txnindex"] if self._aborted else []
+        return [*out, f"{self.path}.index", f"{self.path}.timeindex"] if sealed else out
+
     def fsync(self) -> None:
-        """Make the batches survive a power cut; the indexes can be rebuilt."""
+        """Make the batches survive a power cut."""
         self.file.fsync()
 
     def let_go(self) -> None:

@@ -11,7 +11,11 @@ from ottla.log.tests.world import DIRECTORY, NOW, in_transaction, marker, memory
 
 def aborting(log: PartitionLog, count: int) -> None:
     """Transactions of several producers, every second of them aborted, over several segments."""
-    for number in range(count):
+    aborting_from(log, 0, count)
+
+
+def aborting_from(log: PartitionLog, first: int, count: int) -> None:
+    for number in range(first, first + count):
         pid = number % 4
         put(log, in_transaction(pid, number // 4))
         put(log, marker(pid, number % 2))
@@ -81,3 +85,23 @@ def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
     again = opened(memory)
     assert again.log_end_offset == 4
     assert again.producers.producers[5].coordinator_epoch == 3
+
+
+def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
+    """Below the recovery point nothing is read again, so what lies there must be whole: aborted stays aborted."""
+    for seed in range(100):
+        memory = memory_disk(seed)
+        log = new_log(memory.session())
+        aborting(log, 60)
+        log.flush()
+        want = log.aborted_between(0, log.log_end_offset)
+        point = log.recovery_point
+        aborting_from(log, 60, 30)
+        memory.session().fsync_dir("/data")
+        memory.lose_power()
+        again = opened(memory, point=point)
+        assert again.log_end_offset >= point
+        found = again.aborted_between(0, point)
+        assert [x for x in found if x.last_offset < point] == want, seed
+        for segment in again.segments:
+            assert segment.time_index.last()[0] == segment.max_timestamp or segment is again.active

@@ -126,8 +126,9 @@ MemoryFile.pread = pread
     ),
     "call it synced without syncing": (
         """
-from ottla.log.segment import Segment
-Segment.fsync = lambda self: None
+import ottla.broker.flusher, ottla.log.partition_log
+for module in (ottla.broker.flusher, ottla.log.partition_log):
+    module.sync_job = lambda log, end: lambda: None
 """,
         {"lost", "stuck", "no-start", "hole"},
     ),
