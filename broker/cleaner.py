@@ -20,7 +20,7 @@ from ottla.log.cleanable import Cleanable, dirtiest, plan_of
 from ottla.log.env import Env
 from ottla.log.exchange import exchange
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ProtocolError, WireError
 
 logger = logging.getLogger("ottla.cleaner")
 
@@ -62,7 +62,12 @@ class Cleaner:
         if found is None:
             return False
         log = found.log
-        plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
+        try:
+            plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
+        except ProtocolError as error:
+            logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+            self._broken.add(log)
+            return False
         try:
             rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
             outcome = await self._env.in_process(run, Job(plan, rate))

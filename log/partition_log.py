@@ -349,10 +349,18 @@ class PartitionLog:
         return min(segment.size_bytes - batch.position, at_most)
 
     def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
-        """Aborted transactions a read_committed reader of that range must skip."""
+        """Aborted transactions a read_committed reader of that range must skip.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE: a transaction index went bad since the log was opened.
+        """
         out: list[AbortedTxn] = []
         for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
-            for entry in segment.aborted:
+            try:
+                entries = segment.aborted
+            except CorruptFile as error:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+            for entry in entries:
                 if entry.last_offset >= offset and entry.first_offset < upper_offset:
                     out.append(entry)
                 if entry.last_stable_offset >= upper_offset:

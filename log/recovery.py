@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
+from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
 from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog, remove_segment
 from ottla.log.producers import ProducerStates
@@ -66,6 +66,10 @@ def open_log(
     if not log.segments:
         log.add_segment(Segment.create(disk, directory, log_start_offset, settings, now_ms))
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+    unreadable = _first_without_aborted(log, names)
+    if unreadable is not None:
+        recovery_point = unreadable if clean else min(recovery_point, unreadable)
+        clean = False
     seen = _believe(log) if clean else _recover_segments(log, recovery_point, compacted_below)
     if log.log_end_offset < log.log_start_offset:
         # Everything that was left lies below the log start: Kafka starts over there, and so do we.
@@ -135,6 +139,18 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
     finally:
         file.close()
     return end
+
+
+def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
+    """Where the first transaction index lies that cannot be read: from there on the batches must tell it again."""
+    for segment in log.segments:
+        if file_name(segment.base_offset, ".txnindex") in names:
+            try:
+                _ = segment.aborted
+            except CorruptFile as error:
+                log.notes.append(str(error))
+                return segment.base_offset
+    return None
 
 
 class Seen(NamedTuple):

@@ -5,8 +5,11 @@ Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import DIRECTORY, NOW, in_transaction, marker, memory_disk, new_log, opened, put
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def aborting(log: PartitionLog, count: int) -> None:
@@ -105,3 +108,32 @@ def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
         assert [x for x in found if x.last_offset < point] == want, seed
         for segment in again.segments:
             assert segment.time_index.last()[0] == segment.max_timestamp or segment is again.active
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [b"nonsense", b"\0" * 68])
+def test_a_transaction_index_that_cannot_be_read_is_told_again_by_the_batches(damage: bytes, *, clean: bool) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    want = log.aborted_between(0, log.log_end_offset)
+    log.close()
+    path = f"{DIRECTORY}/{log.bases[2]:020d}.txnindex"
+    memory.files[path].data[:] = damage
+    again = opened(memory, clean=clean, point=log.log_end_offset)
+    assert path in again.notes[0]
+    assert again.aborted_between(0, again.log_end_offset) == want
+    assert opened(memory, point=log.log_end_offset).notes == []
+
+
+def test_one_that_goes_bad_later_hides_nothing() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    aborting(log, 60)
+    log.flush()
+    log.park()
+    log.park()
+    memory.files[f"{DIRECTORY}/{log.bases[1]:020d}.txnindex"].data[:] = b"nonsense"
+    with pytest.raises(ProtocolError) as error:
+        log.aborted_between(log.bases[1], log.log_end_offset)
+    assert error.value.code is ErrorCode.CORRUPT_MESSAGE
