@@ -1,0 +1,50 @@
+"""A node that runs out of descriptors says so to those who need one, and goes on as soon as there are some again."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.raw import Peer
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages import produce as p
+
+PARTITIONS = 40
+
+
+def produce(peer: Peer, partition: int) -> tuple[int, int]:
+    """Error code and offset."""
+    raw = r.build([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
+    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
+    answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+    row = answer.responses[0].partition_responses[0]
+    return row.error_code, row.base_offset
+
+
+def test_without_descriptors_a_request_is_refused_and_no_directory_is_given_up(data_dir: Path) -> None:
+    with OttlaProcess(data_dir) as node:
+        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
+        assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+    with OttlaProcess(data_dir, node.port) as node:  # after a clean start no file of a partition is open
+        peer = Peer(node.port)
+        assert produce(peer, 0) == (0, 0)
+        before = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
+        highest = max(int(fd.name) for fd in Path(f"/proc/{node.pid}/fd").iterdir())
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (highest + 4, before[1]))
+        codes = [produce(peer, number)[0] for number in range(PARTITIONS)]
+        assert codes[0] == 0, "what is open goes on"
+        assert 56 in codes
+        assert set(codes) <= {0, 56}
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, before)
+        again = [produce(peer, number) for number in range(PARTITIONS)]
+        assert [code for code, _ in again] == [0] * PARTITIONS
+        written = [1 + (number == 0) if codes[number] == 0 else 0 for number in range(PARTITIONS)]
+        assert [offset for _, offset in again] == written, "a refused record left nothing behind"
+        answer = peer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, dl.DescribeLogDirsRequest(None))
+        assert [x.error_code for x in answer.results] == [0]
+        assert node.stop() == 0
