@@ -22,7 +22,6 @@ from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce as p
 
 PARTITIONS = 4
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
 
 @pytest.fixture
@@ -95,6 +94,7 @@ def start_with_topic(node: Process) -> list[int]:
     return rows["data"]
 
 
+@pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 @pytest.mark.xdist_group("kafka-9093")
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 @pytest.mark.parametrize("fault", ["full", "broken"])
@@ -141,3 +141,22 @@ def test_a_directory_fails_alone_and_comes_back_with_everything(
     assert [offset(node, n) for n in good] == [(0, 2), (0, 2)]
     assert [produce(node, n, 10) for n in range(PARTITIONS)] == [0] * PARTITIONS
     assert node.stop() == 0 or node_class is KafkaProcess
+
+
+@pytest.mark.xdist_group("kafka-9093")
+def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) -> None:
+    first = kind(OttlaProcess, tmp_path)
+    in_second = start_with_topic(first)
+    assert first.stop() == 0
+    for number, node_class in enumerate((KafkaProcess, OttlaProcess), start=1):
+        with kind(node_class, tmp_path) as node:
+            wait_for(
+                node,
+                ApiKey.METADATA,
+                12,
+                md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+                lambda a: all(x.leader_id == 1 for x in a.topics[0].partitions),
+            )
+            assert log_dirs(node)[1] == ("data", 0, in_second)
+            assert [offset(node, n) for n in range(PARTITIONS)] == [(0, number)] * PARTITIONS
+            assert [produce(node, n, 10) for n in range(PARTITIONS)] == [0] * PARTITIONS
