@@ -60,6 +60,8 @@ class Scrubber:
             except OSError as error:
                 logger.warning("%s.log cannot be looked at: %s", segment.path, error)
                 return
+            if segment not in log.segments:
+                return
             for damage in step.found:
                 if (damage.position, damage.end) in segment.damage:
                     continue  # known since the last round

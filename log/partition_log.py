@@ -222,7 +222,9 @@ class PartitionLog:
     def remove_retired(self, now_ms: int) -> None:
         """Remove files whose time has come."""
         while self.retired and self.retired[0][0] <= now_ms:
-            self.disk.unlink(self.retired.pop(0)[1])
+            path = self.retired.pop(0)[1]
+            if self.disk.exists(path):
+                self.disk.unlink(path)
 
     def unflushed(self) -> list[Segment]:
         """Segments with bytes above the recovery point, oldest first."""

@@ -6,6 +6,7 @@ served: whoever asks for it gets CORRUPT_MESSAGE, and everything around it is st
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
@@ -41,7 +42,7 @@ def look(segment: Segment, position: int, at_most_bytes: int) -> Step:
     """Check the batches from ``position`` on, about so many bytes of them.
 
     Raises:
-        OSError: the file cannot be read at all, or is gone.
+        OSError: the file cannot be opened now, or is gone.
     """
     start, offset, found = position, segment.base_offset, []
     while position < segment.size_bytes and position - start < at_most_bytes:
@@ -52,7 +53,9 @@ def look(segment: Segment, position: int, at_most_bytes: int) -> Step:
                 if good - start >= at_most_bytes:
                     break
             position = good
-        except (WireError, OSError):
+        except (WireError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise  # the file is gone, or the process is short of something: that says nothing of the bytes
             position = _end_of_damage(segment, good)
             found.append(Damage(f"{segment.path}.log", good, position, _offset_at(segment, good, offset)))
     return Step(position if position < segment.size_bytes else None, found)

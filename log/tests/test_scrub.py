@@ -100,3 +100,17 @@ def test_what_is_not_synced_or_still_written_is_left_alone() -> None:
     log.flush()
     memory.files[log.active.path + ".log"].data[70] ^= 1
     assert scrub(log) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EMFILE])
+def test_a_file_that_is_gone_or_cannot_be_opened_now_is_not_called_damaged(number: int) -> None:
+    memory = memory_disk()
+    disk = memory.session()
+    log = new_log(disk)
+    fill(log, 60)
+    log.flush()
+    log.park()
+    log.park()
+    disk.fault = lambda what, p: OSError(number, "injected", p) if what == "open" and p.endswith(".log") else None
+    with pytest.raises(OSError, match="injected"):
+        look(log.segments[0], 0, 1 << 20)
