@@ -31,10 +31,9 @@ from ottla.broker.scrubber import Scrubber
 from ottla.broker.sessions import Sessions
 from ottla.broker.storage import Storage, WrongDirectory
 from ottla.broker.timers import Timers
-from ottla.controller.brokers import DirectoriesOffline
+from ottla.controller.brokers import Assign, DirectoriesOffline
 from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
-from ottla.controller.directories import Assign
 from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import Image
 from ottla.controller.shell import Controller

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ottla.controller.decision import Decision
-from ottla.controller.directories import is_online
+from ottla.controller.directories import MIGRATING, directory_of, is_online
 from ottla.controller.image import NO_LEADER, Image, Partition, partitions_of
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
@@ -55,6 +55,13 @@ class DirectoriesOffline(NamedTuple):
 
     broker_id: int
     online: list[bytes]
+
+
+class Assign(NamedTuple):
+    """A broker says where its replicas lie: ((topic id, partition), directory)."""
+
+    broker_id: int
+    places: list[tuple[tuple[bytes, int], bytes]]
 
 
 class ShutDown(NamedTuple):
@@ -124,6 +131,26 @@ def directories_offline(image: Image, event: DirectoriesOffline) -> Decision:
     change = m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, log_dirs=sorted(event.online))
     left = replace(broker, log_dirs=sorted(event.online))
     return Decision(None, [change, *_out_of_sync(image, event.broker_id, lambda p: not is_online(p, left))])
+
+
+def assign(image: Image, event: Assign) -> Decision:
+    """Note where replicas lie; one whose directory has failed since it was made is led by nobody."""
+    broker = image.brokers[event.broker_id]
+    places = dict(event.places)
+    records: list[Message] = []
+    lost: list[Partition] = []
+    for topic_id, number, p in partitions_of(image, event.broker_id):
+        place = places.get((topic_id, number))
+        if place is None or directory_of(p, event.broker_id) == place:
+            continue
+        at = p.replicas.index(event.broker_id)
+        known = list(p.directories) if len(p.directories) == len(p.replicas) else [MIGRATING] * len(p.replicas)
+        known[at] = place
+        records.append(m.PartitionChangeRecord(number, topic_id, directories=known))
+        if place not in broker.log_dirs:
+            lost.append(p)
+    records += _out_of_sync(image, event.broker_id, lambda p: any(p is x for x in lost))
+    return Decision(None, records)
 
 
 def shut_down(image: Image, event: ShutDown) -> Decision:

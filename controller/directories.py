@@ -1,28 +1,17 @@
 """Which data directory holds a replica, as the metadata tells it: assigned when it is made, offline when it fails.
 
-Sources: ``DirectoryId.java``, ``ReplicationControlManager.handleDirectoriesOffline`` and ``handleAssignReplicasToDirs``
-(apache/kafka 4.3.1; KIP-858).
+Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 4.3.1; KIP-858).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from ottla.controller.decision import Decision
-from ottla.controller.image import Image, Partition, partitions_of
+from ottla.controller.image import Image, Partition
 from ottla.wire.messages import metadata_records as m
-from ottla.wire.schema import ZERO_UUID, Message
+from ottla.wire.schema import ZERO_UUID
 
 MIGRATING = ZERO_UUID
 UNASSIGNED = bytes(15) + b"\x01"
 LOST = bytes(15) + b"\x02"
-
-
-class Assign(NamedTuple):
-    """A broker says where its replicas lie: ((topic id, partition), directory)."""
-
-    broker_id: int
-    places: list[tuple[tuple[bytes, int], bytes]]
 
 
 def default_directory(log_dirs: list[bytes]) -> bytes:
@@ -53,18 +42,3 @@ def offline_replicas(image: Image, partition: Partition) -> list[int]:
         if broker is None or broker.fenced or not is_online(partition, broker):
             out.append(broker_id)
     return out
-
-
-def assign(image: Image, event: Assign) -> Decision:
-    """Note where replicas lie."""
-    places = dict(event.places)
-    records: list[Message] = []
-    for topic_id, number, p in partitions_of(image, event.broker_id):
-        place = places.get((topic_id, number))
-        if place is None or directory_of(p, event.broker_id) == place:
-            continue
-        at = p.replicas.index(event.broker_id)
-        known = list(p.directories) if len(p.directories) == len(p.replicas) else [MIGRATING] * len(p.replicas)
-        known[at] = place
-        records.append(m.PartitionChangeRecord(number, topic_id, directories=known))
-    return Decision(None, records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller import brokers, configs, directories, features, topics
+from ottla.controller import brokers, configs, features, topics
 from ottla.controller.decision import Decision, Defaults, Submission
 from ottla.controller.image import Draft, Image
 from ottla.log.machine import Effects, Reply
@@ -64,8 +64,8 @@ class ControllerMachine:
                 return brokers.unfence(image, event)
             case brokers.DirectoriesOffline():
                 return brokers.directories_offline(image, event)
-            case directories.Assign():
-                return directories.assign(image, event)
+            case brokers.Assign():
+                return brokers.assign(image, event)
             case brokers.ShutDown():
                 return brokers.shut_down(image, event)
             case brokers.Resign():

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.controller import brokers
 from ottla.controller.decision import Defaults, Submission
+from ottla.controller.directories import UNASSIGNED
 from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, records_of
 from ottla.controller.machine import ControllerMachine
@@ -311,3 +312,22 @@ def test_a_quorum_of_others_is_refused() -> None:
 
 def test_an_empty_image_has_nothing() -> None:
     assert records_of(Image()) == []
+
+
+def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_told() -> None:
+    other = bytes(15) + b"\x77"
+    for told_first in (True, False):
+        controller = machine()
+        submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID, other], [], None, 99))
+        submit(controller, brokers.Unfence(1))
+        submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic("t", 2, 1)]))
+        topic = controller.image.topics["t"]
+        assert {p.directories for p in topic.partitions.values()} == {(UNASSIGNED,)}
+        places = [((topic.id, 0), DIRECTORY_ID), ((topic.id, 1), other)]
+        events = [brokers.Assign(1, places), brokers.DirectoriesOffline(1, [DIRECTORY_ID])]
+        for event in events if told_first else reversed(events):
+            submit(controller, event)
+        first, second = (controller.image.topics["t"].partitions[n] for n in (0, 1))
+        assert (first.leader, first.isr, first.directories) == (1, (1,), (DIRECTORY_ID,))
+        assert (second.leader, second.isr, second.elr, second.directories) == (-1, (), (1,), (other,))
+        assert list(controller.image.brokers[1].log_dirs) == [DIRECTORY_ID]
