@@ -70,7 +70,13 @@ class Node:
         found = []
         for when in (-2, -1):
             ask = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
-            row = self.peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [ask])).topics[0].partitions[0]
+            request = lo.ListOffsetsRequest(-1, 0, [ask])
+            deadline = time.monotonic() + WAIT_S
+            while True:  # a node that has just started may not lead yet
+                row = self.peer.call(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
+                if row.error_code == 0 or time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
             assert row.error_code == 0
             found.append(int(row.offset))
         return found[0], found[1]
