@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce as p
 
 PARTITIONS = 4
+NOT_YET = (3, 5, 6)
 
 
 @pytest.fixture
@@ -46,22 +47,42 @@ def partitions(node: Process) -> list[md.MetadataResponsePartition]:
     return sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)
 
 
+def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
+    """An answer that is not "not yet": a node that has just started leads a moment after it says so."""
+    deadline = time.monotonic() + 10
+    while code_of(row := ask()) in NOT_YET and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return row
+
+
 def produce(node: Process, partition: int, size: int) -> int:
     raw = r.build([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
     data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
-    answer = Peer(node.port).call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
-    return int(answer.responses[0].partition_responses[0].error_code)
+    body = p.ProduceRequest(None, -1, 10_000, [data])
+
+    def ask() -> Any:
+        return Peer(node.port).call(ApiKey.PRODUCE, 9, body).responses[0].partition_responses[0]
+
+    return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
 
 def fetch_code(node: Process, partition: int) -> int:
     part = f.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic("t", partitions=[part])])
-    return int(Peer(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0].error_code)
+
+    def ask() -> Any:
+        return Peer(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
+
+    return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
 
 def offset(node: Process, partition: int) -> tuple[int, int]:
     body = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(partition, timestamp=-1)])])
-    row = Peer(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
+
+    def ask() -> Any:
+        return Peer(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
+
+    row = in_the_end(ask, lambda row: row.error_code)
     return row.error_code, row.offset
 
 
