@@ -11,7 +11,6 @@ from ottla.wire.schema import ZERO_UUID
 
 MIGRATING = ZERO_UUID
 UNASSIGNED = bytes(15) + b"\x01"
-LOST = bytes(15) + b"\x02"
 
 
 def default_directory(log_dirs: list[bytes]) -> bytes:
@@ -22,7 +21,7 @@ def default_directory(log_dirs: list[bytes]) -> bytes:
 
 
 def directory_of(partition: Partition, broker_id: int) -> bytes:
-    """The directory of a broker's replica, or one of the three that stand for none."""
+    """The directory of a broker's replica, or one of the ids that stand for none."""
     if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
         return partition.directories[partition.replicas.index(broker_id)]
     return MIGRATING

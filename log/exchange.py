@@ -5,12 +5,21 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.log.compaction import Cleaned
+from ottla.log.compaction import CLEANED, Cleaned
+from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
 # In this order: while `.log` has its first name, nothing has happened yet.
 _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
+SWAP = ".swap"
+
+
+def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
+    """Give a segment's files, those that are there, another ending."""
+    for suffix in _SUFFIXES:
+        if disk.exists(f"{path}{suffix}{old}"):
+            disk.rename(f"{path}{suffix}{old}", f"{path}{suffix}{new}")
 
 
 def exchange(log: PartitionLog, done: Cleaned, now_ms: int) -> bool:
@@ -32,18 +41,16 @@ def exchange(log: PartitionLog, done: Cleaned, now_ms: int) -> bool:
     target = Segment(log.disk, log.directory, done.base_offset, log.settings, created_ms)
     target.size_bytes = done.size_bytes
     disk, path = log.disk, target.path
-    suffixes = [suffix for suffix in _SUFFIXES if disk.exists(f"{path}{suffix}.cleaned")]
-    for suffix in suffixes:
-        disk.rename(f"{path}{suffix}.cleaned", f"{path}{suffix}.swap")
+    with_aborted = disk.exists(f"{path}.txnindex{CLEANED}")
+    rename_files(disk, path, CLEANED, SWAP)
     for source in sources:
         if source.base_offset != target.base_offset:
             log.retire(source, now_ms)
             continue
         source.let_go()
-        if ".txnindex" not in suffixes and disk.exists(f"{path}.txnindex"):
+        if not with_aborted and disk.exists(f"{path}.txnindex"):
             disk.unlink(f"{path}.txnindex")
-    for suffix in suffixes:
-        disk.rename(f"{path}{suffix}.swap", f"{path}{suffix}")
+    rename_files(disk, path, SWAP, "")
     log.segments[at : at + len(sources)] = [target]
     log.bases[at : at + len(sources)] = [target.base_offset]
     log.names_unsynced = True

@@ -8,13 +8,13 @@ Source: ``LocalLog.splitOverflowedSegment`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from ottla.log.compaction import CLEANED
 from ottla.log.disk import Disk
+from ottla.log.exchange import SWAP, rename_files
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.wire.errors_base import WireError
 
-CLEANED, SWAP = ".cleaned", ".swap"
 _COPY_BYTES = 1 << 20
-_FILES = (".timeindex", ".index", ".log")
 
 
 def _append_rest(source: Segment, position: int, target: Segment) -> None:
@@ -47,14 +47,12 @@ def split(disk: Disk, directory: str, source: Segment) -> list[Segment]:
         part.close()
     # Backwards: as long as a part has its first name, those with their second do not count.
     for part in reversed(parts):
-        for suffix in _FILES:
-            disk.rename(f"{part.path}{suffix}{CLEANED}", f"{part.path}{suffix}{SWAP}")
+        rename_files(disk, part.path, CLEANED, SWAP)
     source.let_go()
-    for suffix in (*_FILES, ".txnindex"):
+    for suffix in (".timeindex", ".index", ".log", ".txnindex"):
         if disk.exists(source.path + suffix):
             disk.unlink(source.path + suffix)
     for part in parts:
-        for suffix in _FILES:
-            disk.rename(f"{part.path}{suffix}{SWAP}", f"{part.path}{suffix}")
+        rename_files(disk, part.path, SWAP, "")
     disk.fsync_dir(directory)
     return [Segment.load(disk, directory, part.base_offset, source.settings) for part in parts]
