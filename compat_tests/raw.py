@@ -9,6 +9,7 @@ from typing import Any
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.framing import request_frame
+from ottla.wire.messages import produce as p
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
@@ -25,6 +26,13 @@ class Peer:
         """Send and decode; every byte of the answer must be used."""
         self.send(key, version, body)
         return self.receive(key, version)
+
+    def produce(self, topic: str, partition: int, raw: bytes) -> p.PartitionProduceResponse:
+        """Send a batch with acks=all; gives the partition's row."""
+        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
+        answer = self.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+        row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        return row
 
     def send(self, key: ApiKey, version: int, body: Message) -> None:
         """Send, and leave the answer for later."""

@@ -18,7 +18,6 @@ from ottla.wire.compression import Codec
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
 
 TOPIC = "compacted"
 SETTINGS = {
@@ -73,9 +72,7 @@ class Node:
         return -1 if row.error_code else int(row.offset)
 
     def produce(self, raw: bytes) -> None:
-        data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
-        row = self.peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data])).responses[0]
-        assert row.partition_responses[0].error_code == 0
+        assert self.peer.produce(TOPIC, 0, raw).error_code == 0
 
     def read(self) -> Seen:
         """Every record with its offset, time, key and value; every batch's checksum is right."""

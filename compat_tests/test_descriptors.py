@@ -12,7 +12,6 @@ from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.messages import produce as p
 
 PARTITIONS = 40
 
@@ -20,9 +19,7 @@ PARTITIONS = 40
 def produce(peer: Peer, partition: int) -> tuple[int, int]:
     """Error code and offset."""
     raw = r.build([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
-    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
-    answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
-    row = answer.responses[0].partition_responses[0]
+    row = peer.produce("t", partition, raw)
     return row.error_code, row.base_offset
 
 

@@ -19,7 +19,6 @@ from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
-from ottla.wire.messages import produce as p
 
 PARTITIONS = 4
 NOT_YET = (3, 5, 6)
@@ -57,11 +56,9 @@ def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
 
 def produce(node: Process, partition: int, size: int) -> int:
     raw = r.build([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
-    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
-    body = p.ProduceRequest(None, -1, 10_000, [data])
 
     def ask() -> Any:
-        return Peer(node.port).call(ApiKey.PRODUCE, 9, body).responses[0].partition_responses[0]
+        return Peer(node.port).produce("t", partition, raw)
 
     return int(in_the_end(ask, lambda row: row.error_code).error_code)
 

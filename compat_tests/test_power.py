@@ -24,7 +24,6 @@ from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
-from ottla.wire.messages import produce as p
 
 CUTS = int(os.environ.get("OTTLA_POWER_CUTS", "4"))
 PARTITIONS = 3
@@ -48,12 +47,10 @@ class Writer(threading.Thread):
             partition = number % PARTITIONS
             value = b"%d:" % number + bytes(self._rng.choice((10, 300, 60_000)))
             raw = r.build([r.NewRecord(b"k", value, time.time_ns() // 10**6)])
-            data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
             try:
-                answer = self._peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+                row = self._peer.produce("t", partition, raw)
             except OSError:
                 return  # the node was killed
-            row = answer.responses[0].partition_responses[0]
             if row.error_code == 0:
                 self.acknowledged.append((partition, row.base_offset, value))
             number += 1

@@ -17,7 +17,6 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
 
 HOUR_MS = 3_600_000
 BATCHES = 900
@@ -58,11 +57,7 @@ class Node:
         request = ct.CreateTopicsRequest([ct.CreatableTopic(topic, 1, 1, configs=configs)], 10_000)
         assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
         for one in raw:
-            data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, one)])
-            while True:
-                row = self.peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data])).responses[0]
-                if not row.partition_responses[0].error_code:
-                    break
+            while self.peer.produce(topic, 0, one).error_code:
                 time.sleep(0.05)
 
     def ends(self, topic: str) -> tuple[int, int]:
