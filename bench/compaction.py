@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.produce import load
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -25,7 +25,7 @@ TOPIC, SEGMENT_BYTES, BATCH = "dirty", 64 << 20, 200
 WAIT_S = 600
 
 
-def fill(peer: Peer, records: int, keys: int) -> None:
+def fill(peer: RawClient, records: int, keys: int) -> None:
     """Batches of 200 records of about 100 bytes."""
     settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1.0"}
     configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
@@ -47,7 +47,7 @@ def fill(peer: Peer, records: int, keys: int) -> None:
             time.sleep(0.05)
 
 
-def begin(peer: Peer) -> None:
+def begin(peer: RawClient) -> None:
     """Make the log dirty enough."""
     change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
     peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
@@ -77,12 +77,12 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as where:
             node: Process = (KafkaProcess if name == "kafka" else OttlaProcess)(Path(where) / "data", **quick)
             with node:
-                fill(Peer(node.port), options.records, options.keys)
+                fill(RawClient(node.port), options.records, options.keys)
                 if options.beside:
                     java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")
                     load(node, 500_000, 100)
                     before = load(node, 1_500_000, 100)
-                begin(Peer(node.port))
+                begin(RawClient(node.port))
                 if options.beside:
                     time.sleep(0.5)
                     during = load(node, 1_500_000, 100)

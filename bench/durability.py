@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.produce import load
 from compat_tests.cluster import OttlaProcess, java_tool
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import produce as p
@@ -19,7 +19,7 @@ ROUND_TRIPS = 300
 
 def round_trip_ms(node: OttlaProcess) -> float:
     """The median time from sending one record with acks=all to its acknowledgement."""
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     took = []
     for number in range(ROUND_TRIPS):
         raw = r.build([r.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])

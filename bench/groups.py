@@ -19,8 +19,7 @@ from pathlib import Path
 import trio
 
 from compat_tests.cluster import OttlaProcess
-from ottla.broker.client import ClusterClient, Connection
-from ottla.broker.real_env import RealEnv
+from ottla.peers.client import Channel, ClusterClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
@@ -31,6 +30,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import sync_group as sg
+from ottla.world.real_env import RealEnv
 
 TOPIC = "load"
 HEARTBEAT_S = 3.0
@@ -47,7 +47,7 @@ class Load:
         self.sizes: dict[str, set[str]] = {}
         self.stable = 0
         self.all_stable = trio.Event()
-        self.ready: dict[Consumer, tuple[Connection, int]] = {}
+        self.ready: dict[Consumer, tuple[Channel, int]] = {}
         self.committed = 0
 
     def settled(self, group: str, size: int, member: str) -> None:
@@ -74,14 +74,14 @@ class Consumer:
         """Join, consume, commit, beat; go round again at each rebalance."""
         async with gate:
             stream = await self.load.env.net.connect("127.0.0.1", self.load.port)
-            connection = Connection(stream, f"c{self.number}")
+            connection = Channel(stream, f"c{self.number}")
         while True:
             generation = await self._join(connection)
             if generation >= 0 and await self._sync(connection, generation):
                 await self._consume(connection, generation)
                 await self._beat(connection, generation)
 
-    async def _join(self, connection: Connection) -> int:
+    async def _join(self, connection: Channel) -> int:
         protocols = [
             j.JoinGroupRequestProtocol("range", b"\x00\x01\x00\x00\x00\x01\x00\x04load\xff\xff\xff\xff\x00\x00\x00\x00")
         ]
@@ -94,7 +94,7 @@ class Consumer:
         self.leads_for = [m.member_id for m in answer.members]
         return int(answer.generation_id)
 
-    async def _sync(self, connection: Connection, generation: int) -> bool:
+    async def _sync(self, connection: Channel, generation: int) -> bool:
         shares = [
             sg.SyncGroupRequestAssignment(m, b"%d,%d" % (i, len(self.leads_for))) for i, m in enumerate(self.leads_for)
         ]
@@ -107,7 +107,7 @@ class Consumer:
         self.load.settled(self.group, int(of), self.member)
         return True
 
-    async def _consume(self, connection: Connection, generation: int) -> None:
+    async def _consume(self, connection: Channel, generation: int) -> None:
         part = f.FetchPartition(self.partition, fetch_offset=0, partition_max_bytes=1 << 20)
         request = f.FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
@@ -123,7 +123,7 @@ class Consumer:
         )
         self.load.committed += done.topics[0].partitions[0].error_code == 0
 
-    async def _beat(self, connection: Connection, generation: int) -> None:
+    async def _beat(self, connection: Channel, generation: int) -> None:
         """Keep the membership until everybody is in; from there on `Beats` does."""
         self.load.ready[self] = (connection, generation)
         await trio.sleep(HEARTBEAT_S * self.load.env.random())

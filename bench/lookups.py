@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -28,7 +28,7 @@ START_MS = 1_700_000_000_000
 TIMEOUT_S = 120.0
 
 
-def fill(peer: Peer, batches: int, records: int, record_bytes: int) -> None:
+def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None:
     """Batches whose records are one millisecond apart."""
     config = [ct.CreatableTopicConfig("retention.ms", "-1"), ct.CreatableTopicConfig("max.message.bytes", "10000000")]
     topic = ct.CreatableTopic("t", 1, 1, configs=config)
@@ -42,14 +42,14 @@ def fill(peer: Peer, batches: int, records: int, record_bytes: int) -> None:
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def by_time(peer: Peer, at: int) -> None:
+def by_time(peer: RawClient, at: int) -> None:
     """The offset of the record of a certain millisecond."""
     rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
     assert answer.topics[0].partitions[0].offset == at
 
 
-def by_offset(peer: Peer, at: int) -> float:
+def by_offset(peer: RawClient, at: int) -> float:
     """The batch that holds an offset, whole; gives when its first bytes came: from then on it is not looked for."""
     part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
@@ -61,7 +61,7 @@ def by_offset(peer: Peer, at: int) -> float:
     return found
 
 
-def measure(what: str, look: Callable[[Peer, int], float | None], peer: Peer, end: int) -> None:
+def measure(what: str, look: Callable[[RawClient, int], float | None], peer: RawClient, end: int) -> None:
     """Print median, p99 and worst."""
     rng = random.Random(1)
     took = []
@@ -85,7 +85,7 @@ def main() -> None:
     records = max(options.batch_kib * 1024 // (options.record_bytes + 10), 1)
     batches = int(options.gib * (1 << 20) / options.batch_kib)
     with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data") as node:
-        peer = Peer(node.port, TIMEOUT_S)
+        peer = RawClient(node.port, TIMEOUT_S)
         began = time.perf_counter()
         fill(peer, batches, records, options.record_bytes)
         print(f"{options.gib} GiB, {records} records a batch, made in {time.perf_counter() - began:.0f} s", flush=True)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -50,14 +50,14 @@ class Fleet:
 
     def create(self, node: OttlaProcess) -> None:
         """Make the topics, one request for each."""
-        peer = Peer(node.port, timeout_s=300)
+        peer = RawClient(node.port, timeout_s=300)
         for name in self.names:
             request = ct.CreateTopicsRequest([ct.CreatableTopic(name, self.partitions, 1)], 300_000)
             assert peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
 
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
         """One batch to every partition."""
-        peer = Peer(node.port, timeout_s=300)
+        peer = RawClient(node.port, timeout_s=300)
         raw = r.build([r.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
         at_once = max(min((32 << 20) // len(raw), self.partitions), 1)
         for name in self.names:
@@ -70,7 +70,7 @@ class Fleet:
 
     def ends(self, node: OttlaProcess) -> list[int]:
         """The end of every partition."""
-        peer = Peer(node.port, timeout_s=300)
+        peer = RawClient(node.port, timeout_s=300)
         out = []
         for name in self.names:
             rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in range(self.partitions)]

@@ -16,21 +16,21 @@ from functools import partial
 
 import trio
 
-from ottla.broker import metrics
-from ottla.broker.cleaner import Cleaner
 from ottla.broker.config import SINGLE_NODE, NodeConfig, parse_listener
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import Client
-from ottla.broker.flusher import Flusher
+from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.replicas import Replicas
-from ottla.broker.scrubber import Scrubber
-from ottla.broker.sessions import Sessions
-from ottla.broker.storage import Storage, WrongDirectory
-from ottla.broker.timers import Timers
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Storage, WrongDirectory
+from ottla.broker.server import metrics
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.dispatch import Peer
+from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.sessions import Sessions
+from ottla.broker.upkeep.cleaner import Cleaner
+from ottla.broker.upkeep.flusher import Flusher
+from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.controller.brokers import Assign, DirectoriesOffline
 from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
@@ -38,11 +38,11 @@ from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import Image
 from ottla.controller.shell import Controller
 from ottla.log.directory import LogDirectory
-from ottla.log.disk import is_passing
-from ottla.log.env import Env, Listener, Stream
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.metadata_records import BrokerEndpoint
+from ottla.world.disk import is_passing
+from ottla.world.env import Env, Listener, Stream
 
 logger = logging.getLogger("ottla.node")
 LISTENER_NAME = "PLAINTEXT"
@@ -91,14 +91,14 @@ class Node:
         """The newest committed metadata."""
         return self.controller.image
 
-    def endpoints(self, client: Client, *, fenced: bool = False) -> list[NodeEndpoint]:
+    def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
         """Brokers as this client shall reach them: by default at the address it dialled itself."""
         out: list[NodeEndpoint] = []
         for broker_id, broker in sorted(self.image.brokers.items()):
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
                 continue
             if broker_id == self.config.node_id:
-                host, port = self.config.advertised() or client.local
+                host, port = self.config.advertised() or peer.local
             else:
                 end = next(iter(broker.end_points))
                 host, port = end.host, end.port

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from compat_tests import conversation_admin as admin
-from compat_tests.raw import Peer
-from ottla.broker.dispatch import ROUTES
+from compat_tests.raw import RawClient
+from ottla.broker.server.dispatch import ROUTES
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
@@ -42,7 +42,7 @@ TOPIC, GROUP = admin.TOPIC, "talkers"
 MISSING_ID = bytes(15) + b"\x63"
 
 
-def topic_id(peer: Peer) -> bytes:
+def topic_id(peer: RawClient) -> bytes:
     """The talk topic's id."""
     found = peer.call(ApiKey.METADATA, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)]))
     raw: bytes = found.topics[0].topic_id
@@ -255,7 +255,7 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
 
 def prepare(port: int) -> bytes:
     """The topic and the group's coordinator; gives the topic's id."""
-    peer = Peer(port)
+    peer = RawClient(port)
     topic = create_topics.CreatableTopic(TOPIC, 2, 1)
     peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000))
     deadline = time.monotonic() + 60
@@ -286,7 +286,7 @@ def prepare(port: int) -> bytes:
 def conversation(port: int) -> list[tuple[ApiKey, int, Message, Any]]:
     """Ask everything; (api, version, request, answer) in order."""
     own = prepare(port)
-    peer = Peer(port)
+    peer = RawClient(port)
     out = []
     for key, route in sorted(ROUTES.items()):
         low = route.low if route.oldest_answered is None else route.oldest_answered

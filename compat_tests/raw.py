@@ -14,7 +14,7 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
 
-class Peer:
+class RawClient:
     """One connection, raw."""
 
     def __init__(self, port: int, timeout_s: float = 20.0) -> None:

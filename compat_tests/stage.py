@@ -6,8 +6,8 @@ import re
 import time
 from typing import Any
 
-from compat_tests.raw import Peer
-from ottla.broker.dump import plain
+from compat_tests.raw import RawClient
+from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_configs as dc
@@ -28,13 +28,13 @@ class Stage:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, RawClient] = {}
         self.told: list[tuple[str, Any]] = []
         self._names: dict[str, str] = {}
 
-    def __getitem__(self, name: str) -> Peer:
+    def __getitem__(self, name: str) -> RawClient:
         if name not in self.peers:
-            self.peers[name] = Peer(self.port)
+            self.peers[name] = RawClient(self.port)
         return self.peers[name]
 
     def say(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:

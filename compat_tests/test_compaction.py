@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -57,7 +57,7 @@ class Node:
     """A cluster of either kind with the topic on it."""
 
     def __init__(self, port: int) -> None:
-        self.peer = Peer(port)
+        self.peer = RawClient(port)
 
     def create(self) -> None:
         configs = [ct.CreatableTopicConfig(k, v) for k, v in SETTINGS.items()]

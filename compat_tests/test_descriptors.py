@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -16,7 +16,7 @@ from ottla.wire.messages import describe_log_dirs as dl
 PARTITIONS = 40
 
 
-def produce(peer: Peer, partition: int) -> tuple[int, int]:
+def produce(peer: RawClient, partition: int) -> tuple[int, int]:
     """Error code and offset."""
     raw = r.build([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
     row = peer.produce("t", partition, raw)
@@ -26,9 +26,9 @@ def produce(peer: Peer, partition: int) -> tuple[int, int]:
 def test_without_descriptors_a_request_is_refused_and_no_directory_is_given_up(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
         body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
-        assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+        assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
     with OttlaProcess(data_dir, node.port) as node:  # after a clean start no file of a partition is open
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         assert produce(peer, 0) == (0, 0)
         before = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
         highest = max(int(fd.name) for fd in Path(f"/proc/{node.pid}/fd").iterdir())

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
-from ottla.broker.dump import rows_of
-from ottla.broker.verify import problems_of
-from ottla.log.disk import RealDisk
+from ottla.tools.dump import rows_of
+from ottla.tools.verify import problems_of
+from ottla.world.real_disk import RealDisk
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

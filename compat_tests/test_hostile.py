@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
@@ -33,7 +33,7 @@ def closed_after(node: OttlaProcess, raw: bytes) -> bytes:
 
 
 def alive(node: OttlaProcess) -> bool:
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     answer = peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
     peer.close()
     return bool(answer.error_code == 0)
@@ -101,7 +101,7 @@ def test_one_byte_at_a_time_is_served_and_harms_nobody(node: OttlaProcess) -> No
 
 
 def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     frame = struct.pack(">ihhih", 14, 3, 1, 9, -1) + b"\xff\xff\xff\xff"
     before = rss_bytes(node.pid)
     peer.sock.settimeout(1)
@@ -121,7 +121,7 @@ def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
 def test_trap_6_pipelined_requests_are_answered_in_order(node: OttlaProcess) -> None:
     from ottla.wire.framing import request_frame
 
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     frames = [request_frame(ApiKey.METADATA, 9, n, "p", MetadataRequest(None)) for n in range(200)]
     peer.sock.sendall(b"".join(frames))
     assert [struct.unpack(">i", peer.read()[:4])[0] for _ in range(200)] == list(range(200))
@@ -160,7 +160,7 @@ def test_wrong_use_is_one_clear_line_and_status_2(node: OttlaProcess, tmp_path: 
 
 def test_trap_7_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_not(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data", connections_max_idle_ms="600") as node:
-        silent, talking = Peer(node.port), Peer(node.port)
+        silent, talking = RawClient(node.port), RawClient(node.port)
         for _ in range(15):
             talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
             time.sleep(0.1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from compat_tests.small_disk import SmallDisk, why_not
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def wait_for(node: Process, key: ApiKey, version: int, body: Any, good: Any) -> Any:
     deadline = time.monotonic() + 30
     while True:
-        answer = Peer(node.port).call(key, version, body)
+        answer = RawClient(node.port).call(key, version, body)
         if good(answer) or time.monotonic() > deadline:
             return answer
         time.sleep(0.1)
@@ -58,7 +58,7 @@ def produce(node: Process, partition: int, size: int) -> int:
     raw = r.build([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
 
     def ask() -> Any:
-        return Peer(node.port).produce("t", partition, raw)
+        return RawClient(node.port).produce("t", partition, raw)
 
     return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
@@ -68,7 +68,7 @@ def fetch_code(node: Process, partition: int) -> int:
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic("t", partitions=[part])])
 
     def ask() -> Any:
-        return Peer(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
+        return RawClient(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
 
     return int(in_the_end(ask, lambda row: row.error_code).error_code)
 
@@ -77,7 +77,7 @@ def offset(node: Process, partition: int) -> tuple[int, int]:
     body = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(partition, timestamp=-1)])])
 
     def ask() -> Any:
-        return Peer(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
+        return RawClient(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
 
     row = in_the_end(ask, lambda row: row.error_code)
     return row.error_code, row.offset
@@ -85,7 +85,7 @@ def offset(node: Process, partition: int) -> tuple[int, int]:
 
 def log_dirs(node: Process) -> list[tuple[str, int, list[int]]]:
     body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
-    rows = Peer(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results
+    rows = RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results
     return sorted(
         (Path(x.log_dir).name, x.error_code, sorted(y.partition_index for t in x.topics for y in t.partitions))
         for x in rows
@@ -101,7 +101,7 @@ def start_with_topic(node: Process) -> list[int]:
     """Start, make the topic, put a record into each partition; gives the partitions of the second directory."""
     node.start()
     body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
-    assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+    assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
     assert all(x.leader_id == 1 for x in partitions(node))
     for number in range(PARTITIONS):
         deadline = time.monotonic() + 10

@@ -12,8 +12,8 @@ from compat_tests.abuse import frames, outcome
 from compat_tests.cluster import KafkaProcess, OttlaProcess
 from compat_tests.conversation import conversation
 from compat_tests.scenarios import tell
-from ottla.broker.dispatch import ROUTES
-from ottla.broker.dump import plain
+from ottla.broker.server.dispatch import ROUTES
+from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.schema import Message
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from compat_tests.small_disk import SmallDisk, why_not
-from ottla.broker.client import decode_records
+from ottla.peers.client import decode_records
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -36,7 +36,7 @@ class Writer(threading.Thread):
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(daemon=True)
-        self._peer = Peer(port)
+        self._peer = RawClient(port)
         self._rng = random.Random(seed)
         self.acknowledged: list[tuple[int, int, bytes]] = []
         self.stop = threading.Event()
@@ -58,7 +58,7 @@ class Writer(threading.Thread):
 
 def read_all(port: int) -> dict[tuple[int, int], bytes]:
     """Every record that is there, its checksum verified."""
-    peer = Peer(port)
+    peer = RawClient(port)
     out: dict[tuple[int, int], bytes] = {}
     for partition in range(PARTITIONS):
         at = 0
@@ -85,7 +85,7 @@ def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
     try:
         with OttlaProcess(disk.path / "data", **settings) as node:
             body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 10_000)
-            assert Peer(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+            assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
             writer = Writer(node.port, seed)
             writer.start()
             time.sleep(0.05 + rng.random() * 0.8)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -48,7 +48,7 @@ class Node:
     """A cluster of either kind."""
 
     def __init__(self, port: int) -> None:
-        self.peer = Peer(port)
+        self.peer = RawClient(port)
 
     def fill(self, topic: str, raw: list[bytes]) -> None:
         """While it is filled nothing goes: what is rolled because all of it is too old would depend on the moment."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import Peer
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
@@ -40,13 +40,13 @@ BASE_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def peer(node: OttlaProcess) -> Iterator[Peer]:
-    one = Peer(node.port)
+def peer(node: OttlaProcess) -> Iterator[RawClient]:
+    one = RawClient(node.port)
     yield one
     one.close()
 
 
-def create(peer: Peer, name: str, partitions: int = 1, **settings: str) -> bytes:
+def create(peer: RawClient, name: str, partitions: int = 1, **settings: str) -> bytes:
     configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
     topic = ct.CreatableTopic(name, partitions, 1, configs=configs)
     row = peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0]
@@ -59,7 +59,9 @@ def batch(count: int = 1, size: int = 1, **more: Any) -> bytes:
     return r.build([r.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
 
 
-def produce(peer: Peer, topic: str, raw: bytes, acks: int = -1, version: int = 11, ident: bytes = ZERO_UUID) -> Any:
+def produce(
+    peer: RawClient, topic: str, raw: bytes, acks: int = -1, version: int = 11, ident: bytes = ZERO_UUID
+) -> Any:
     data = p.TopicProduceData(topic, ident, [p.PartitionProduceData(0, raw)])
     answer = peer.call(ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 5000, [data]))
     return answer.responses[0].partition_responses[0]
@@ -74,38 +76,38 @@ def at(offset: int, number: int = 0, max_bytes: int = 1 << 20, **more: Any) -> f
     return f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
 
 
-def names(peer: Peer, version: int, topics: list[md.MetadataRequestTopic] | None, **more: Any) -> Any:
+def names(peer: RawClient, version: int, topics: list[md.MetadataRequestTopic] | None, **more: Any) -> Any:
     return peer.call(ApiKey.METADATA, version, md.MetadataRequest(topics, **more))
 
 
-def test_trap_4_a_bad_software_name_is_an_invalid_request(peer: Peer) -> None:
+def test_trap_4_a_bad_software_name_is_an_invalid_request(peer: RawClient) -> None:
     for name, version in (("-x", "1"), ("x", ""), ("a b", "1"), ("x", "1.")):
         assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest(name, version)).error_code == 42
     assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("a-b.c", "1")).error_code == 0
 
 
-def test_trap_5_below_v4_features_that_start_at_0_are_left_out(peer: Peer) -> None:
+def test_trap_5_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None:
     old = peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("x", "1"))
     new = peer.call(ApiKey.API_VERSIONS, 4, av.ApiVersionsRequest("x", "1"))
     assert [feature.name for feature in old.supported_features] == ["metadata.version"]
     assert len(new.supported_features) == 7
 
 
-def test_trap_10_no_topics_means_all_in_v0_and_none_from_v1(peer: Peer, topic: str) -> None:
+def test_trap_10_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert topic in [t.name for t in names(peer, 0, []).topics]
     assert names(peer, 1, []).topics == []
     assert topic in [t.name for t in names(peer, 1, None).topics]
 
 
-def test_trap_11_unknown_names_ids_and_illegal_names_differ(peer: Peer) -> None:
+def test_trap_11_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
     one = names(peer, 12, [md.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
     assert (one.error_code, one.topic_id) == (3, ZERO_UUID)
     assert names(peer, 12, [md.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
     assert names(peer, 12, [md.MetadataRequestTopic(name="what?")]).topics[0].error_code == 17
 
 
-def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: Peer, topic: str) -> None:
+def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, topic: str) -> None:
     assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
     deadline = time.monotonic() + 20
     while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
@@ -113,13 +115,13 @@ def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: Peer, 
         time.sleep(0.02)
 
 
-def test_trap_13_the_controller_that_is_told_is_a_broker(peer: Peer) -> None:
+def test_trap_13_the_controller_that_is_told_is_a_broker(peer: RawClient) -> None:
     answer = names(peer, 12, [])
     assert answer.controller_id in [b.node_id for b in answer.brokers]
     assert peer.call(ApiKey.DESCRIBE_CLUSTER, 0, dcl.DescribeClusterRequest()).controller_id == answer.controller_id
 
 
-def test_trap_15_rights_that_were_not_asked_for_are_the_least_number(peer: Peer, topic: str) -> None:
+def test_trap_15_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     named = [md.MetadataRequestTopic(name=topic)]
     assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_ASKED
@@ -127,12 +129,12 @@ def test_trap_15_rights_that_were_not_asked_for_are_the_least_number(peer: Peer,
     assert asked.topics[0].topic_authorized_operations > 0
 
 
-def test_trap_16_a_broker_is_no_controller_endpoint(peer: Peer) -> None:
+def test_trap_16_a_broker_is_no_controller_endpoint(peer: RawClient) -> None:
     answer = peer.call(ApiKey.DESCRIBE_CLUSTER, 1, dcl.DescribeClusterRequest(endpoint_type=2))
     assert answer.error_code == 114
 
 
-def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: Peer) -> None:
+def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawClient) -> None:
     old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     while 15 in (old.error_code, new.error_code) or 16 in (old.error_code, new.error_code):  # no coordinator yet
@@ -144,13 +146,13 @@ def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(pee
     assert (new.error_code, new.error_message) == (69, "Group nobody not found.")
 
 
-def test_trap_18_only_describe_cluster_v2_lists_fenced_brokers(peer: Peer) -> None:
+def test_trap_18_only_describe_cluster_v2_lists_fenced_brokers(peer: RawClient) -> None:
     everyone = peer.call(ApiKey.DESCRIBE_CLUSTER, 2, dcl.DescribeClusterRequest(include_fenced_brokers=True))
     assert [(b.broker_id, b.is_fenced) for b in everyone.brokers] == [(1, False)]
     assert [b.node_id for b in names(peer, 12, []).brokers] == [1]
 
 
-def test_trap_19_shape_comes_first_then_the_topic_then_acks(peer: Peer, topic: str) -> None:
+def test_trap_19_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, "nowhere", b"\x00" * 8 + b"\x00\x00\x00\x05" + b"xxxxx", acks=2).error_code == 2
     assert produce(peer, "nowhere", batch(), acks=2).error_code == 3
@@ -158,7 +160,7 @@ def test_trap_19_shape_comes_first_then_the_topic_then_acks(peer: Peer, topic: s
 
 
 def test_trap_20_acks_0_has_no_answer_and_an_error_ends_the_connection(node: OttlaProcess, topic: str) -> None:
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     create(peer, topic)
 
     def send(name: str) -> None:
@@ -176,7 +178,7 @@ def _latest(topic: str, when: int = -1) -> lo.ListOffsetsTopic:
     return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
 
 
-def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: Peer, topic: str) -> None:
+def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch() + batch()).error_code == 87
     old = bytearray(batch())
@@ -187,25 +189,25 @@ def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: Peer, topic: 
     assert produce(peer, topic, zstd, version=7).error_code == 0
 
 
-def test_trap_22_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: Peer, topic: str) -> None:
+def test_trap_22_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: RawClient, topic: str) -> None:
     create(peer, topic, min_insync_replicas="3")
     assert produce(peer, topic, batch(), acks=-1).error_code == 0
 
 
-def test_trap_23_acks_all_is_answered_below_the_high_watermark(peer: Peer, topic: str) -> None:
+def test_trap_23_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch(3)).base_offset == 0
     got = peer.call(ApiKey.FETCH, 12, wanted(topic, at(0))).responses[0].partitions[0]
     assert got.high_watermark == 3
 
 
-def test_trap_27_v13_names_topics_by_id(peer: Peer, topic: str) -> None:
+def test_trap_27_v13_names_topics_by_id(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     assert produce(peer, "", batch(), version=13, ident=ident).error_code == 0
     assert produce(peer, "", batch(), version=13, ident=MISSING_ID).error_code == 100
 
 
-def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: Peer, topic: str) -> None:
+def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     create(peer, f"{topic}-stamped", message_timestamp_type="LogAppendTime")
     assert produce(peer, topic, batch()).log_append_time_ms == -1
@@ -213,7 +215,7 @@ def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: Peer, topic
     assert produce(peer, "nowhere", batch()).base_offset == -1
 
 
-def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: Peer, topic: str) -> None:
+def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     patient = {"max_wait_ms": 15_000, "min_bytes": 1}
@@ -226,7 +228,7 @@ def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: Peer, topic: str) ->
 
 
 def test_trap_30_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess, topic: str) -> None:
-    waiting, other = Peer(node.port), Peer(node.port)
+    waiting, other = RawClient(node.port), RawClient(node.port)
     create(other, topic)
     got: list[Any] = []
 
@@ -241,7 +243,7 @@ def test_trap_30_a_waiting_fetch_ends_with_records_or_with_its_topic(node: Ottla
     assert len(got[0].responses[0].partitions[0].records) > 0
 
 
-def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: Peer, topic: str) -> None:
+def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     for _ in range(4):
         produce(peer, topic, batch(size=1000))
@@ -256,7 +258,7 @@ def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: Peer, topic
     assert time.monotonic() - began < 10, "min_bytes is capped by max_bytes"
 
 
-def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: Peer, topic: str) -> None:
+def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     opened = peer.call(ApiKey.FETCH, 12, wanted(topic, at(1), session_id=0, session_epoch=0))
@@ -272,13 +274,13 @@ def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: Peer, t
 
 def test_trap_37_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data", max_incremental_fetch_session_cache_slots="2") as node:
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         create(peer, "t")
         ids = [peer.call(ApiKey.FETCH, 12, wanted("t", at(0), session_epoch=0)).session_id for _ in range(4)]
         assert [bool(x) for x in ids] == [True, True, False, False]
 
 
-def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: Peer, topic: str) -> None:
+def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     epochs = {-1: 0, 0: 0, 5: 75}
     for epoch, code in epochs.items():
@@ -286,7 +288,7 @@ def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: Peer
         assert peer.call(ApiKey.FETCH, 12, wanted(topic, part)).responses[0].partitions[0].error_code == code
 
 
-def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: Peer, topic: str) -> None:
+def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     produce(peer, topic, batch())
     request = wanted("", at(0), ident=ident)
@@ -295,7 +297,7 @@ def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: Peer, topic
     assert rows == {ident: 0, MISSING_ID: 100}
 
 
-def test_trap_41_special_times_need_their_version(peer: Peer, topic: str) -> None:
+def test_trap_41_special_times_need_their_version(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch(3))
 
@@ -315,11 +317,11 @@ def test_trap_41_special_times_need_their_version(peer: Peer, topic: str) -> Non
 
 def test_trap_45_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         create(peer, "t")
         produce(peer, "t", batch(3))
     with OttlaProcess(tmp_path / "data") as node:  # a restart begins a new leader epoch
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         produce(peer, "t", batch(3))
 
         def ask(offset: int, epoch: int) -> Any:
@@ -335,7 +337,7 @@ def test_trap_45_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path
         assert ask(2, 99).error_code == 1
 
 
-def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: Peer, topic: str) -> None:
+def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     found = fc.FindCoordinatorRequest(coordinator_keys=["nobody"])
     while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
@@ -353,7 +355,7 @@ def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: P
 
 def test_trap_93_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         request = fc.FindCoordinatorRequest(coordinator_keys=["g"])
         assert peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code == 15
         deadline = time.monotonic() + 20
@@ -364,7 +366,7 @@ def test_trap_93_the_coordinator_is_not_available_while_its_topic_is_made(tmp_pa
 
 def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
-        peer = Peer(node.port)
+        peer = RawClient(node.port)
         create(peer, "t")
         found = fc.FindCoordinatorRequest(coordinator_keys=["g"])
         while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
@@ -386,10 +388,10 @@ def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -
 
 
 def test_a_peer_that_leaves_in_the_middle_of_a_long_poll_harms_nobody(node: OttlaProcess, topic: str) -> None:
-    peer = Peer(node.port)
+    peer = RawClient(node.port)
     create(peer, topic)
     for _ in range(20):
-        other = Peer(node.port)
+        other = RawClient(node.port)
         other.send(ApiKey.FETCH, 12, wanted(topic, at(0), max_wait_ms=30_000))
         other.sock.shutdown(socket.SHUT_RDWR)
         other.close()

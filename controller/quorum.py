@@ -25,7 +25,6 @@ from ottla.controller.snapshots import (
 )
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
-from ottla.log.disk import Disk, read_file, write_file
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log, truncate_to
 from ottla.log.settings import FOREVER_MS, LogSettings
@@ -35,6 +34,7 @@ from ottla.wire import records as r
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.primitives import uuid_text
 from ottla.wire.schema import ZERO_UUID, Message
+from ottla.world.disk import Disk, read_file, write_file
 
 QUORUM_STATE = "quorum-state"
 _SETTINGS = LogSettings(segment_ms=604_800_000, max_message_bytes=2**31 - 1, timestamp_after_max_ms=FOREVER_MS)

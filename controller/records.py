@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from ottla.wire import compiler
 from ottla.wire import records as r
-from ottla.wire.batch import BatchHeader, Buffer
-from ottla.wire.errors_base import WireError
+from ottla.wire.batch import BatchHeader
+from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m
-from ottla.wire.primitives import read_uvarint, write_uvarint
+from ottla.wire.primitives import Buffer, read_uvarint, write_uvarint
 from ottla.wire.schema import Message
 
 FRAME_VERSION = 1

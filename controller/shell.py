@@ -22,9 +22,9 @@ from ottla.controller.quorum import NotOurQuorum, SoleVoter
 from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.controller.snapshots import read_snapshot
 from ottla.log.directory import Identity, LogDirectory
-from ottla.log.env import Env
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
+from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 SNAPSHOT_AFTER_BYTES = 20 * 1024 * 1024

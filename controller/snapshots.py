@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from ottla.controller.records import NEWEST_METADATA_VERSION, control_record, decode_control, encode_record, messages
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.disk import Disk, read_file
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import Message
+from ottla.world.disk import Disk, read_file
 
 _NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 _RECORDS_A_BATCH = 1000

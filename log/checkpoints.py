@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from ottla.log.disk import Disk, read_file, write_file
 from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.world.disk import Disk, read_file, write_file
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

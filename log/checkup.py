@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
-from ottla.log.disk import Disk
 from ottla.log.recovery import open_log
 from ottla.log.rehearsal import Rehearsal
 from ottla.log.settings import LogSettings
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
+from ottla.world.disk import Disk
 
 
 class Verdict(NamedTuple):

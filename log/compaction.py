@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from ottla.log.disk import Disk
 from ottla.log.index import AbortedTxn, write_aborted
 from ottla.log.key_scan import Place, note_keys, places, survivors
 from ottla.log.offset_map import OffsetMap
@@ -32,7 +31,8 @@ from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of, compress
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import write_varlong
+from ottla.wire.primitives import Buffer, write_varlong
+from ottla.world.disk import Disk
 
 CLEANED = ".cleaned"
 _ABORT, _COMMIT = 0, 1
@@ -82,7 +82,7 @@ class Transactions:
         return False
 
 
-def marker_kind(header: b.BatchHeader, raw: b.Buffer) -> int:
+def marker_kind(header: b.BatchHeader, raw: Buffer) -> int:
     """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
     first = next(iter(r.iterate(raw, header)), None)
     if first is None or first.key is None or len(first.key) < 4:
@@ -249,7 +249,7 @@ class Copier:
         target.close()
         return target.size_bytes
 
-    def _batch(self, header: b.BatchHeader, raw: memoryview) -> b.Buffer | None:
+    def _batch(self, header: b.BatchHeader, raw: memoryview) -> Buffer | None:
         """A batch as it shall be kept; None where nothing of it stays."""
         self._stats.records_read += header.records_count
         horizon = header.base_timestamp if header.attributes & b.DELETE_HORIZON_BIT else None
@@ -259,7 +259,7 @@ class Copier:
             return self._nothing_left(header)
         return self._data(header, raw, horizon)
 
-    def _control(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
+    def _control(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
         alone = self._transactions.marker(header, marker_kind(header, raw))
         if alone and horizon is not None and horizon <= self._plan.now_ms:
             return self._nothing_left(header)
@@ -269,7 +269,7 @@ class Copier:
         data = bytes(r.body(raw, header))
         return self._rebuild(header, data, places(data, header.records_count), stamp=True)
 
-    def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> b.Buffer | None:
+    def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
         data = bytes(r.body(raw, header))
         keys, count = self._keys, header.records_count
         keep_deletes = horizon is None or self._plan.now_ms < horizon

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 
 from ottla.log import checkpoints as c
-from ottla.log.disk import Disk, File
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
 from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.world.disk import Disk, File
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.log.disk import sync_file
+from ottla.world.disk import sync_file
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog

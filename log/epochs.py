@@ -7,7 +7,7 @@ position, there (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java
 from __future__ import annotations
 
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptFile, read_epochs, write_epochs
-from ottla.log.disk import Disk
+from ottla.world.disk import Disk
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -6,9 +6,9 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.log.compaction import CLEANED, Cleaned
-from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
+from ottla.world.disk import Disk
 
 # In this order: while `.log` has its first name, nothing has happened yet.
 _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")

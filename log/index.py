@@ -16,7 +16,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.disk import Disk, read_file, write_file
+from ottla.world.disk import Disk, read_file, write_file
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

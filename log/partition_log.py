@@ -15,18 +15,19 @@ from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import whole_until
-from ottla.log.disk import Disk, read_file, write_file
 from ottla.log.durable import sync_job
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import AbortedTxn
 from ottla.log.producers import ProducerStates
-from ottla.log.segment import FileSlice, Located, Segment, file_name
+from ottla.log.segment import Located, Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin, check_client_batch, check_crc, parse_single, recompress
 from ottla.wire import records as r
-from ottla.wire.batch import BatchHeader, Buffer, parse_header, stamp, stamp_append_time
+from ottla.wire.batch import BatchHeader, parse_header, stamp, stamp_append_time
 from ottla.wire.compression import codec_of
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import Disk, FileSlice, read_file, write_file
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
@@ -346,9 +347,7 @@ class PartitionLog:
         if found is None:
             return 0
         segment, batch = found
-        if segment is not self.active:
-            return at_most
-        return min(segment.size_bytes - batch.position, at_most)
+        return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
 
     def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
         """Aborted transactions a read_committed reader of that range must skip.

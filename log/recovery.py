@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
-from ottla.log.disk import Disk
 from ottla.log.partition_log import PartitionLog, remove_segment
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment, file_name
@@ -20,6 +19,7 @@ from ottla.log.split import split
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import MIN_BYTES, any_header
+from ottla.world.disk import Disk
 
 _DIGITS = 20
 

@@ -5,7 +5,8 @@ Recovery run on it tells what it would do. What was changed can be asked for aft
 
 from __future__ import annotations
 
-from ottla.log.disk import Buffer, Disk, File, FileStat
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import Disk, File, FileStat
 
 
 class RehearsalFile:

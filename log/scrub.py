@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
 
 

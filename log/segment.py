@@ -11,7 +11,6 @@ from zlib import crc32
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import Range, size_at
-from ottla.log.disk import Buffer, Disk, File, read_file, write_file
 from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, append_aborted, read_aborted, write_aborted
 from ottla.log.settings import LogSettings
 from ottla.wire.batch import (
@@ -22,8 +21,10 @@ from ottla.wire.batch import (
     overhead,
     parse_header,
 )
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import Disk, File, read_file, write_file
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -35,24 +36,6 @@ class OffsetOverflow(WireError):
 WINDOW_BYTES = 16 * 1024
 """So much is read at once where batches are passed header by header."""
 _SCAN_BYTES = 1 << 20
-
-
-class FileSlice:
-    """A range of a file on its way to a socket: it has a length, and is read only where ``sendfile`` cannot be."""
-
-    __slots__ = ("file", "offset", "size_bytes")
-
-    def __init__(self, file: File, offset: int, size_bytes: int) -> None:
-        self.file = file
-        self.offset = offset
-        self.size_bytes = size_bytes
-
-    def __len__(self) -> int:
-        return self.size_bytes
-
-    def read(self) -> bytes:
-        """The bytes themselves."""
-        return self.file.pread(self.size_bytes, self.offset)
 
 
 class Located(NamedTuple):

@@ -9,10 +9,10 @@ Source: ``LocalLog.splitOverflowedSegment`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.log.compaction import CLEANED
-from ottla.log.disk import Disk
 from ottla.log.exchange import SWAP, rename_files
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
+from ottla.world.disk import Disk
 
 _COPY_BYTES = 1 << 20
 

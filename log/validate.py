@@ -13,12 +13,12 @@ from ottla.wire.batch import (
     HEADER_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
     crc_matches,
     parse_header,
 )
 from ottla.wire.compression import Codec, codec_of
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.primitives import Buffer
 
 RecordErrors = list[tuple[int, str | None]]
 

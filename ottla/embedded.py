@@ -22,7 +22,7 @@ import trio
 
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node
-from ottla.broker.real_env import RealEnv
+from ottla.world.real_env import RealEnv
 
 START_WITHIN_S = 30.0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.broker.client import Connection, decode_records
+from ottla.peers.client import Channel, decode_records
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct
@@ -42,13 +42,13 @@ class SimClient:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self._connection: Connection | None = None
+        self._connection: Channel | None = None
 
     async def call(self, request: Any, version: int | None = None) -> Any:
         """Ask the node; raises Again when the connection broke."""
         try:
             if self._connection is None:
-                connection = Connection(await self.world.network.connect("node", PORT), self.name, timeout_s=10)
+                connection = Channel(await self.world.network.connect("node", PORT), self.name, timeout_s=10)
                 await connection.negotiate()
                 self._connection = connection
             return await self._connection.call(request, version)

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import trio
 
-from ottla.log.disk import Disk
-from ottla.log.env import Net
+from ottla.world.disk import Disk
+from ottla.world.env import Ground, Net
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -54,6 +54,6 @@ class SimEnv:
 
         return later()
 
-    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """In this one, on this process's own disk, after a while."""
-        return self.in_thread(lambda: work(self.disk, argument))
+        return self.in_thread(lambda: work(Ground(self.disk, trio.current_time, lambda _: None), argument))

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from ottla.log.env import Listener, Stream
-from ottla.log.segment import FileSlice
+from ottla.world.disk import FileSlice
+from ottla.world.env import Listener, Stream
 
 WINDOW_BYTES = 256 * 1024
 MAX_DELAY_S = 0.020

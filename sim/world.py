@@ -18,8 +18,8 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
-from ottla.log.memory_disk import Killed, MemoryDisk, Session
 from ottla.wire.records import Record
+from ottla.world.memory_disk import Killed, MemoryDisk, Session
 from sim.clients import PARTITIONS, PORT, TOPIC, Again, SimClient, SimConsumer, SimProducer, make_topic, read
 from sim.env import EPOCH_MS, SimEnv
 from sim.ledger import Ledger

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.inspect import file_spans
-from ottla.log.memory_disk import MemoryDisk
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire import inspect
 from ottla.wire import records as r
+from ottla.world.memory_disk import MemoryDisk
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "what-lies-on-the-disk.md"
 NOW = 1_767_225_600_000

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from ottla.broker.dispatch import ROUTES
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
+from ottla.broker.server.dispatch import ROUTES
 from ottla.cli.main import COMMANDS
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS

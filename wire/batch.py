@@ -12,9 +12,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ottla.wire.errors_base import WireError
-
-Buffer = bytes | bytearray | memoryview
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import Buffer
 
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.wire.emit import DecodeEmitter, EncodeEmitter
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.interpreter import check_version
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
-Buffer = bytes | bytearray | memoryview
 Chunk = Any
 M = TypeVar("M", bound=Message)
 _Decoder = Callable[[memoryview, int, int], tuple[Any, int]]

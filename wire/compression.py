@@ -14,9 +14,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import Buffer
 
-Buffer = bytes | bytearray | memoryview
 DEFAULT_LIMIT_BYTES = 128 * 1024 * 1024
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_BLOCK_BYTES = 32 * 1024

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.interpreter import smallest_size
 from ottla.wire.primitives import FIXED, MAX_STRING_BYTES
 from ottla.wire.primitives import write_uvarint as _slow_uvarint

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ottla.wire.errors_base import WireError
 
-__all__ = ["ErrorCode", "ProtocolError", "WireError"]
+class WireError(Exception):
+    """The peer (or a file) sent bytes that break the format. Ends the connection that sent them, never the node."""
 
 
 class ErrorCode(IntEnum):

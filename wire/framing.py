@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_header_version, response_header_version
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader, ResponseHeader
 from ottla.wire.schema import Message
 

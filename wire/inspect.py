@@ -15,7 +15,7 @@ from ottla.wire.apis import (
     response_class,
     response_header_version,
 )
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader, ResponseHeader
 from ottla.wire.primitives import Buffer, take
 from ottla.wire.schema import Message

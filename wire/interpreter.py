@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.wire import primitives as p
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.schema import FieldSpec, Message, Spec, fields_of
 
 Trace = Callable[[str, int, int, Any], None]

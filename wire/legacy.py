@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import Buffer
 from ottla.wire.records import Record
 
-Buffer = bytes | bytearray | memoryview
 MIN_BYTES = 26
 """A message of magic 0 with neither key nor value, its overhead included."""
 TELLING_BYTES = b.MAGIC_OFFSET + 1

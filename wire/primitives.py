@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 
 Buffer = bytes | bytearray | memoryview
 

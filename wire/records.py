@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress
-from ottla.wire.errors_base import WireError
-from ottla.wire.primitives import write_varlong
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import Buffer, write_varlong
 
-Buffer = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import msgspec
 
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 
 __all__ = [
     "FieldSpec",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.coordinator import Ticket
 from ottla.broker.groups.state import Call
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
 
@@ -28,7 +28,7 @@ def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
     fresh = java_uuid(node.env.uuid()) if not getattr(request, "member_id", "") else ""
     ticket = node.groups.ask(
         request.group_id,
-        lambda own: Call(own, request, context.version, context.client_id, context.client.host, fresh),
+        lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh),
     )
     if ticket.answer is not None:
         return _message(ticket.answer, refuse)

@@ -16,18 +16,18 @@ from typing import Any
 import trio
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.machine import Fired, GroupMachine, Loaded, TopicsGone
 from ottla.broker.groups.rebalance import Fx, GroupSettings
-from ottla.broker.replicas import Replica
-from ottla.broker.storage import Fail
-from ottla.broker.timers import Timers
+from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.storage import Fail
 from ottla.controller.image import Image
-from ottla.log.env import Env
 from ottla.log.machine import Arm, Reply
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.groups")
 TOPIC = "__consumer_offsets"

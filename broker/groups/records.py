@@ -9,7 +9,7 @@ import struct
 from typing import NamedTuple
 
 from ottla.wire import compiler
-from ottla.wire.errors_base import WireError
+from ottla.wire.errors import WireError
 from ottla.wire.messages import offset_records as o
 from ottla.wire.schema import Message
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.dispatch import ROUTES, Answer, Context
+from ottla.broker.server.dispatch import ROUTES, Answer, Context
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.records import KRAFT_VERSION
 from ottla.wire.apis import ApiKey
@@ -43,7 +43,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-        context.client.software_name, context.client.software_version = names
+        context.peer.software_name, context.peer.software_version = names
     image = context.node.image
     levels = dict(image.features)
     levels[KRAFT_VERSION] = context.node.kraft_version

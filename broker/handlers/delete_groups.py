@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.machine import DeleteGroup
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -9,8 +9,8 @@ Source: ``ReplicaManager.deleteRecords`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.config_keys import TOPIC_KEYS
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_records import (

@@ -5,7 +5,7 @@ Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopic
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 

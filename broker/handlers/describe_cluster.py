@@ -7,8 +7,8 @@ Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeCluster
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -32,7 +32,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
     response = DescribeClusterResponse(cluster_id=node.cluster_id)
     alive = node.image.unfenced()
     response.controller_id = alive[int(node.env.random() * len(alive))] if alive else -1
-    for broker_id, host, port, rack in node.endpoints(context.client, fenced=request.include_fenced_brokers):
+    for broker_id, host, port, rack in node.endpoints(context.peer, fenced=request.include_fenced_brokers):
         fenced = node.image.brokers[broker_id].fenced if context.version >= 2 else False
         response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
     if request.include_cluster_authorized_operations:

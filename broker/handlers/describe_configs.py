@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key

@@ -8,8 +8,8 @@ Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apac
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.state import Group, GroupState
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,

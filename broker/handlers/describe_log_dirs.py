@@ -8,7 +8,7 @@ Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.directory import LogDirectory, TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (

@@ -5,7 +5,7 @@ Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,

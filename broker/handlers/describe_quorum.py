@@ -8,7 +8,7 @@ Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``DescribeQuorumRequest
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_quorum as m

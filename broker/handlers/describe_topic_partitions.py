@@ -8,8 +8,8 @@ Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.dispatch import Answer, Context
-from ottla.broker.replicas import Replica
-from ottla.broker.sessions import FetchContext, Wanted
+from ottla.broker.replica.replicas import Replica
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.sessions import FetchContext, Wanted
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -134,7 +134,7 @@ def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> Fetc
                 if partition is not None:
                     row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
                     leaders.add(partition.leader)
-        response.node_endpoints = [NodeEndpoint(*e) for e in context.node.endpoints(context.client) if e[0] in leaders]
+        response.node_endpoints = [NodeEndpoint(*e) for e in context.node.endpoints(context.peer) if e[0] in leaders]
     return response
 
 

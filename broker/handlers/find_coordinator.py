@@ -9,8 +9,8 @@ Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apach
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.coordinator import TOPIC, partition_of
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -30,7 +30,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
         node.create_offsets_topic()
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
-    for broker_id, host, port, _ in node.endpoints(context.client):
+    for broker_id, host, port, _ in node.endpoints(context.peer):
         if broker_id == partition.leader:
             return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)

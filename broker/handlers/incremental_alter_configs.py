@@ -5,7 +5,7 @@ Source: ``ConfigurationControlManager.incrementalAlterConfigs`` (apache/kafka 4.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 

@@ -8,9 +8,9 @@ Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.calls import ask
 from ottla.broker.groups.rebalance import join_error
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.schema import Message

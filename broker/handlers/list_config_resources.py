@@ -7,7 +7,7 @@ Source: ``KafkaApis.handleListConfigResources`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (

@@ -8,8 +8,8 @@ Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.state import GroupState
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

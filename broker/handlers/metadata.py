@@ -9,7 +9,7 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (a
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -72,7 +72,7 @@ def handle(context: Context, request: MetadataRequest) -> Answer:
     node = context.node
     image = node.image
     response = MetadataResponse(cluster_id=node.cluster_id)
-    response.brokers = [MetadataResponseBroker(*e) for e in node.endpoints(context.client)]
+    response.brokers = [MetadataResponseBroker(*e) for e in node.endpoints(context.peer)]
     alive = image.unfenced()
     if alive:
         response.controller_id = alive[int(node.env.random() * len(alive))]

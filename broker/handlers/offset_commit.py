@@ -9,10 +9,10 @@ Source: ``OffsetMetadataManager.commitOffset``, ``KafkaApis.handleOffsetCommitRe
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.coordinator import Ticket
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.machine import DeleteOffsets
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,

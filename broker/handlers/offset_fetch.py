@@ -8,8 +8,8 @@ Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchReq
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
 from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID

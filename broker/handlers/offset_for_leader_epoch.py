@@ -8,7 +8,7 @@ Source: ``ReplicaManager.lastOffsetForLeaderEpoch``, ``LeaderEpochFileCache.java
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -12,9 +12,9 @@ Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (ap
 
 from __future__ import annotations
 
-from ottla.broker.connection import CloseConnection
-from ottla.broker.dispatch import Answer, Context
-from ottla.broker.replicas import Replica
+from ottla.broker.replica.replicas import Replica
+from ottla.broker.server.connection import CloseConnection
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.validate import InvalidRecords, parse_single
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT, overhead
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -151,7 +151,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
             raise CloseConnection
         return None
     if leaders:
-        endpoints = context.node.endpoints(context.client)
+        endpoints = context.node.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in leaders]
     if waiting:
         return _wait(context, response, waiting, request.timeout_ms)

@@ -5,7 +5,7 @@ Source: ``ClusterControlManager.unregisterBroker``, ``BrokerLifecycleManager.jav
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.schema import Message
 

@@ -5,7 +5,7 @@ Source: ``FeatureControlManager.updateFeatures`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.messages.update_features import UpdateFeaturesRequest
 
 

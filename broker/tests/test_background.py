@@ -10,18 +10,18 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.flusher import Flusher
-from ottla.broker.scrubber import ROUND_EVERY_S, Scrubber
-from ottla.broker.storage import Storage
-from ottla.broker.throttle import Job, Meter, ThrottledDisk, run
+from ottla.broker.replica.storage import Storage
+from ottla.broker.upkeep.flusher import Flusher
+from ottla.broker.upkeep.scrubber import ROUND_EVERY_S, Scrubber
+from ottla.broker.upkeep.throttle import Job, Meter, ThrottledDisk, run
 from ottla.log import compaction as cp
 from ottla.log.cleanable import cleanable, plan_of
 from ottla.log.directory import Identity
-from ottla.log.env import Env
-from ottla.log.memory_disk import MemoryDisk, Session
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.wire import records as r
+from ottla.world.env import Env, Ground
+from ottla.world.memory_disk import MemoryDisk, Session
 
 NOW = 1_000_000
 SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
@@ -126,4 +126,5 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     stats = cp.run(throttled, plan_of(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
-    assert run(disk, Job(plan_of(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats
+    ground = Ground(disk, lambda: clock[0], pause)
+    assert run(ground, Job(plan_of(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats

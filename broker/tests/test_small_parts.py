@@ -7,9 +7,9 @@ import trio
 import trio.testing
 
 from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, nearest, parse_listener
+from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import java_hash, partition_of
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.timers import Timers
+from ottla.broker.server.purgatory import Purgatory
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
 from ottla.controller.image import Image

@@ -22,13 +22,13 @@ from ottla.controller.records import decode_record, encode_record
 from ottla.controller.snapshots import Snapshot, SnapshotId, read_snapshot, snapshot_bytes, write_snapshot
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import Identity, LogDirectory
-from ottla.log.memory_disk import MemoryDisk
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
+from ottla.world.memory_disk import MemoryDisk
 
 DIRECTORY_ID = bytes(15) + b"\x07"
 

@@ -11,10 +11,10 @@ import pytest
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.checkup import check, repair
 from ottla.log.directory import Identity, LogDirectory
-from ottla.log.disk import RealDisk
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill
+from ottla.world.real_disk import RealDisk
 
 COMPACTED = LogSettings(compact=True)
 

@@ -14,7 +14,6 @@ from ottla.log import compaction as cp
 from ottla.log.cleanable import cleanable, dirtiest
 from ottla.log.cleanable import plan_of as planned
 from ottla.log.exchange import exchange
-from ottla.log.memory_disk import Killed, MemoryDisk, Session
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -23,6 +22,7 @@ from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
+from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
 KEEP_MS = 10_000
 SETTINGS = LogSettings(

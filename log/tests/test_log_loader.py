@@ -12,7 +12,6 @@ import pytest
 
 from ottla.log.checkpoints import CLEAN_SHUTDOWN, take_clean_shutdown
 from ottla.log.directory import Identity, LogDirectory
-from ottla.log.memory_disk import MemoryDisk
 from ottla.log.producers import ProducerStates
 from ottla.log.recovery import open_log, truncate_to
 from ottla.log.tests.world import (
@@ -31,6 +30,7 @@ from ottla.log.tests.world import (
     values,
 )
 from ottla.wire import batch as b
+from ottla.world.memory_disk import MemoryDisk
 
 
 def names(memory: MemoryDisk, suffix: str) -> list[int]:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.log.index import AbortedTxn
-from ottla.log.memory_disk import MemoryDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import (
     DIRECTORY,
@@ -28,6 +27,7 @@ from ottla.log.tests.world import (
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
+from ottla.world.memory_disk import MemoryDisk
 
 MUTATIONS = int(os.environ.get("OTTLA_MUTATIONS", "500"))
 SETTINGS = replace(SMALL, segment_bytes=8000)

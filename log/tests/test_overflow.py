@@ -10,7 +10,6 @@ import zlib
 
 import pytest
 
-from ottla.log.memory_disk import MemoryDisk
 from ottla.log.recovery import open_log
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.split import split
@@ -26,6 +25,7 @@ from ottla.log.tests.world import (
     opened,
     values,
 )
+from ottla.world.memory_disk import MemoryDisk
 
 
 def test_over_compacted_log_recovery() -> None:

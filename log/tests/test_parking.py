@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.log.by_time import find_by_time
-from ottla.log.memory_disk import Session
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import DIRECTORY, NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.wire.batch import parse_header
+from ottla.world.memory_disk import Session
 
 
 class Counting:

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from ottla.log.by_time import find_by_time
-from ottla.log.memory_disk import Killed, MemoryDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.wire import batch as b
 from ottla.wire.errors import ProtocolError
+from ottla.world.memory_disk import Killed, MemoryDisk
 
 
 def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:

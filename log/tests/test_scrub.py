@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
-from ottla.log.memory_disk import MemoryDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.scrub import Damage, cold_segments, look
 from ottla.log.tests.world import fill, memory_disk, new_log, offsets
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.memory_disk import MemoryDisk
 
 
 def cold_log() -> tuple[MemoryDisk, PartitionLog]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from ottla.log.memory_disk import MemoryDisk, Session
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
@@ -13,6 +12,7 @@ from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
+from ottla.world.memory_disk import MemoryDisk, Session
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"

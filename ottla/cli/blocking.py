@@ -11,9 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from ottla.broker.this_machine import ThisMachine
-from ottla.log.disk import Disk
-from ottla.log.env import Listener, Net, Stream
+from ottla.world.env import Ground, Listener, Net, Stream
+from ottla.world.this_machine import ThisMachine, monotonic_s, pause
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -81,9 +80,9 @@ class BlockingEnv(ThisMachine):
 
         return now()
 
-    def in_process(self, work: Callable[[Disk, A], T], argument: A) -> Awaitable[T]:
+    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """Right here."""
-        return self.in_thread(lambda: work(self.disk, argument))
+        return self.in_thread(lambda: work(Ground(self.disk, monotonic_s, pause), argument))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from ottla.broker.client import ClusterClient
 from ottla.cli import blocking
+from ottla.peers.client import ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from ottla.broker.client import ClusterClient, Fetched
 from ottla.cli.common import add_connection, command_parser, talk
+from ottla.peers.client import ClusterClient, Fetched
 
 TEXT = """Prints records as they come, from the end of the topic unless told otherwise; it joins no group.
 

@@ -6,8 +6,8 @@ import os
 import sys
 
 from ottla.broker.config import from_environment
-from ottla.broker.doctor import WRONG, Finding, Line, diagnose, lines_of
 from ottla.cli.common import command_parser, show
+from ottla.tools.doctor import WRONG, Finding, Line, diagnose, lines_of
 
 TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
 wrong in it: addresses clients cannot reach, listeners without a protocol, more copies than nodes, misspelt names,

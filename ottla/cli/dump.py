@@ -6,12 +6,12 @@ import json
 import os
 import sys
 
-from ottla.broker.dump import rows_of
-from ottla.broker.verify import problems_of
 from ottla.cli.common import command_parser
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.disk import RealDisk
+from ottla.tools.dump import rows_of
+from ottla.tools.verify import problems_of
 from ottla.wire.errors import WireError
+from ottla.world.real_disk import RealDisk
 
 TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
 Records of the metadata log and of __consumer_offsets are shown as what they say.

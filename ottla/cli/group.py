@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ottla.broker.client import ClusterClient, Connection
 from ottla.cli.common import add_connection, check, command_parser, show, talk
+from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_groups as dg
@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-async def _coordinator(client: ClusterClient, group: str) -> Connection:
+async def _coordinator(client: ClusterClient, group: str) -> Channel:
     connection = await client.any()
     version = connection.version_for(ApiKey.FIND_COORDINATOR)
     request = fc.FindCoordinatorRequest(coordinator_keys=[group]) if version >= 4 else fc.FindCoordinatorRequest(group)

@@ -8,7 +8,7 @@ from ottla.cli.blocking import BlockingEnv
 from ottla.cli.common import command_parser, show
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.checkup import check, repair
-from ottla.log.disk import RealDisk
+from ottla.world.real_disk import RealDisk
 
 TEXT = """Reads every batch of every partition of a data directory, of Ottla or of Kafka, and says what recovery would
 do: where each log would end, what would be cut off, which files would go, and why. `check` changes nothing; `repair`

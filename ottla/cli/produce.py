@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from zlib import crc32
 
-from ottla.broker.client import ClusterClient
 from ottla.cli.blocking import BlockingEnv
 from ottla.cli.common import add_connection, command_parser, pairs, show, talk
+from ottla.peers.client import ClusterClient
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
 

@@ -13,13 +13,13 @@ import sys
 import trio
 
 from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, parse_listener
-from ottla.broker.doctor import lines_of, refusals
 from ottla.broker.node import Node, StartRefused, StorageFailed
-from ottla.broker.real_env import RealEnv
 from ottla.controller.quorum import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
+from ottla.tools.doctor import lines_of, refusals
 from ottla.wire.errors import WireError
+from ottla.world.real_env import RealEnv
 
 HELP = """Run one Kafka node, broker and controller in one.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.broker.client import ClusterClient
 from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
+from ottla.peers.client import ClusterClient
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt

@@ -7,14 +7,14 @@ from functools import partial
 
 import trio
 
-from ottla.broker.client import read_exactly
 from ottla.broker.config import BadConfig, parse_listener
-from ottla.broker.real_env import RealEnv
 from ottla.cli.common import command_parser
-from ottla.log.env import Stream
-from ottla.tracing import Address, Conversation
+from ottla.peers.client import read_exactly
+from ottla.tools.trace import Address, Conversation
 from ottla.wire.errors import WireError
 from ottla.wire.framing import frame_size
+from ottla.world.env import Stream
+from ottla.world.real_env import RealEnv
 
 TEXT = """Point a client at the address this listens at: what it says and hears is printed as fields. Brokers that the
 cluster names are given listening addresses of their own, so the whole cluster stays in view.

@@ -13,12 +13,12 @@ import trio.testing
 from ottla.broker.config import BadConfig, NodeConfig
 from ottla.broker.node import Node, StartRefused
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.memory_disk import MemoryDisk, Session
 from ottla.wire import records as r
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.world.memory_disk import MemoryDisk, Session
 from sim.clients import PORT, SimClient, read
 from sim.env import SimEnv
 from sim.world import World

@@ -11,10 +11,10 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
-from ottla.log.memory_disk import MemoryDisk
 from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.world.memory_disk import MemoryDisk
 from sim.clients import PORT, Again, SimClient
 from sim.env import SimEnv
 from sim.world import SETTINGS, World

@@ -18,10 +18,10 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
-from ottla.log.memory_disk import MemoryDisk, Session
 from ottla.wire import records as r
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.world.memory_disk import MemoryDisk, Session
 from sim.clients import PORT, Again, SimClient, read
 from sim.env import SimEnv
 from sim.world import World

@@ -113,7 +113,7 @@ GroupCoordinator._load = lambda self, shard: None
     ),
     "serve a wrong byte": (
         """
-from ottla.log.memory_disk import MemoryFile
+from ottla.world.memory_disk import MemoryFile
 real = MemoryFile.pread
 def pread(self, size, offset):
     raw = real(self, size, offset)
@@ -126,8 +126,8 @@ MemoryFile.pread = pread
     ),
     "call it synced without syncing": (
         """
-import ottla.broker.flusher, ottla.log.partition_log
-for module in (ottla.broker.flusher, ottla.log.partition_log):
+import ottla.broker.upkeep.flusher, ottla.log.partition_log
+for module in (ottla.broker.upkeep.flusher, ottla.log.partition_log):
     module.sync_job = lambda log, end: lambda: None
 """,
         {"lost", "stuck", "no-start", "hole"},

@@ -1,0 +1,1 @@
+"""What every coordinator of this node stands on."""

@@ -1,0 +1,92 @@
+"""One heap of keyed timers for the machines of a node."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import trio
+
+from ottla.world.env import Env
+
+
+class _Timer:
+    """One armed timer. ``queued`` is where it stands in the heap, which may be earlier than when it is due."""
+
+    __slots__ = ("count", "due", "fire", "queued")
+
+    def __init__(self, due: float, fire: Callable[[], Any]) -> None:
+        self.due = due
+        self.fire = fire
+        self.queued = due
+        self.count = 0
+
+
+class Timers:
+    """Arm, cancel, and a task that fires what is due. A key is armed at most once: arming again moves it.
+
+    Sessions move their timer at every heartbeat and almost never fire, so moving one to later only notes the new
+    time; the heap learns of it when the old time has come.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._armed: dict[Hashable, _Timer] = {}
+        self._count = 0
+        self._changed = trio.Event()
+
+    def arm(self, key: Hashable, at_ms: int, fire: Callable[[], Any]) -> None:
+        """Call ``fire`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
+        due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
+        timer = self._armed.get(key)
+        if timer is not None and due >= timer.queued:
+            timer.due = due
+            timer.fire = fire
+            return
+        timer = self._armed[key] = _Timer(due, fire)
+        self._push(key, timer)
+        if self._heap[0][1] == timer.count:
+            self._changed.set()
+
+    def _push(self, key: Hashable, timer: _Timer) -> None:
+        self._count += 1
+        timer.count = self._count
+        timer.queued = timer.due
+        heapq.heappush(self._heap, (timer.due, self._count, key))
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget a timer; one that is not armed is no error."""
+        self._armed.pop(key, None)
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._armed):
+            # Much was cancelled: do not keep every old position.
+            self._heap = [e for e in self._heap if e[2] in self._armed and self._armed[e[2]].count == e[1]]
+            heapq.heapify(self._heap)
+
+    def _due(self) -> float | None:
+        """When the next armed timer is due; heap entries that are outdated are dropped or moved on the way."""
+        while self._heap:
+            due, count, key = self._heap[0]
+            timer = self._armed.get(key)
+            if timer is not None and timer.count == count:
+                if timer.due <= due:
+                    return due
+                heapq.heappop(self._heap)
+                self._push(key, timer)
+            else:
+                heapq.heappop(self._heap)
+        return None
+
+    async def run(self) -> None:
+        """Fire timers until cancelled."""
+        while True:
+            due = self._due()
+            now = self._env.monotonic_ms()
+            if due is not None and due <= now:
+                _, _, key = heapq.heappop(self._heap)
+                self._armed.pop(key).fire()
+                continue
+            self._changed = trio.Event()
+            with trio.move_on_after(float("inf") if due is None else (due - now) / 1000):
+                await self._changed.wait()

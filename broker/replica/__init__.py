@@ -1,0 +1,1 @@
+"""Hosted partitions and the directories they lie in."""

@@ -1,0 +1,174 @@
+"""A node's data directories: whose they are, which partition lies where, and which of them have failed.
+
+The directory with the metadata log is the node's own ground: without it the node stops. Any other may fail alone.
+
+Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.world.disk import Disk
+
+logger = logging.getLogger("ottla.storage")
+
+Fail = Callable[[OSError, LogDirectory | PartitionLog | None], None]
+"""Told of an error with the directory or log it came from; None is the metadata directory."""
+
+
+class WrongDirectory(Exception):
+    """A data directory is not this node's; the message says which, and what to do. Nothing was changed."""
+
+
+class Storage:
+    """All data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
+
+    def __init__(self, disk: Disk, data_dirs: list[str], metadata_dir: str | None = None) -> None:
+        self.directories = [LogDirectory(disk, path) for path in data_dirs]
+        own = [d for d in self.directories if d.path == metadata_dir]
+        if metadata_dir is None:
+            self.metadata = self.directories[0]
+        else:
+            self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
+        self.failed: dict[str, OSError] = {}
+        """Directories out of service until the next start, with what went wrong."""
+
+    def _every(self) -> list[LogDirectory]:
+        return self.directories if self.metadata in self.directories else [self.metadata, *self.directories]
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Directories with partitions that can be used."""
+        return [d for d in self.directories if d.path not in self.failed]
+
+    @property
+    def online_ids(self) -> list[bytes]:
+        """What the controller is told: directories with partitions that can be used."""
+        return [d.id for d in self.online]
+
+    def logs(self) -> list[PartitionLog]:
+        """Every open log."""
+        return [log for directory in self.online for log in directory.logs.values()]
+
+    # ------------------------------------------------------------------ start
+
+    def lock(self) -> None:
+        """Take every directory; one that cannot even be locked has failed.
+
+        Raises:
+            DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can.
+        """
+        for directory in self._every():
+            self._or_fail(directory, directory.lock)
+
+    def _or_fail(self, directory: LogDirectory, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if not self.can_lose(directory):
+                raise
+            self.take_out(directory, error)
+
+    def identify(self, node_id: int, cluster_id: str | None) -> Identity | None:
+        """Read whose the directories are; None where all are new.
+
+        Raises:
+            WrongDirectory: another node's or cluster's, one of two copies, or the metadata log is missing.
+            CorruptFile, OSError: the identity cannot be read.
+        """
+        found: dict[bytes, LogDirectory] = {}
+        for directory in self._every():
+            if directory.path not in self.failed:
+                self._or_fail(directory, directory.read_identity)
+            if directory.identity is None or directory.path in self.failed:
+                continue
+            self._check(directory, node_id, cluster_id)
+            other = found.setdefault(directory.id, directory)
+            if other is not directory:
+                raise WrongDirectory(f"{directory.path} is a copy of {other.path}: both have the same directory.id")
+        if self.metadata.identity is None and found:
+            other = next(iter(found.values()))
+            raise WrongDirectory(
+                f"{self.metadata.path} holds no metadata log, but {other.path} belongs to a node: "
+                "name the directory with __cluster_metadata-0 first, or set metadata.log.dir"
+            )
+        return self.metadata.identity
+
+    def _check(self, directory: LogDirectory, node_id: int, cluster_id: str | None) -> None:
+        identity = directory.identity
+        assert identity is not None
+        if identity.node_id != node_id:
+            raise WrongDirectory(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
+        wanted = cluster_id
+        if wanted is None and self.metadata.identity is not None:
+            wanted = self.metadata.identity.cluster_id
+        if wanted is not None and identity.cluster_id != wanted:
+            raise WrongDirectory(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
+
+    def begin(self, identity: Identity, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        """Give new directories the node's identity, and read every directory's checkpoints.
+
+        Raises:
+            OSError: the metadata directory failed, or the last of the others.
+        """
+        for directory in self._every():
+            if directory.path not in self.failed:
+                self._or_fail(directory, partial(self._begin, directory, identity, now_ms, new_id))
+
+    def _begin(self, directory: LogDirectory, identity: Identity, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        if directory.identity is None:
+            directory.write_identity(Identity(identity.cluster_id, identity.node_id, new_id()), now_ms)
+        directory.begin()
+
+    # ------------------------------------------------------------------ partitions
+
+    def roomiest(self) -> LogDirectory:
+        """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``)."""
+        return min(self.online, key=lambda d: len(d.logs))
+
+    def of(self, log: PartitionLog) -> LogDirectory:
+        """The directory a log lies in."""
+        path = log.directory.rpartition("/")[0]
+        return next(d for d in self.directories if d.path == path)
+
+    # ------------------------------------------------------------------ failure and end
+
+    def can_lose(self, directory: LogDirectory) -> bool:
+        """Whether the node can go on without a directory."""
+        return directory is not self.metadata and any(d is not directory for d in self.online)
+
+    def take_out(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+        """End a directory's service until the next start; gives the logs that go with it."""
+        if directory.path in self.failed:
+            return []
+        self.failed[directory.path] = error
+        logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
+        lost = list(directory.logs.values())
+        for log in lost:
+            log.closed = True
+        directory.logs.clear()
+        return lost
+
+    def close(self, broker_epoch: int) -> None:
+        """A clean stop of every directory that still can: the metadata directory's mark comes last.
+
+        Raises:
+            OSError: the metadata directory failed.
+        """
+        for directory in sorted(self.online, key=lambda d: d is self.metadata):
+            try:
+                directory.close(broker_epoch)
+            except OSError as error:
+                if directory is self.metadata:
+                    raise
+                self.take_out(directory, error)
+
+    def unlock(self) -> None:
+        """Let the locks go, and nothing else: what a crash would do."""
+        for directory in self._every():
+            directory.unlock()

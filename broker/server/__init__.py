@@ -1,0 +1,1 @@
+"""Connections: frames in, dispatch, answers out, and what waits meanwhile."""

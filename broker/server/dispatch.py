@@ -1,0 +1,124 @@
+"""From a request to its handler: the registry of what is implemented, and nothing else.
+
+A handler is ``handle(context, request)``: it gives the response, or an awaitable of it where it must wait, or None
+for a request that gets no answer (Produce with acks=0). Handler modules load when their API is first used, so a
+node starts quickly. ApiVersions is computed from this table, so nothing is advertised that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.errors import WireError
+from ottla.wire.framing import Request
+from ottla.wire.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+Answer = Message | None | Awaitable[Message | None]
+Handler = Callable[["Context", Any], Answer]
+
+
+class Route(NamedTuple):
+    """Versions we speak and advertise, the oldest that is really answered, and where the handler is."""
+
+    low: int
+    high: int
+    module: str
+    oldest_answered: int | None = None
+
+
+ROUTES: dict[ApiKey, Route] = {
+    # Advertised from 0 so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka.
+    ApiKey.PRODUCE: Route(0, 13, "produce", oldest_answered=3),
+    ApiKey.FETCH: Route(4, 18, "fetch"),
+    ApiKey.LIST_OFFSETS: Route(1, 11, "list_offsets"),
+    ApiKey.METADATA: Route(0, 13, "metadata"),
+    ApiKey.OFFSET_COMMIT: Route(2, 10, "offset_commit"),
+    ApiKey.OFFSET_FETCH: Route(1, 10, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: Route(0, 6, "find_coordinator"),
+    ApiKey.JOIN_GROUP: Route(0, 9, "join_group"),
+    ApiKey.HEARTBEAT: Route(0, 4, "heartbeat"),
+    ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group"),
+    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group"),
+    ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
+    ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
+    ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
+    ApiKey.CREATE_TOPICS: Route(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: Route(1, 6, "delete_topics"),
+    ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
+    ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
+    ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
+    ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
+    ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
+    ApiKey.CREATE_PARTITIONS: Route(0, 3, "create_partitions"),
+    ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
+    ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
+    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "describe_quorum"),
+    ApiKey.UPDATE_FEATURES: Route(0, 2, "update_features"),
+    ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
+    ApiKey.UNREGISTER_BROKER: Route(0, 0, "unregister_broker"),
+    ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
+    ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
+}
+
+
+@dataclass(slots=True)
+class Peer:
+    """What is known of the other side of a connection."""
+
+    host: str
+    local: tuple[str, int]
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+
+
+@dataclass(slots=True)
+class Context:
+    """What a handler may touch."""
+
+    node: Node
+    peer: Peer
+    key: ApiKey
+    version: int
+    client_id: str
+    now_ms: int
+
+
+@cache
+def handler_of(key: ApiKey) -> Handler:
+    """The handler of an API; its module is loaded on first use."""
+    module = import_module(f"ottla.broker.handlers.{ROUTES[key].module}")
+    handler: Handler = module.handle
+    return handler
+
+
+def answer(node: Node, peer: Peer, request: Request) -> Answer:
+    """Decode a request's body and hand it to its handler.
+
+    Raises:
+        WireError: an API or version that is not spoken, or a body that does not parse: the connection must end.
+    """
+    key, version = request.key, request.version
+    route = ROUTES.get(key)
+    if route is None:
+        raise WireError(f"{key.name} is not served here")
+    context = Context(node, peer, key, version, request.client_id, node.env.now_ms())
+    if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
+        module = import_module("ottla.broker.handlers.api_versions")
+        refusal: Message = module.unsupported_version()
+        return refusal
+    if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
+        raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
+    body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
+    return handler_of(key)(context, body)

@@ -1,0 +1,223 @@
+"""Fetch sessions (KIP-227): the node remembers what a consumer fetches, so requests and answers carry only changes.
+
+(id 0, epoch 0) asks for a session, epoch -1 wants none, any other epoch counts up by one and wraps to 1. An
+incremental answer leaves out partitions that have nothing new.
+
+Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.broker.server.dispatch import Context
+    from ottla.world.env import Env
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MIN_EVICTION_MS = 120_000
+
+Key = tuple[str | None, bytes, int]
+
+
+class Wanted:
+    """One partition a reader wants, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "is_follower",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str | None, topic_id: bytes, part: FetchPartition, *, is_follower: bool) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = part.partition
+        self.is_follower = is_follower
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.update(part)
+
+    def update(self, part: FetchPartition) -> None:
+        """The reader moved on, or changed its limits."""
+        self.fetch_offset = part.fetch_offset
+        self.max_bytes = part.partition_max_bytes
+        self.current_leader_epoch = part.current_leader_epoch
+        self.last_fetched_epoch = part.last_fetched_epoch
+
+    def is_news(self, row: PartitionData) -> bool:
+        """Whether an incremental answer must hold this row; remembers what was said."""
+        news = (
+            len(row.records) > 0
+            or row.error_code != 0
+            or row.high_watermark != self.high_watermark
+            or row.log_start_offset != self.log_start_offset
+            or row.diverging_epoch.epoch >= 0
+        )
+        self.high_watermark = -1 if row.error_code else row.high_watermark
+        self.log_start_offset = row.log_start_offset
+        return news
+
+
+Rows = list[tuple[Wanted, PartitionData]]
+
+
+class FetchContext(Protocol):
+    """How one request is read and answered."""
+
+    def wanted(self) -> list[Wanted]:
+        """The partitions to read, in order."""
+
+    def respond(self, rows: Rows) -> FetchResponse:
+        """The answer made of what was read."""
+
+
+def _grouped(rows: Rows) -> list[FetchableTopicResponse]:
+    """Rows under their topics, neighbours together."""
+    out: list[FetchableTopicResponse] = []
+    last: tuple[str | None, bytes] | None = None
+    for want, row in rows:
+        at = (want.topic, want.topic_id)
+        if at != last:
+            out.append(FetchableTopicResponse(want.topic or "", want.topic_id))
+            last = at
+        out[-1].partitions.append(row)
+    return out
+
+
+class Session:
+    """A remembered fetch."""
+
+    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, now_ms: float) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.by_key = wanted
+        self.uses_ids = uses_ids
+        self.used_ms = now_ms
+
+
+class _Full:
+    """A request that names everything; with ``sessions`` it opens one."""
+
+    def __init__(self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool) -> None:
+        self._wanted = wanted
+        self._sessions = sessions
+        self._uses_ids = uses_ids
+
+    def wanted(self) -> list[Wanted]:
+        """All partitions of the request."""
+        return list(self._wanted.values())
+
+    def respond(self, rows: Rows) -> FetchResponse:
+        """All rows; the id of a new session where there is room for one."""
+        session_id = 0
+        if self._sessions is not None and rows:
+            for want, row in rows:
+                want.is_news(row)
+            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids)
+        return FetchResponse(session_id=session_id, responses=_grouped(rows))
+
+
+class _Incremental:
+    """A request that names only what changed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wanted(self) -> list[Wanted]:
+        """All partitions of the session."""
+        return list(self._session.by_key.values())
+
+    def respond(self, rows: Rows) -> FetchResponse:
+        """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
+        news = [(want, row) for want, row in rows if want.is_news(row)]
+        by_key = self._session.by_key
+        for want, row in news:
+            key = (want.topic, want.topic_id, want.partition)
+            if len(row.records) and key in by_key:
+                by_key[key] = by_key.pop(key)
+        return FetchResponse(session_id=self._session.id, responses=_grouped(news))
+
+
+class Sessions:
+    """The node's fetch sessions; the least recently used gives way once it has been idle for two minutes."""
+
+    def __init__(self, env: Env, slots: int) -> None:
+        self._env = env
+        self._slots = slots
+        self._sessions: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, context: Context, request: FetchRequest) -> FetchContext | FetchResponse:
+        """How to serve a request; a response where the session it names is not what it thinks."""
+        version = context.version
+        names = context.node.image.topic_names
+        uses_ids = version >= 13
+        epoch, session_id = request.session_epoch, request.session_id
+        follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+        named: dict[Key, FetchPartition] = {}
+        for topic in request.topics:
+            name = names.get(topic.topic_id) if uses_ids else topic.topic
+            for part in topic.partitions:
+                named[name, topic.topic_id, part.partition] = part
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id:
+                self._sessions.pop(session_id, None)
+            fresh = {key: Wanted(key[0], key[1], part, is_follower=follower) for key, part in named.items()}
+            return _Full(fresh, self if epoch == INITIAL_EPOCH and version >= 7 else None, uses_ids=uses_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_ids != uses_ids:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        self._update(session, request, named, is_follower=follower)
+        if not session.by_key:
+            del self._sessions[session.id]
+            return _Full({}, None, uses_ids=uses_ids)
+        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
+        session.used_ms = self._env.monotonic_ms()
+        return _Incremental(session)
+
+    def _update(
+        self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition], *, is_follower: bool
+    ) -> None:
+        for key, part in named.items():
+            known = session.by_key.get(key)
+            if known is None:
+                session.by_key[key] = Wanted(key[0], key[1], part, is_follower=is_follower)
+            else:
+                known.update(part)
+        for topic in request.forgotten_topics_data:
+            gone = set(topic.partitions)
+            for key in [k for k in session.by_key if k[2] in gone]:
+                if key[1] == topic.topic_id if session.uses_ids else key[0] == topic.topic:
+                    del session.by_key[key]
+
+    def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool) -> int:
+        """Remember a fetch; 0 where there is no room."""
+        now = self._env.monotonic_ms()
+        if len(self._sessions) >= self._slots:
+            oldest = min(self._sessions.values(), key=lambda s: s.used_ms, default=None)
+            if oldest is None or now - oldest.used_ms < MIN_EVICTION_MS:
+                return 0
+            del self._sessions[oldest.id]
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = int(self._env.random() * (2**31 - 1)) + 1
+        self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)
+        return session_id

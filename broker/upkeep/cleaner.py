@@ -1,0 +1,101 @@
+"""Compaction in the background: the dirtiest log first, in a process of its own, while reads and appends go on.
+
+Plans are made and segments exchanged on the node's loop; reading and copying happen beside it.
+
+Source: ``LogCleaner.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.upkeep.throttle import Job, run
+from ottla.log import compaction as cp
+from ottla.log.cleanable import Cleanable, dirtiest, plan_of
+from ottla.log.exchange import exchange
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.world.env import ChildDied, Env
+
+logger = logging.getLogger("ottla.cleaner")
+
+
+class Cleaner:
+    """Compacts one log at a time."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: Storage,
+        setting: Callable[[str], str],
+        fail: Fail,
+    ) -> None:
+        self._env = env
+        self._storage = storage
+        self._setting = setting
+        self._fail = fail
+        self._broken: set[PartitionLog] = set()
+        """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+        self.passes = self.bytes_read = self.bytes_written = 0
+
+    @property
+    def broken_count(self) -> int:
+        """How many logs cannot be compacted."""
+        return len(self._broken)
+
+    async def run(self) -> None:
+        """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
+        while True:
+            await trio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
+            while await self.once():
+                pass
+
+    async def once(self) -> bool:
+        """Compact the dirtiest log; says whether there was one."""
+        logs = [log for log in self._storage.logs() if log not in self._broken]
+        found = dirtiest(logs, self._env.now_ms())
+        if found is None:
+            return False
+        log = found.log
+        try:
+            plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
+        except ProtocolError as error:
+            logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+            self._broken.add(log)
+            return False
+        try:
+            rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
+            outcome = await self._env.in_process(run, Job(plan, rate))
+        except (WireError, OSError, ChildDied) as error:
+            if not log.closed and log.bases[: len(plan.bases)] == plan.bases:
+                logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+                self._broken.add(log)
+            return False  # or retention or a deletion took a segment away in the meantime: look again later
+        try:
+            return await self._take_over(found, outcome)
+        except OSError as error:
+            self._fail(error, log)
+            return False
+
+    async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
+        """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        log, stats = found.log, outcome.stats
+        if not all(exchange(log, done, self._env.now_ms()) for done in outcome.cleaned):
+            cp.discard(log.disk, log.directory)
+            return False
+        await self._env.in_thread(log.sync_names)
+        log.cleaner_point = max(outcome.end, found.first_dirty)
+        self._storage.of(log).write_cleaner_points()
+        self.passes += 1
+        self.bytes_read += stats.bytes_read
+        self.bytes_written += stats.bytes_written
+        logger.info(
+            "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
+            *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
+            *(stats.bytes_written, stats.bytes_read, stats.keys),
+        )
+        return True

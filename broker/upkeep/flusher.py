@@ -1,0 +1,159 @@
+"""What happens to files in the background: rolled segments are synced, high watermarks noted, old segments removed.
+
+Kafka's rule, and ours: an acknowledgement does not wait for the disk, unless ``flush.messages`` says so; a segment is
+synced once it is full, the rest when the operating system sees fit, or after ``flush.ms``. The recovery point says from
+where on a crash must be looked at.
+
+Source: ``UnifiedLog.roll`` and ``LogManager`` checkpoints (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from weakref import WeakKeyDictionary
+
+import trio
+
+from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.log.directory import LogDirectory
+from ottla.log.durable import sync_job
+from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import due_start
+from ottla.world.env import Env
+
+CHECKPOINT_EVERY_S = 5.0
+FIRST_RETENTION_S = 30.0
+LOOKS_AT_ONCE = 200
+RETRY_S = 0.2
+logger = logging.getLogger("ottla.files")
+
+
+class Flusher:
+    """Syncs rolled segments and writes checkpoints every five seconds, when there is something to write."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: Storage,
+        retention_every_ms: int,
+        producer_expiration_ms: int,
+        fail: Fail,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
+        self._retention_every_ms = retention_every_ms
+        self._producer_expiration_ms = producer_expiration_ms
+        self._env = env
+        self._storage = storage
+        self._fail = fail
+        self._start = start
+        self.on_flushed: list[Callable[[Replica], None]] = []
+        self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
+        self._noted: dict[str, object] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_round)
+            nursery.start_soon(self._retain_now_and_then)
+
+    async def _retain_now_and_then(self) -> None:
+        every_s = self._retention_every_ms / 1000
+        await trio.sleep(min(FIRST_RETENTION_S, every_s))
+        while True:
+            await self.retain()
+            await trio.sleep(every_s)
+
+    async def _look_round(self) -> None:
+        while True:
+            await trio.sleep(CHECKPOINT_EVERY_S)
+            for number, log in enumerate(self._storage.logs()):
+                if number % LOOKS_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                try:
+                    await self._look_at(log)
+                except OSError as error:
+                    self._fail(error, log)
+            for directory in self._storage.online:
+                self._checkpoint(directory)
+
+    async def _look_at(self, log: PartitionLog) -> None:
+        """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
+        if log.closed:
+            return
+        due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
+        end = log.log_end_offset if due or log.rests else log.active.base_offset
+        if log.recovery_point < end:
+            await self._sync_below(log, end)
+            self._last_sync_ms[log] = self._env.monotonic_ms()
+        if not log.closed:
+            log.remove_retired(self._env.now_ms())
+            log.park()
+
+    def flush_due(self, replica: Replica) -> None:
+        """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
+        if not replica.flushing:
+            replica.flushing = True
+            self._start(partial(self._flush, replica))
+
+    async def _flush(self, replica: Replica) -> None:
+        log = replica.log
+        while not log.closed:
+            end, log.unflushed_records = log.log_end_offset, 0
+            try:
+                await self._sync_below(log, end)
+            except OSError as error:
+                self._fail(error, log)
+                await trio.sleep(RETRY_S)  # what was only short of something is tried again; else the log is closed
+                continue
+            replica.flushed(end)
+            for callback in self.on_flushed:
+                callback(replica)
+            if log.log_end_offset == end:
+                break
+        replica.flushing = False
+
+    async def retain(self) -> None:
+        """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
+        for directory in self._storage.online:
+            due = []
+            for log in list(directory.logs.values()):
+                log.producers.expire(self._env.now_ms(), self._producer_expiration_ms)
+                try:
+                    start = None if log.closed else due_start(log, self._env.now_ms())
+                    if start is not None and log.raise_start(start):
+                        logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
+                        due.append(log)
+                except OSError as error:
+                    self._fail(error, log)
+                await trio.lowlevel.checkpoint()
+            if due and self._checkpoint(directory):
+                self._drop(due)
+
+    def _drop(self, due: list[PartitionLog]) -> None:
+        for log in due:
+            try:
+                if not log.closed:
+                    log.drop_below_start(self._env.now_ms())
+            except OSError as error:
+                self._fail(error, log)
+
+    async def _sync_below(self, log: PartitionLog, end: int) -> None:
+        """Sync everything below ``end``, in a thread."""
+        await self._env.in_thread(sync_job(log, end))
+        log.recovery_point = max(log.recovery_point, end)
+
+    def _checkpoint(self, directory: LogDirectory) -> bool:
+        """Write the checkpoints where they changed; False where that failed."""
+        logs = directory.logs
+        state = {at: (x.high_watermark, x.recovery_point, x.log_start_offset) for at, x in logs.items()}
+        if state != self._noted.get(directory.path):
+            try:
+                directory.write_checkpoints(sync=False)
+            except OSError as error:
+                self._fail(error, directory)
+                return False
+            self._noted[directory.path] = state
+        return True

@@ -1,0 +1,76 @@
+"""Scrubbing in the background: every cold segment is read again, slowly, about once a day.
+
+``ottla.scrub.bytes.per.second`` says how fast; 0 turns it off. What is found stands in the log, with file and offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import trio
+
+from ottla.broker.replica.storage import Storage
+from ottla.log.partition_log import PartitionLog
+from ottla.log.scrub import cold_segments, look
+from ottla.log.segment import Segment
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.scrub")
+STEP_S = 1.0
+ROUND_EVERY_S = 24 * 3600.0
+
+
+class Scrubber:
+    """Goes round all logs."""
+
+    def __init__(self, env: Env, storage: Storage, bytes_a_second: Callable[[], int]) -> None:
+        self._env = env
+        self._storage = storage
+        self._bytes_a_second = bytes_a_second
+        self.segments_read = 0
+        self.damage_found = 0
+
+    async def run(self) -> None:
+        """Work until cancelled: a little each second, and a pause once everything was read."""
+        while True:
+            began_ms = self._env.monotonic_ms()
+            for log, segment in self._cold():
+                await self._read(log, segment)
+            took_s = (self._env.monotonic_ms() - began_ms) / 1000
+            await trio.sleep(max(ROUND_EVERY_S - took_s, STEP_S))
+
+    def _cold(self) -> Iterator[tuple[PartitionLog, Segment]]:
+        for log in self._storage.logs():
+            for segment in cold_segments(log):
+                yield log, segment
+
+    async def _read(self, log: PartitionLog, segment: Segment) -> None:
+        position: int | None = 0
+        while position is not None:
+            await trio.sleep(STEP_S)
+            rate = self._bytes_a_second()
+            if rate <= 0:
+                continue
+            if log.closed or segment not in log.segments:
+                return  # deleted or compacted meanwhile
+            try:
+                step = await self._env.in_thread(partial(look, segment, position, int(rate * STEP_S)))
+            except OSError as error:
+                logger.warning("%s.log cannot be looked at: %s", segment.path, error)
+                return
+            if segment not in log.segments:
+                return
+            for damage in step.found:
+                if (damage.position, damage.end) in segment.damage:
+                    continue  # known since the last round
+                self.damage_found += 1
+                segment.damage.append((damage.position, damage.end))
+                logger.critical(
+                    "%s is damaged at bytes %d to %d: offset %d of %s-%d and what follows it there cannot be read any "
+                    "more, and is not served",
+                    *(damage.path, damage.position, damage.end, damage.offset, log.topic, log.partition),
+                )
+            position = step.position
+        self.segments_read += 1

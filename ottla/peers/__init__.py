@@ -1,0 +1,1 @@
+"""Our own client: what tools, brokers and the simulator speak with."""

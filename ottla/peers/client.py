@@ -1,0 +1,280 @@
+"""A small Kafka client over the same codec: what the command line and the simulator speak with.
+
+It is no product: it keeps one connection to each broker, negotiates versions, and leaves retries to its caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.wire import compiler, legacy
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
+from ottla.wire.compression import Codec
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import frame_size, request_frame
+from ottla.wire.messages import fetch, metadata, produce
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message
+from ottla.world.env import Env, Stream
+
+logger = logging.getLogger("ottla.client")
+CLIENT_ID = "ottla"
+
+
+class Disconnected(OSError):
+    """The other side closed the connection."""
+
+
+async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
+    """So many bytes.
+
+    Raises:
+        Disconnected: the other side hung up, or was silent for too long.
+    """
+    buffer = bytearray(size)
+    done = 0
+    while done < size:
+        count = await stream.receive_into(memoryview(buffer)[done:], timeout_s)
+        if count == 0:
+            raise Disconnected("the broker closed the connection, or did not answer in time")
+        done += count
+    return buffer
+
+
+class Channel:
+    """One connection; one request at a time."""
+
+    def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
+        self.stream = stream
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+        self._busy = False
+        self.versions: dict[int, tuple[int, int]] = {}
+
+    async def negotiate(self) -> None:
+        """Ask what the other side speaks."""
+        answer = await self.call(ApiVersionsRequest("ottla", "0.1.0"), 3)
+        self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+
+    def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
+        """The newest version both sides speak.
+
+        Raises:
+            WireError: there is none.
+        """
+        spec = request_spec(key)
+        low, high = self.versions.get(key, (0, -1))
+        newest = spec.versions.high - (1 if spec.latest_unstable else 0)
+        best = min(newest, high, at_most)
+        if best < max(low, spec.versions.low):
+            raise WireError(f"the broker does not speak {key.name}")
+        return best
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and wait for its answer.
+
+        Raises:
+            OSError: the connection broke; WireError: the answer does not parse.
+        """
+        key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
+        if version is None:
+            version = self.version_for(key)
+        if self._busy:
+            raise Disconnected("an earlier request on this connection was broken off, or is still under way")
+        self._busy = True  # and so it stays where the call is broken off: what would come next is not known
+        self._correlation_id += 1
+        number = self._correlation_id
+        await self.stream.send([request_frame(key, version, number, self._client_id, request)])
+        if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
+            self._busy = False
+            return None
+        frame = await self._read_frame()
+        self._busy = False
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
+        if header.correlation_id != number:
+            raise WireError(f"answer {header.correlation_id} to request {number}")
+        return compiler.decode(response_class(key), version, frame, pos)[0]
+
+    async def _read_frame(self) -> bytearray:
+        size = frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
+        return await read_exactly(self.stream, size, self._timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.stream.close()
+
+
+@dataclass(slots=True)
+class Fetched:
+    """One record with where it came from."""
+
+    topic: str
+    partition: int
+    record: r.Record
+
+
+class ClusterClient:
+    """Connections to the brokers of a cluster, found from one of them."""
+
+    def __init__(self, env: Env, bootstrap: str, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
+        self._env = env
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._open: dict[tuple[str, int], Channel] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+
+    async def _connect(self, host: str, port: int) -> Channel:
+        known = self._open.get((host, port))
+        if known is None:
+            known = Channel(await self._env.net.connect(host, port), self._client_id, self._timeout_s)
+            try:
+                await known.negotiate()
+            except BaseException:
+                known.close()
+                raise
+            self._open[host, port] = known
+        return known
+
+    async def any(self) -> Channel:
+        """A connection to the bootstrap broker.
+
+        Raises:
+            OSError: nobody answers there.
+        """
+        host, _, port = self._bootstrap.split(",")[0].strip().rpartition(":")
+        return await self._connect(host.strip("[]"), int(port))
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Ask the bootstrap broker."""
+        return await (await self.any()).call(request, version)
+
+    async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
+        """Brokers and leaders; None means all topics."""
+        wanted = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
+        connection = await self.any()
+        version = connection.version_for(ApiKey.METADATA, 12)
+        answer: metadata.MetadataResponse = await connection.call(metadata.MetadataRequest(wanted, create), version)
+        self._brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                self._leaders[topic.name or "", p.partition_index] = p.leader_id
+        return answer
+
+    async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
+        """Partition numbers of a topic.
+
+        Raises:
+            ProtocolError: there is no such topic.
+        """
+        for _ in range(20):
+            row = (await self.metadata([topic], create=create)).topics[0]
+            if not row.error_code and all(p.leader_id >= 0 for p in row.partitions):
+                return sorted(p.partition_index for p in row.partitions)
+            if row.error_code and not (create and ErrorCode(row.error_code).retriable):
+                break
+            await self._env.sleep(0.05)
+        raise ProtocolError(ErrorCode(row.error_code), f"topic {topic}")
+
+    async def leader(self, topic: str, partition: int) -> Channel:
+        """A connection to a partition's leader."""
+        if (topic, partition) not in self._leaders:
+            await self.metadata([topic])
+        broker = self._leaders.get((topic, partition), -1)
+        if broker not in self._brokers:
+            raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+        return await self._connect(*self._brokers[broker])
+
+    async def broker(self, node_id: int) -> Channel:
+        """A connection to a broker the metadata named.
+
+        Raises:
+            ProtocolError: no such broker.
+        """
+        if node_id not in self._brokers:
+            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
+        return await self._connect(*self._brokers[node_id])
+
+    async def everyone(self) -> list[Channel]:
+        """A connection to each broker."""
+        await self.metadata([])
+        return [await self.broker(node_id) for node_id in sorted(self._brokers)]
+
+    async def produce(
+        self, topic: str, partition: int, items: list[r.NewRecord], *, codec: Codec = Codec.NONE, acks: int = -1
+    ) -> int:
+        """Append records; gives the first offset.
+
+        Raises:
+            ProtocolError: refused.
+        """
+        connection = await self.leader(topic, partition)
+        raw = r.build(items, codec=codec)
+        data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
+        version = connection.version_for(ApiKey.PRODUCE, 12)
+        answer = await connection.call(produce.ProduceRequest(None, acks, 30_000, [data]), version)
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+        return int(row.base_offset)
+
+    async def offset(self, topic: str, partition: int, timestamp: int) -> int:
+        """An offset by time: -1 latest, -2 earliest, else the first record as late."""
+        connection = await self.leader(topic, partition)
+        wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
+        version = connection.version_for(ApiKey.LIST_OFFSETS, 10)
+        answer = await connection.call(ListOffsetsRequest(-1, 0, [wanted]), version)
+        row = answer.topics[0].partitions[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code), f"{topic}-{partition}")
+        return int(row.offset)
+
+    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[Fetched]:
+        """Records from ``offset`` on; none where nothing comes in time.
+
+        Raises:
+            ProtocolError: the broker's answer; WireError: bytes with a bad checksum.
+        """
+        connection = await self.leader(topic, partition)
+        part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = fetch.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=50 << 20,
+            topics=[fetch.FetchTopic(topic, partitions=[part])],
+        )
+        answer = await connection.call(request, connection.version_for(ApiKey.FETCH, 12))
+        if answer.error_code:
+            raise ProtocolError(ErrorCode(answer.error_code))
+        row = answer.responses[0].partitions[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code), f"{topic}-{partition} at {offset}")
+        return [Fetched(topic, partition, x) for x in decode_records(row.records or b"", offset)]
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
+    """The data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
+
+    Raises:
+        WireError: a bad checksum, or records that do not parse.
+    """
+    for pos, header in legacy.any_batches(raw):
+        if not legacy.any_crc_matches(raw, header, pos):
+            raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
+        if not header.is_control:
+            yield from (x for x in r.iterate(raw, header, pos) if x.offset >= from_offset)

@@ -1,0 +1,188 @@
+"""Any file of a data directory as rows of plain values: what ``ottla dump`` prints.
+
+The rows of a segment name what Kafka's own dump tool names, so the two can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ottla.broker.groups import records as gr
+from ottla.controller import records as mr
+from ottla.controller.snapshots import read_snapshot
+from ottla.log.checkpoints import CorruptFile, read_properties
+from ottla.log.index import OffsetIndex, TimeIndex, read_aborted
+from ottla.log.producers import ProducerStates
+from ottla.wire import batch as b
+from ottla.wire import legacy
+from ottla.wire import records as r
+from ottla.wire.compression import codec_of
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import uuid_text
+from ottla.wire.schema import Message
+from ottla.world.disk import Disk, read_file
+
+Row = dict[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: messages as objects, ids as 22 characters, other bytes as text or hex."""
+    if isinstance(value, Message):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list | tuple):
+        return [plain(x) for x in value]
+    if isinstance(value, bytes | memoryview):
+        raw = bytes(value)
+        if len(raw) == 16:
+            return uuid_text(raw)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return "0x" + raw.hex()
+    return value
+
+
+def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
+    """What a record of an internal topic says; None for other topics."""
+    try:
+        if header.is_control:
+            message = mr.decode_control(record)
+            return None if message is None else {type(message).__name__: plain(message)}
+        if topic == "__cluster_metadata":
+            inner = mr.decode_record(record.value or b"")
+            return {type(inner).__name__: plain(inner)}
+        if topic == "__consumer_offsets":
+            found = gr.decode(record.key, record.value)
+            return None if found is None else {"key": plain(found.key), "value": plain(found.value)}
+    except (WireError, msgspec.MsgspecError) as error:
+        return {"unreadable": str(error)}
+    return None
+
+
+def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
+    """A batch's header."""
+    return {
+        "kind": "batch",
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "count": header.records_count,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "leader_epoch": header.partition_leader_epoch,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "position": position,
+        "max_timestamp": header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "codec": codec_of(header.attributes).name.lower(),
+        "crc": header.crc,
+        "valid": valid,
+    }
+
+
+def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
+    """The batches of a segment or snapshot, with ``deep`` their records too."""
+    end = 0
+    for position, header in legacy.any_batches(raw):
+        yield batch_row(header, position, valid=legacy.any_crc_matches(raw, header, position))
+        end = position + header.size_bytes
+        if not deep:
+            continue
+        for record in r.iterate(raw, header, position):
+            row = {
+                "kind": "record",
+                "offset": record.offset,
+                "timestamp": record.timestamp_ms,
+                **_key_value(record),
+                "headers": {k: plain(v) for k, v in record.headers},
+            }
+            content = _content(topic, header, record)
+            if content is not None:
+                row["content"] = content
+            yield row
+    if end != len(raw):
+        yield {"kind": "damage", "position": end, "bytes": len(raw) - end}
+
+
+def _key_value(record: r.Record) -> Row:
+    return {
+        "key_size": -1 if record.key is None else len(record.key),
+        "value_size": -1 if record.value is None else len(record.value),
+        "key": plain(record.key),
+        "value": plain(record.value),
+    }
+
+
+def _snapshot_rows(disk: Disk, path: str) -> Iterator[Row]:
+    for pid, p in ProducerStates.unpack(read_file(disk, path), path).producers.items():
+        last = p.batches[-1] if p.batches else None
+        yield {
+            "kind": "producer",
+            "producer_id": pid,
+            "producer_epoch": p.epoch,
+            "coordinator_epoch": p.coordinator_epoch,
+            "txn_first_offset": p.txn_first_offset,
+            "last_timestamp": p.timestamp_ms,
+            "last_sequence": p.last_sequence,
+            "last_offset": last.last_offset if last else -1,
+        }
+
+
+def rows_of(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
+    """The rows of a file, by its name.
+
+    Raises:
+        CorruptFile, WireError: damaged; ValueError: not a file of a data directory; OSError.
+    """
+    directory, _, name = path.rpartition("/")
+    topic = directory.rpartition("/")[2].rpartition("-")[0]
+    stem, _, suffix = name.rpartition(".")
+    if suffix == "checkpoint":
+        read_snapshot(disk, path)
+        yield from segment_rows(read_file(disk, path), "__cluster_metadata", deep=deep)
+    elif suffix == "log" and stem.isdigit():
+        yield from segment_rows(read_file(disk, path), topic, deep=deep)
+    elif suffix == "index":
+        index = OffsetIndex.unpack(int(stem), read_file(disk, path), path)
+        for relative, position in zip(index.offsets, index.positions, strict=True):
+            yield {"kind": "index", "offset": index.base_offset + relative, "position": position}
+    elif suffix == "timeindex":
+        times = TimeIndex.unpack(int(stem), read_file(disk, path), path)
+        for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
+            yield {"kind": "timeindex", "timestamp": timestamp, "offset": times.base_offset + relative}
+    elif suffix == "txnindex":
+        for entry in read_aborted(disk, path):
+            yield {"kind": "aborted", **entry._asdict()}
+    elif suffix == "snapshot":
+        yield from _snapshot_rows(disk, path)
+    else:
+        yield from _small_file(disk, path, name)
+
+
+def _small_file(disk: Disk, path: str, name: str) -> Iterator[Row]:
+    text = read_file(disk, path).decode("utf-8", "replace")
+    if name == "meta.properties":
+        yield {"kind": name, **read_properties(disk, path)}
+    elif name in ("quorum-state", ".kafka_cleanshutdown"):
+        try:
+            yield {"kind": name, **json.loads(text)}
+        except ValueError as error:
+            raise CorruptFile(f"{path}: {error}") from None
+    elif name == "partition.metadata":
+        yield {"kind": name, **dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)}
+    elif name.endswith("-checkpoint"):
+        for line in text.split("\n")[2:]:
+            fields = line.split(" ")
+            if len(fields) == 3:
+                yield {"kind": name, "topic": fields[0], "partition": int(fields[1]), "offset": int(fields[2])}
+            elif len(fields) == 2:
+                yield {"kind": name, "epoch": int(fields[0]), "start_offset": int(fields[1])}
+    else:
+        raise ValueError(f"{name} is no file of a data directory")

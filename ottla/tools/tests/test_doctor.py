@@ -1,0 +1,91 @@
+"""The mistakes people make in a broker's configuration are named, each at its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, lines_of, refusals
+
+GOOD = """
+# a node as Kafka's own sample has it
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://broker.example.org:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+log.dirs=/var/lib/kafka
+num.partitions=1
+offsets.topic.replication.factor=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+"""
+
+# (what is written at which line, what the finding says, how bad it is)
+MISTAKES = {
+    "an address that is none": ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address", WRONG),
+    "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "get lost", DOUBTFUL),
+    "a listener nobody knows": ("advertised.listeners=EXTERNAL://h:9092", "not among the listeners", WRONG),
+    "one port twice": ("listeners=PLAINTEXT://:9092,EXTERNAL://:9092,CONTROLLER://:9093", "both want port 9092", WRONG),
+    "no protocol": ("listeners=PLAINTEXT://:9092,OUTSIDE://:9094,CONTROLLER://:9093", "add OUTSIDE:PLAINTEXT", WRONG),
+    "copies without nodes": ("offsets.topic.replication.factor=3", "write 1", WRONG),
+    "ZooKeeper": ("zookeeper.connect=localhost:2181", "ended with Kafka 3", WRONG),
+    "a misspelt name": ("log.retension.hours=24", "did you mean log.retention.hours", DOUBTFUL),
+    "a unit": ("log.retention.ms=7d", "no unit like 'd'", WRONG),
+    "a value out of range": ("num.partitions=0", "Value must be at least 1", WRONG),
+    "half a node": ("process.roles=broker", "broker,controller", WRONG),
+    "a large message": ("message.max.bytes=200000000", "socket.request.max.bytes only 104857600", DOUBTFUL),
+    "data under /tmp": ("log.dirs=/tmp/kafka-logs", "lost when the machine starts anew", DOUBTFUL),
+    "two retentions": ("log.retention.minutes=5", "log.retention.minutes wins", DOUBTFUL),
+    "TLS": ("listeners=SSL://:9092,CONTROLLER://:9093", "plain text only", WRONG),
+    "no port": ("listeners=PLAINTEXT://localhost", "write HOST:PORT", WRONG),
+    "in-sync copies of one": ("min.insync.replicas=2", "2 in-sync copies", DOUBTFUL),
+    "the controllers' listener told": (
+        "advertised.listeners=PLAINTEXT://h:9092,CONTROLLER://h:9093",
+        "clients must not be told",
+        DOUBTFUL,
+    ),
+}
+
+
+def test_a_good_configuration_has_nothing_wrong() -> None:
+    assert diagnose(list(lines_of(GOOD))) == []
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
+    text, says, severity = MISTAKES[mistake]
+    key = text.partition("=")[0]
+    lines = [text if line.startswith(key + "=") else line for line in GOOD.splitlines()]
+    if text not in lines:
+        lines.insert(6, text)
+    number = lines.index(text) + 1
+    findings = diagnose(list(lines_of("\n".join(lines))))
+    mine = [f for f in findings if says in f.text]
+    assert mine, findings
+    assert mine[0].severity == severity
+    if mistake != "two retentions":
+        assert mine[0].number == number
+
+
+def test_lines_are_read_as_java_reads_properties() -> None:
+    text = "# a\n! b\n a.b : 1\nc.d=2\ne f g\nlong=one,\\\n   two\nlast ="
+    assert [(x.number, x.key, x.value) for x in lines_of(text)] == [
+        (3, "a.b", "1"),
+        (4, "c.d", "2"),
+        (5, "e", "f g"),
+        (6, "long", "one,two"),
+        (8, "last", ""),
+    ]
+
+
+def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
+    assert refusals({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
+    assert refusals({"listeners": "SASL_SSL://:9092"})
+    assert refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})
+    assert not refusals({line.key: line.value for line in lines_of(GOOD)})

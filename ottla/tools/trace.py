@@ -1,0 +1,201 @@
+"""What crosses a Kafka connection, in words: requests and answers as fields, for `ottla trace`.
+
+Pure but for one thing: answers that name brokers are made to name the proxy instead, so that a client which follows
+them stays in view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.tools.dump import plain
+from ottla.wire import batch as b
+from ottla.wire import compiler, inspect
+from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import Request, parse_request, response_chunks
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message, fields_of
+
+LINE_WIDTH = 140
+Address = tuple[str, int]
+Place = Callable[[Address], Address]
+"""Where a client shall go instead of a broker's own address."""
+
+_NAMES_BROKERS = (
+    ApiKey.METADATA,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request whose answer is still to come."""
+
+    key: ApiKey
+    version: int
+    at_ms: float
+
+
+def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Iterator[str]:
+    """A message's fields of this version, a line each; small structs take one line, what is empty none."""
+    pad = "    " * indent
+    if isinstance(value, Message):
+        fields = [(s.name, getattr(value, s.name)) for s in fields_of(type(value)) if version in s.versions]
+        fields = [(n, v) for n, v in fields if v is not None and v != [] and v != "" and v != b""]
+        texts = [f"{n}={_scalar(n, v)}" for n, v in fields if not isinstance(v, Message | list | memoryview)]
+        line = f"{pad}{name}: {' '.join(texts)}"
+        if name and len(texts) == len(fields) and len(line) <= LINE_WIDTH:
+            yield line
+            return
+        if name:
+            yield f"{pad}{name}:"
+        for field, item in fields:
+            yield from lines_of(item, version, indent + bool(name), field)
+    elif isinstance(value, list) and value and isinstance(value[0], Message):
+        for number, item in enumerate(value):
+            yield from lines_of(item, version, indent, f"{name}[{number}]")
+    elif isinstance(value, memoryview) or (name == "records" and isinstance(value, bytes)):
+        yield f"{pad}{name}: {_batches(value)}"
+    else:
+        yield f"{pad}{name}: {_scalar(name, value)}"
+
+
+def _scalar(name: str, value: Any) -> str:
+    """A plain value; codes and keys with their names."""
+    if name == "error_code" and value in tuple(ErrorCode):
+        return f"{value}({ErrorCode(value).name})"
+    if name == "api_key" and value in tuple(ApiKey):
+        return f"{value}({ApiKey(value).name})"
+    return repr(plain(value))
+
+
+def _batches(raw: Buffer) -> str:
+    """A line about record data."""
+    try:
+        headers = [header for _, header in b.iterate(raw)]
+    except WireError:
+        return f"{len(raw)} bytes that are no batches"
+    words = [
+        f"offsets {h.base_offset}-{h.base_offset + h.last_offset_delta} "
+        f"({h.records_count} records, {inspect.describe_attributes(h.attributes)})"
+        for h in headers
+    ]
+    return f"{len(raw)} bytes: " + "; ".join(words)
+
+
+def _redirect(value: Any, place: Place) -> bool:
+    """Put other addresses wherever a message has a host and a port; says whether there were any."""
+    found = False
+    if isinstance(value, Message):
+        if hasattr(value, "host") and hasattr(value, "port") and value.host:
+            value.host, value.port = place((value.host, value.port))
+            return True
+        for field in value.__struct_fields__:
+            found |= _redirect(getattr(value, field), place)
+    elif isinstance(value, list):
+        for item in value:
+            found |= _redirect(item, place)
+    return found
+
+
+class Conversation:
+    """One client's connection."""
+
+    def __init__(self, who: str, place: Place, say: Callable[[str], None], *, show_bytes: bool) -> None:
+        self._who = who
+        self._place = place
+        self._say = say
+        self._bytes = show_bytes
+        self._asked: dict[int, Asked] = {}
+
+    def request(self, frame: bytes, now_ms: float) -> None:
+        """A request passes."""
+        try:
+            request = parse_request(memoryview(frame)[4:])
+        except WireError as error:
+            self._say(f"{self._who} -> {len(frame)} bytes that cannot be read: {error}")
+            return
+        head = f"{self._who} -> {request.key.name} v{request.version}"
+        self._say(f"{head}  (number {request.correlation_id}, client {request.client_id!r}, {len(frame)} bytes)")
+        body = self._request_body(request, frame)
+        if not (request.key is ApiKey.PRODUCE and getattr(body, "acks", 1) == 0):
+            self._asked[request.correlation_id] = Asked(request.key, request.version, now_ms)
+
+    def _request_body(self, request: Request, frame: bytes) -> Message | None:
+        try:
+            body, _ = compiler.decode(request_class(request.key), request.version, request.frame, request.body)
+            if self._bytes:
+                self._spans(inspect.request_spans(frame), frame)
+            else:
+                self._fields(body, request.version)
+        except WireError as error:
+            self._say(f"    {error}")
+            return None
+        return body
+
+    def response(self, frame: bytes, now_ms: float) -> list[Any]:
+        """An answer passes; gives what the client shall get."""
+        number = int.from_bytes(frame[4:8], "big", signed=True)
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            self._say(f"{self._who} <- {len(frame)} bytes to a request nobody sent (number {number})")
+            return [frame]
+        took_ms = now_ms - asked.at_ms
+        name = f"{asked.key.name} v{asked.version}"
+        self._say(f"{self._who} <- {name}  (number {number}, {len(frame)} bytes, after {took_ms:.1f} ms)")
+        try:
+            return self._response_body(asked, number, frame)
+        except WireError as error:
+            self._say(f"    {error}")
+            return [frame]
+
+    def brokers_in(self, frame: bytes) -> list[Address]:
+        """The brokers an answer that is about to pass names."""
+        asked = self._asked.get(int.from_bytes(frame[4:8], "big", signed=True))
+        if asked is None or asked.key not in _NAMES_BROKERS:
+            return []
+        found: list[Address] = []
+
+        def note(address: Address) -> Address:
+            found.append(address)
+            return address
+
+        try:
+            _, pos = compiler.decode(ResponseHeader, response_header_version(asked.key, asked.version), frame, 4)
+            _redirect(compiler.decode(response_class(asked.key), asked.version, frame, pos)[0], note)
+        except WireError:
+            pass
+        return found
+
+    def _response_body(self, asked: Asked, number: int, frame: bytes) -> list[Any]:
+        key, version = asked.key, asked.version
+        view = memoryview(frame)
+        if key is ApiKey.API_VERSIONS and int.from_bytes(frame[8:10], "big") == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+        _, pos = compiler.decode(ResponseHeader, response_header_version(key, version), view, 4)
+        body, _ = compiler.decode(response_class(key), version, view, pos)
+        out: list[Any] = [frame]
+        if key in _NAMES_BROKERS and _redirect(body, self._place):
+            out = response_chunks(key, version, number, body)
+        if self._bytes:
+            self._spans(inspect.response_spans(key, version, frame), frame)
+        else:
+            self._fields(body, version)
+        return out
+
+    def _fields(self, body: Message, version: int) -> None:
+        for line in lines_of(body, version):
+            self._say(line)
+
+    def _spans(self, spans: list[inspect.Span], frame: bytes) -> None:
+        for line in inspect.render(spans, frame):
+            self._say(line)

@@ -1,0 +1,147 @@
+"""What the log asks of a disk, as two small interfaces.
+
+Nothing in Ottla touches files but through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail
+any call. Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple, Protocol
+
+from ottla.wire.primitives import Buffer
+
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether an error says nothing of the disk: the process is short of something, and may try again later."""
+    return error.errno in _PASSING
+
+
+class FileStat(NamedTuple):
+    """What a directory says of a file."""
+
+    size_bytes: int
+    mtime_ms: int
+    """When it was last written, in milliseconds since 1970."""
+
+
+class File(Protocol):
+    """One open file."""
+
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` bytes from ``offset``; fewer only at the end."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend to that length."""
+
+    def fsync(self) -> None:
+        """Make what was written survive a power cut. A failure is final: never try again."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+    def fileno(self) -> int:
+        """The descriptor for ``sendfile``, or -1 where there is none."""
+
+
+class FileSlice:
+    """A range of a file on its way to a socket: it has a length, and is read only where ``sendfile`` cannot be."""
+
+    __slots__ = ("file", "offset", "size_bytes")
+
+    def __init__(self, file: File, offset: int, size_bytes: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        return self.file.pread(self.size_bytes, self.offset)
+
+
+class Disk(Protocol):
+    """A tree of files."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file for reading and writing; ``create`` makes an absent one."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def makedirs(self, path: str) -> None:
+        """Make a directory and its parents where they are missing."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace ``new`` by ``old`` in one step."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with all it holds."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in a directory survive a power cut."""
+
+    def stat(self, path: str) -> FileStat:
+        """A file's size and age, without opening it."""
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
+
+    def lock(self, path: str) -> File | None:
+        """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """A whole small file."""
+    file = disk.open(path, readonly=True)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def sync_file(disk: Disk, path: str) -> None:
+    """Make a small file that was written before survive a power cut."""
+    file = disk.open(path, readonly=True)
+    try:
+        file.fsync()
+    finally:
+        file.close()
+
+
+def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None) -> None:
+    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
+
+    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it.
+    """
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        if sync:
+            file.fsync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if sync if sync_dir is None else sync_dir:
+        disk.fsync_dir(path.rpartition("/")[0] or ".")

@@ -1,0 +1,102 @@
+"""`Env`: the one door to clock, chance, disk, threads and network. Nothing else may ask the machine for them.
+
+With it a whole node runs in virtual time from one seed: `sim/` hands in another `Env` and the same code goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ottla.world.disk import Disk
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+FOREVER_S = float("inf")
+"""As a timeout: none."""
+
+
+class ChildDied(Exception):
+    """The process for a job ended without an answer: killed, or out of memory."""
+
+
+class Ground(NamedTuple):
+    """What work in a process of its own has of the world."""
+
+    disk: Disk
+    monotonic_s: Callable[[], float]
+    pause: Callable[[float], None]
+    """Let time pass: nobody else is there to be held up."""
+
+
+class Stream(Protocol):
+    """One connection."""
+
+    peer: str
+    """Address of the other side, for logs and group descriptions: ``127.0.0.1``."""
+    local: tuple[str, int]
+    """The address this side was dialled at: what a client is told when no advertised address is configured."""
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """Wait for bytes; how many came, 0 at the end or when the time is over. Raises OSError if it broke."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Send byte strings and ranges of files in order. Raises OSError when the connection broke."""
+
+    def close(self) -> None:
+        """End the connection at once."""
+
+
+class Listener(Protocol):
+    """A place where connections come in."""
+
+    port: int
+
+    async def accept(self) -> Stream:
+        """Wait for the next connection."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Net(Protocol):
+    """The network."""
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """Listen; port 0 takes a free one. Raises OSError where that cannot be."""
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """Open a connection. Raises OSError where nobody answers."""
+
+
+class Env(Protocol):
+    """Everything a node asks of the world around it."""
+
+    disk: Disk
+    net: Net
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+
+    def monotonic_ms(self) -> float:
+        """A clock that never goes back; its zero means nothing."""
+
+    def uuid(self) -> bytes:
+        """16 fresh random bytes in the form of a version 4 uuid; never one that starts with '-' in text."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run something slow (fsync, recovery) beside the loop."""
+
+    def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
+        """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.
+
+        ``work`` is a function of a module; what goes in and what comes out can be pickled. Raises what it raises.
+        """

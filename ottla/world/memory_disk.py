@@ -1,0 +1,325 @@
+"""A disk in memory that forgets as a real one may: what was not synced, it may lose, tear or keep.
+
+It holds two states: what programs see (the page cache), and what a power cut leaves. ``fsync`` moves a file's bytes
+from the first to the second, ``fsync_dir`` a directory's names. Every call can be made to fail, and a process can be
+killed at any of them: a `MemoryDisk` hands out one `Session` for each life of a process.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import File, FileStat
+
+SECTOR_BYTES = 512
+
+Fault = Callable[[str, str], OSError | None]
+"""Asked before each call with (what, path): an error to raise, or None."""
+
+
+class Dice(Protocol):
+    """The one thing asked of chance."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+
+class Killed(BaseException):
+    """The process that made this call is dead. Nothing may catch it but the simulator."""
+
+
+class Inode:
+    """A file's bytes: what is seen, what is durable, and the writes between the two."""
+
+    __slots__ = ("data", "durable", "mode", "mtime_ms", "pending")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+        self.pending: list[tuple[int, bytes] | int] = []
+        """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
+        self.mtime_ms = 0
+        self.mode = 0o644
+
+    def write(self, data: Buffer, offset: int) -> None:
+        """Write; a hole before it is filled with zeros."""
+        if offset > len(self.data):
+            self.data.extend(bytes(offset - len(self.data)))
+        self.data[offset : offset + len(data)] = data
+        self.pending.append((offset, bytes(data)))
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend."""
+        if size < len(self.data):
+            del self.data[size:]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+        self.pending.append(size)
+
+    def sync(self) -> None:
+        """Make what is seen durable."""
+        self.durable = bytes(self.data)
+        self.pending.clear()
+
+    def lose_power(self, dice: Dice) -> None:
+        """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn."""
+        kept = int(dice.random() * (len(self.pending) + 1))
+        data = bytearray(self.durable)
+        for number, operation in enumerate(self.pending[:kept]):
+            if isinstance(operation, int):
+                del data[operation:]
+                data.extend(bytes(operation - len(data)))
+                continue
+            offset, raw = operation
+            if number == kept - 1 and dice.random() < 0.5:
+                raw = raw[: int(dice.random() * (len(raw) // SECTOR_BYTES + 1)) * SECTOR_BYTES]
+            if offset > len(data):
+                data.extend(bytes(offset - len(data)))
+            data[offset : offset + len(raw)] = raw
+        self.data = data
+        self.sync()
+
+
+class MemoryDisk:
+    """The disk itself, outliving the processes that use it."""
+
+    def __init__(self, dice: Dice, now_ms: Callable[[], int]) -> None:
+        self.dice = dice
+        self.now_ms = now_ms
+        self.files: dict[str, Inode] = {}
+        self.durable_files: dict[str, Inode] = {}
+        self.dirs: dict[str, None] = {"/": None}
+        self.durable_dirs: dict[str, None] = {"/": None}
+        self.locks: dict[str, Session] = {}
+        self.calls = 0
+
+    def session(self) -> Session:
+        """The disk as one process sees it."""
+        return Session(self)
+
+    def lose_power(self) -> None:
+        """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
+        names = dict.fromkeys([*self.durable_files, *self.files])
+        files: dict[str, Inode] = {}
+        for path in names:
+            old, new = self.durable_files.get(path), self.files.get(path)
+            found = old if old is new or self.dice.random() < 0.5 else new
+            if found is not None and path.rpartition("/")[0] in self._kept_dirs():
+                files[path] = found
+        for inode in dict.fromkeys(files.values()):
+            inode.lose_power(self.dice)
+        self.dirs = dict(self._kept_dirs())
+        self.durable_dirs = dict(self.dirs)
+        self.files = files
+        self.durable_files = dict(files)
+
+    def _kept_dirs(self) -> dict[str, None]:
+        """Directories survive when they were synced; the simulator keeps the younger ones too, as most systems do."""
+        return {**self.durable_dirs, **self.dirs}
+
+
+class MemoryFile:
+    """An open file of one process."""
+
+    __slots__ = ("_closed", "_path", "_session", "inode")
+
+    def __init__(self, session: Session, path: str, inode: Inode) -> None:
+        self._session = session
+        self._path = path
+        self._closed = False
+        self.inode = inode
+
+    def _enter(self, what: str) -> None:
+        self._session.enter(what, self._path)
+        if self._closed:
+            raise OSError(errno.EBADF, "closed", self._path)
+
+    def size(self) -> int:
+        """Length in bytes."""
+        self._enter("size")
+        return len(self.inode.data)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write; a process killed in the middle leaves a part of it."""
+        try:
+            self._enter("pwrite")
+        except (Killed, OSError):
+            if not self._closed and not self._session.dead_before:
+                part = int(self._session.disk.dice.random() * (len(data) + 1))
+                self.inode.write(bytes(data)[:part], offset)
+            raise
+        self.inode.write(data, offset)
+        self.inode.mtime_ms = self._session.disk.now_ms()
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Read."""
+        self._enter("pread")
+        return bytes(self.inode.data[offset : offset + size_bytes])
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend."""
+        self._enter("truncate")
+        self.inode.truncate(size_bytes)
+
+    def fsync(self) -> None:
+        """Make it durable."""
+        self._enter("fsync")
+        self.inode.sync()
+
+    def close(self) -> None:
+        """Close; a dead process may too."""
+        self._closed = True
+        if self._session.disk.locks.get(self._path) is self._session:
+            del self._session.disk.locks[self._path]
+
+    def fileno(self) -> int:
+        """There is no descriptor."""
+        return -1
+
+
+class Session:
+    """The disk as one process sees it; after `kill` every call ends that process."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.dead = False
+        self.dead_before = False
+        self.kill_at: int | None = None
+        """The number of the call, counted over the disk's life, at which the process dies."""
+        self.fault: Fault | None = None
+
+    def kill(self) -> None:
+        """The process is dead from now on; its locks are free."""
+        self.dead = True
+        for path in [p for p, owner in self.disk.locks.items() if owner is self]:
+            del self.disk.locks[path]
+
+    def enter(self, what: str, path: str) -> None:
+        """Every call comes through here: it may be the one at which the process dies, or that fails."""
+        self.dead_before = self.dead
+        if self.dead:
+            raise Killed
+        self.disk.calls += 1
+        if self.kill_at is not None and self.disk.calls >= self.kill_at:
+            self.kill()
+            raise Killed
+        if self.fault is not None:
+            error = self.fault(what, path)
+            if error is not None:
+                raise error
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file."""
+        self.enter("open", path)
+        inode = self.disk.files.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if path.rpartition("/")[0] not in self.disk.dirs:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            inode = self.disk.files[path] = Inode()
+            inode.mode = mode
+            inode.mtime_ms = self.disk.now_ms()
+        return MemoryFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        """A file or directory."""
+        self.enter("exists", path)
+        return path in self.disk.files or path in self.disk.dirs
+
+    def is_dir(self, path: str) -> bool:
+        """A directory."""
+        self.enter("exists", path)
+        return path in self.disk.dirs
+
+    def listdir(self, path: str) -> list[str]:
+        """Names, sorted."""
+        self.enter("listdir", path)
+        if path not in self.disk.dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return self._children(path)
+
+    def _children(self, path: str) -> list[str]:
+        prefix = path + "/"
+        every = [*self.disk.files, *self.disk.dirs]
+        return sorted({p[len(prefix) :] for p in every if p.startswith(prefix) and "/" not in p[len(prefix) :]})
+
+    def makedirs(self, path: str) -> None:
+        """Make a directory and its parents."""
+        self.enter("makedirs", path)
+        parts = path.split("/")
+        for end in range(2, len(parts) + 1):
+            self.disk.dirs["/".join(parts[:end])] = None
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace in one step; a directory takes what is in it along."""
+        self.enter("rename", old)
+        files, dirs = self.disk.files, self.disk.dirs
+        if old in files:
+            files[new] = files.pop(old)
+            return
+        if old not in dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        for table in (self.disk.files, self.disk.durable_files):
+            for path in [p for p in table if p.startswith(old + "/")]:
+                table[new + path[len(old) :]] = table.pop(path)
+        for names in (self.disk.dirs, self.disk.durable_dirs):
+            if old in names:
+                del names[old]
+                names[new] = None
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self.enter("unlink", path)
+        if path not in self.disk.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        del self.disk.files[path]
+
+    def rmtree(self, path: str) -> None:
+        """Remove a tree."""
+        self.enter("rmtree", path)
+        for table in (self.disk.files, self.disk.durable_files):
+            for name in [p for p in table if p.startswith(path + "/")]:
+                del table[name]
+        for names in (self.disk.dirs, self.disk.durable_dirs):
+            for name in [p for p in names if p == path or p.startswith(path + "/")]:
+                del names[name]
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.enter("fsync_dir", path)
+        prefix = path + "/"
+        here = {p for p in [*self.disk.files, *self.disk.durable_files] if p.rpartition("/")[0] == path}
+        for name in sorted(here):
+            if name in self.disk.files:
+                self.disk.durable_files[name] = self.disk.files[name]
+            else:
+                self.disk.durable_files.pop(name, None)
+        self.disk.durable_dirs[path] = None
+        for name in [p for p in self.disk.dirs if p.startswith(prefix)]:
+            self.disk.durable_dirs[name] = None
+
+    def stat(self, path: str) -> FileStat:
+        """Size and last write."""
+        self.enter("stat", path)
+        inode = self.disk.files.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return FileStat(len(inode.data), inode.mtime_ms)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """There is always room."""
+        self.enter("usage", path)
+        return 1 << 40, 1 << 39
+
+    def lock(self, path: str) -> File | None:
+        """Take a lock."""
+        file = self.open(path, create=True)
+        holder = self.disk.locks.get(path)
+        if holder is not None and holder is not self:
+            return None
+        self.disk.locks[path] = self
+        return file

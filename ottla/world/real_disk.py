@@ -1,0 +1,124 @@
+"""The operating system's files as a `Disk`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import File, FileStat
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data``; a short write is continued until the system names an error."""
+        done = os.pwrite(self._fd, data, offset)
+        if done == len(data):
+            return
+        view = memoryview(data)
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], offset + done)
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` bytes from ``offset``."""
+        return os.pread(self._fd, size_bytes, offset)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend."""
+        os.ftruncate(self._fd, size_bytes)
+
+    def fsync(self) -> None:
+        """Flush data and length."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def __del__(self) -> None:
+        # A fetch may still send from a segment that was just deleted: the last holder closes it.
+        self.close()
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open with O_CLOEXEC."""
+        flags = (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, mode))
+
+    def exists(self, path: str) -> bool:
+        """A file or directory."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """A directory."""
+        return os.path.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """Sorted, so that nothing depends on the file system's order."""
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        """With parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        """Remove a tree."""
+        import shutil
+
+        shutil.rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Sync the directory itself."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def stat(self, path: str) -> FileStat:
+        """One system call."""
+        found = os.stat(path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """What ``statvfs`` says."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def lock(self, path: str) -> File | None:
+        """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return RealFile(fd)

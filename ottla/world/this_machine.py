@@ -1,0 +1,44 @@
+"""What every `Env` on a real machine shares: its disk, its clock and its chance, with or without an event loop."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from ottla.world.disk import Disk
+from ottla.world.real_disk import RealDisk
+
+
+def monotonic_s() -> float:
+    """A clock that never goes back."""
+    return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Let time pass; for a process that has nothing else to do."""
+    time.sleep(seconds)
+
+
+class ThisMachine:
+    """The part of an `Env` that never waits."""
+
+    def __init__(self) -> None:
+        self.disk: Disk = RealDisk()
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def uuid(self) -> bytes:
+        """As ``Uuid.randomUuid``: version 4, and none whose text begins with '-', which tools would take for a flag."""
+        while True:
+            raw = bytearray(os.urandom(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def random(self) -> float:
+        """Chance for placement and jitter; nothing secret hangs on it."""
+        return random.random()
