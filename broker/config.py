@@ -109,6 +109,11 @@ class NodeConfig:
         named = self.values.get("metadata.log.dir", "").strip()
         return named.rstrip("/") or None
 
+    @property
+    def static(self) -> Mapping[str, str]:
+        """What was set at start, by the user or because this is one node."""
+        return {**SINGLE_NODE, **self.values}
+
     def flag(self, name: str) -> bool:
         """A setting that is true or false."""
         return self.text(name).strip().lower() == "true"

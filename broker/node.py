@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
 
-from ottla.broker.config import SINGLE_NODE, NodeConfig, parse_listener
+from ottla.broker.config import NodeConfig, parse_listener
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.metadata.admin import Admin
+from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage, WrongDirectory
 from ottla.broker.server import metrics
 from ottla.broker.server.connection import Connection
-from ottla.broker.server.dispatch import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
+from ottla.broker.services import Services
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.scrubber import Scrubber
@@ -39,16 +41,13 @@ from ottla.controller.image import Image
 from ottla.controller.shell import Controller
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.metadata_records import BrokerEndpoint
 from ottla.world.disk import is_passing
-from ottla.world.env import Env, Listener, Stream
+from ottla.world.env import FOREVER_S, Env, Lane, Listener, Stream
 
 logger = logging.getLogger("ottla.node")
 LISTENER_NAME = "PLAINTEXT"
 RETRY_S = 1.0
-
-NodeEndpoint = tuple[int, str, int, str | None]
 
 
 class StartRefused(Exception):
@@ -60,29 +59,26 @@ class StorageFailed(Exception):
 
 
 class Node:
-    """A running node: what handlers reach through their context."""
+    """A running node: it wires the parts together, and lives."""
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self.env = env
         self.config = config
         self.port = config.port
-        self.purgatory = Purgatory()
+        self.purgatory = Purgatory(env)
         self.timers = Timers(env)
         self.sessions = Sessions(env, config.number("max.incremental.fetch.session.cache.slots"))
-        self.fetch_max_bytes = config.number("fetch.max.bytes")
-        self.static_config: Mapping[str, str] = {**SINGLE_NODE, **config.values}
         self.storage = Storage(env.disk, config.data_dirs, config.metadata_dir)
         self.controller: Controller
         self.replicas: Replicas
         self.groups: GroupCoordinator
         self.producer_ids: ProducerIds
-        self.cluster_id = ""
-        self.kraft_version = 1
+        self.services: Services
+        self._metadata: MetadataCache
         self._listener: Listener | None = None
         self._metrics: Listener | None = None
         self._nursery: trio.Nursery | None = None
         self._failure: OSError | None = None
-        self._creating: set[str] = set()
         self._connections: set[Connection] = set()
         self._broker_epoch = -1
 
@@ -90,20 +86,6 @@ class Node:
     def image(self) -> Image:
         """The newest committed metadata."""
         return self.controller.image
-
-    def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
-        """Brokers as this client shall reach them: by default at the address it dialled itself."""
-        out: list[NodeEndpoint] = []
-        for broker_id, broker in sorted(self.image.brokers.items()):
-            if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
-                continue
-            if broker_id == self.config.node_id:
-                host, port = self.config.advertised() or peer.local
-            else:
-                end = next(iter(broker.end_points))
-                host, port = end.host, end.port
-            out.append((broker_id, host, port, broker.rack))
-        return out
 
     def fail(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
         """A data directory failed; without ``where`` the one with the metadata log. Nothing more is acknowledged there.
@@ -136,7 +118,7 @@ class Node:
     async def _tell_places(self) -> None:
         """Tell the controller where replicas were put, and try again where one could not be made."""
         if self.replicas.unmade:
-            await trio.sleep(RETRY_S)
+            await self.env.sleep(RETRY_S)
             self.replicas.publish(Image(), self.image)
         places = list(self.replicas.places.items())
         self.replicas.places.clear()
@@ -144,56 +126,15 @@ class Node:
             with contextlib.suppress(OSError):
                 await self.controller.submit(Assign(self.config.node_id, places))
 
-    # ------------------------------------------------------------------ topics made on the way
-
-    def auto_create(self, name: str) -> None:
-        """Have a topic created in the background; one request at a time for each name."""
-        if name == OFFSETS_TOPIC:
-            self.create_offsets_topic()
-        else:
-            self._create(CreatableTopic(name, -1, -1))
-
-    def create_offsets_topic(self) -> None:
-        """Have `__consumer_offsets` created."""
-        config = self.config
-        settings = {
-            "compression.type": "producer",
-            "cleanup.policy": "compact",
-            "segment.bytes": config.text("offsets.topic.segment.bytes"),
-        }
-        topic = CreatableTopic(
-            OFFSETS_TOPIC,
-            config.number("offsets.topic.num.partitions"),
-            config.number("offsets.topic.replication.factor"),
-            configs=[CreatableTopicConfig(k, v) for k, v in settings.items()],
-        )
-        self._create(topic)
-
     def _offsets_partitions(self) -> int:
         """How many partitions `__consumer_offsets` has; 0 while there is none."""
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
-    def _create(self, topic: CreatableTopic) -> None:
-        if topic.name not in self._creating and self._nursery is not None:
-            self._creating.add(topic.name)
-            self._nursery.start_soon(self._create_now, topic)
-
     def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run something beside the connections; once the node stops, a clean stop syncs everything anyway."""
         if self._nursery is not None:
             self._nursery.start_soon(work)
-
-    async def _create_now(self, topic: CreatableTopic) -> None:
-        try:
-            response = await self.controller.submit(CreateTopicsRequest([topic], 60_000), 7)
-            row = response.topics[0]
-            if row.error_code:
-                logger.warning("topic %s was not created: %s", topic.name, row.error_message)
-        except OSError:
-            pass  # the controller has failed the node already
-        finally:
-            self._creating.discard(topic.name)
 
     # ------------------------------------------------------------------ life
 
@@ -238,14 +179,13 @@ class Node:
             identity = format_directory(
                 self.storage.metadata, config.node_id, config.cluster_id, controller_endpoint, env.now_ms(), env.uuid
             )
-        self.cluster_id = identity.cluster_id
         self.storage.begin(identity, env.now_ms(), env.uuid)
         defaults = Defaults(
             config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
         )
         self.controller = Controller(env, self.storage.metadata, identity, defaults, self.fail)
         self.controller.load()
-        self.kraft_version = self.controller.kraft_version
+        self._metadata = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
         self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
         self.flusher = Flusher(
             env,
@@ -266,10 +206,34 @@ class Node:
         self.producer_ids = ProducerIds(self.controller, config.node_id)
         await self.controller.lead(controller_endpoint)
         self.replicas.load(self.image)
-        self.replicas.publish(Image(), self.image)
-        self.controller.listeners += [self.replicas.publish, self.groups.publish]
+        self._publish(Image(), self.image)
+        self.controller.listeners += [self._publish, self.groups.publish]
         await self._register()
         await self._tell_places()
+        self.services = self._services()
+
+    def _publish(self, old: Image, new: Image) -> None:
+        """Follow committed metadata: handlers see the new image once the replicas are as it says."""
+        self.replicas.publish(old, new)
+        self._metadata.image = new
+
+    def _services(self) -> Services:
+        return Services(
+            self.env,
+            self.config,
+            self._metadata,
+            Admin(self.controller, self.config, self._beside),
+            self.controller,
+            self.replicas,
+            self.storage,
+            self.purgatory,
+            self.sessions,
+            self.groups,
+            self.producer_ids,
+            self.config.number("fetch.max.bytes"),
+            self.fail,
+            self.register_again,
+        )
 
     async def _register(self) -> None:
         """Make this broker known to the controller."""
@@ -307,7 +271,7 @@ class Node:
             if ready is not None:
                 ready(self)
             if stop is None:
-                await trio.sleep_forever()
+                await self.env.sleep(FOREVER_S)
             else:
                 await stop.wait()
             nursery.cancel_scope.cancel()
@@ -319,7 +283,7 @@ class Node:
             nursery.start_soon(self._connection, stream)
 
     async def _connection(self, stream: Stream) -> None:
-        connection = Connection(self, stream)
+        connection = Connection(self.services, stream)
         self._connections.add(connection)
         try:
             await connection.serve()
@@ -330,7 +294,7 @@ class Node:
         """One look at all connections now and then costs less than a deadline for every wait."""
         limit_ms = self.config.number("connections.max.idle.ms")
         while True:
-            await trio.sleep(min(max(limit_ms / 4000, 0.05), 10))
+            await self.env.sleep(min(max(limit_ms / 4000, 0.05), 10))
             now = self.env.monotonic_ms()
             for connection in list(self._connections):
                 since = connection.silent_since_ms
@@ -347,7 +311,7 @@ class Node:
 
     async def _remove(self, path: str) -> None:
         try:
-            await self.env.in_thread(partial(self.env.disk.rmtree, path))
+            await self.env.in_thread(partial(self.env.disk.rmtree, path), Lane.REMOVAL)
         except OSError as error:
             logger.warning("%s could not be removed: %s", path, error)
 

@@ -24,7 +24,7 @@ from ottla.controller.snapshots import read_snapshot
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-from ottla.world.env import Env
+from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
 SNAPSHOT_AFTER_BYTES = 20 * 1024 * 1024
@@ -168,7 +168,7 @@ class Controller:
             self.write_snapshot()
 
     async def _sync(self) -> None:
-        end = await self._env.in_thread(self._quorum.sync)
+        end = await self._env.in_thread(self._quorum.sync, Lane.RAFT)
         self._quorum.committed(end)
 
     def write_snapshot(self) -> None:

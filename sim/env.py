@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import trio
 
 from ottla.world.disk import Disk
-from ottla.world.env import Ground, Net
+from ottla.world.env import Deadline, Ground, Lane, Net
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -45,7 +46,11 @@ class SimEnv:
         """Virtual time."""
         await trio.sleep(seconds)
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """Virtual time."""
+        return trio.move_on_after(seconds)
+
+    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
         """Threads have no fixed order: slow work runs here, after a while."""
 
         async def later() -> T:

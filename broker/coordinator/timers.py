@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from ottla.world.env import Env
+from ottla.world.env import FOREVER_S, Env
 
 
 class _Timer:
@@ -88,5 +88,5 @@ class Timers:
                 self._armed.pop(key).fire()
                 continue
             self._changed = trio.Event()
-            with trio.move_on_after(float("inf") if due is None else (due - now) / 1000):
+            with self._env.timeout(FOREVER_S if due is None else (due - now) / 1000):
                 await self._changed.wait()

@@ -24,9 +24,9 @@ def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
     """Give a membership request to its group's machine."""
     if not request.group_id:
         return refuse(ErrorCode.INVALID_GROUP_ID)
-    node = context.node
-    fresh = java_uuid(node.env.uuid()) if not getattr(request, "member_id", "") else ""
-    ticket = node.groups.ask(
+    services = context.services
+    fresh = java_uuid(services.env.uuid()) if not getattr(request, "member_id", "") else ""
+    ticket = services.groups.ask(
         request.group_id,
         lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh),
     )

@@ -11,4 +11,4 @@ from ottla.wire.messages.alter_configs import AlterConfigsRequest
 
 def handle(context: Context, request: AlterConfigsRequest) -> Answer:
     """Ask the controller."""
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

@@ -44,9 +44,9 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         context.peer.software_name, context.peer.software_version = names
-    image = context.node.image
+    image = context.image
     levels = dict(image.features)
-    levels[KRAFT_VERSION] = context.node.kraft_version
+    levels[KRAFT_VERSION] = context.services.metadata.kraft_version
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(ROUTES.items())],
         supported_features=[

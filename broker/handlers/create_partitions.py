@@ -11,4 +11,4 @@ from ottla.wire.messages.create_partitions import CreatePartitionsRequest
 
 def handle(context: Context, request: CreatePartitionsRequest) -> Answer:
     """Ask the controller."""
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

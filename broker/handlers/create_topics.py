@@ -11,4 +11,4 @@ from ottla.wire.messages.create_topics import CreateTopicsRequest
 
 def handle(context: Context, request: CreateTopicsRequest) -> Answer:
     """Ask the controller."""
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

@@ -17,7 +17,7 @@ from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroups
 
 
 def _delete(context: Context, group_id: str) -> int:
-    answer: Any = context.node.groups.ask(group_id, lambda own: DeleteGroup(own, group_id), patient=False).answer
+    answer: Any = context.services.groups.ask(group_id, lambda own: DeleteGroup(own, group_id), patient=False).answer
     return answer.code if isinstance(answer, ProtocolError) else int(answer)
 
 

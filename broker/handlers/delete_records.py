@@ -24,11 +24,11 @@ HIGH_WATERMARK = -1
 
 
 def _delete(context: Context, topic: str, partition: int, offset: int) -> int:
-    node = context.node
-    replica = node.replicas.leader(topic, partition)
+    services = context.services
+    replica = services.replicas.leader(topic, partition)
     if topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    policy = node.config.topic_text(node.image, topic, TOPIC_KEYS["cleanup.policy"]) or ""
+    policy = services.config.topic_text(context.image, topic, TOPIC_KEYS["cleanup.policy"]) or ""
     if "delete" not in policy.split(","):
         raise ProtocolError(ErrorCode.POLICY_VIOLATION)
     log = replica.log
@@ -36,7 +36,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> int:
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if log.raise_start(wanted):
-        node.storage.of(log).write_checkpoints(sync=False)
+        services.storage.of(log).write_checkpoints(sync=False)
         log.drop_below_start(context.now_ms)
         replica.changed()
     return log.log_start_offset
@@ -54,9 +54,9 @@ def handle(context: Context, request: DeleteRecordsRequest) -> Answer:
             except ProtocolError as error:
                 row.error_code = error.code
             except OSError as error:
-                replica = context.node.replicas.get(topic.name, part.partition_index)
+                replica = context.services.replicas.get(topic.name, part.partition_index)
                 if replica is not None:
-                    context.node.fail(error, replica.log)
+                    context.services.fail(error, replica.log)
                 row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             rows.append(row)
         response.topics.append(DeleteRecordsTopicResult(topic.name, rows))

@@ -12,9 +12,9 @@ from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopics
 
 def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
     """Ask the controller, unless ``delete.topic.enable`` forbids it."""
-    if not context.node.config.flag("delete.topic.enable"):
+    if not context.services.config.flag("delete.topic.enable"):
         code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         rows = [DeletableTopicResult(name, error_code=code) for name in request.topic_names]
         rows += (DeletableTopicResult(t.name, t.topic_id, code) for t in request.topics)
         return DeleteTopicsResponse(responses=rows)
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

@@ -22,18 +22,20 @@ _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted
 
 def handle(context: Context, request: DescribeClusterRequest) -> Answer:
     """Answer from the metadata image."""
-    node = context.node
+    services = context.services
     if request.endpoint_type != BROKERS:
         known = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
         )
-    response = DescribeClusterResponse(cluster_id=node.cluster_id)
-    alive = node.image.unfenced()
-    response.controller_id = alive[int(node.env.random() * len(alive))] if alive else -1
-    for broker_id, host, port, rack in node.endpoints(context.peer, fenced=request.include_fenced_brokers):
-        fenced = node.image.brokers[broker_id].fenced if context.version >= 2 else False
+    response = DescribeClusterResponse(cluster_id=services.metadata.cluster_id)
+    alive = context.image.unfenced()
+    response.controller_id = alive[int(services.env.random() * len(alive))] if alive else -1
+    for broker_id, host, port, rack in services.metadata.endpoints(
+        context.peer.local, fenced=request.include_fenced_brokers
+    ):
+        fenced = context.image.brokers[broker_id].fenced if context.version >= 2 else False
         response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS

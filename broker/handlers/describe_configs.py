@@ -67,12 +67,12 @@ def _row(
 
 def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker setting's value comes from, the winner first."""
-    node = context.node
+    services = context.services
     names = [name for name, _ in synonyms_of(key_name)]
     sources: list[tuple[Mapping[str, str | None], int]] = [
-        (node.image.config(RESOURCE_BROKER, str(node.config.node_id)), DYNAMIC_BROKER),
-        (node.image.config(RESOURCE_BROKER, ""), DYNAMIC_DEFAULT),
-        (node.static_config, STATIC_BROKER),
+        (context.image.config(RESOURCE_BROKER, str(services.config.node_id)), DYNAMIC_BROKER),
+        (context.image.config(RESOURCE_BROKER, ""), DYNAMIC_DEFAULT),
+        (services.config.static, STATIC_BROKER),
         ({name: BROKER_KEYS[name].default for name in names}, DEFAULT),
     ]
     found = [
@@ -89,25 +89,25 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     wrong = name_error(name)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-    if name not in context.node.image.topics:
+    if name not in context.image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    own = context.node.image.config(RESOURCE_TOPIC, name)
+    own = context.image.config(RESOURCE_TOPIC, name)
     for key in [*TOPIC_KEYS.values(), *(OWN_TOPIC_KEYS[x] for x in own if x in OWN_TOPIC_KEYS)]:
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
-        value = context.node.config.topic_text(context.node.image, name, key)
+        value = context.services.config.topic_text(context.image, name, key)
         yield _row(key, value, synonyms, request, TOPIC_DOCS, read_only=False)
 
 
 def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
-    if name and name != str(context.node.config.node_id):
+    if name and name != str(context.services.config.node_id):
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.node.config.node_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {context.services.config.node_id} or empty string, but received {name}",
         )
     if not name:
-        for key_name, value in context.node.image.config(RESOURCE_BROKER, "").items():
+        for key_name, value in context.image.config(RESOURCE_BROKER, "").items():
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
             yield _row(any_broker_key(key_name), value, synonyms, request, BROKER_DOCS, read_only=False)
         return
@@ -123,7 +123,7 @@ def _table(
     keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
     if not name:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
-    own = context.node.image.config(kind, name)
+    own = context.image.config(kind, name)
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
         if kind == RESOURCE_GROUP:

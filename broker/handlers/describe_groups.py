@@ -39,7 +39,7 @@ def _members(group: Group) -> list[DescribedGroupMember]:
 
 def _describe(context: Context, group_id: str) -> DescribedGroup:
     try:
-        machine = context.node.groups.shard_of(group_id).machine
+        machine = context.services.groups.shard_of(group_id).machine
     except ProtocolError as error:
         return DescribedGroup(error.code, group_id=group_id)
     group = machine.groups.groups.get(group_id)

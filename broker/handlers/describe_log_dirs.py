@@ -22,12 +22,12 @@ from ottla.wire.messages.describe_log_dirs import (
 
 def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
     failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
-    if directory.path in context.node.storage.failed:
+    if directory.path in context.services.storage.failed:
         return failed
     try:
         total, usable = directory.disk.usage(directory.path)
     except OSError as error:
-        context.node.fail(error, directory)
+        context.services.fail(error, directory)
         return failed
     topics: dict[str, DescribeLogDirsTopic] = {}
     for (name, partition), log in sorted(directory.logs.items()):
@@ -42,5 +42,5 @@ def handle(context: Context, request: DescribeLogDirsRequest) -> Answer:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    results = [_row(context, directory, wanted) for directory in context.node.storage.directories]
+    results = [_row(context, directory, wanted) for directory in context.services.storage.directories]
     return DescribeLogDirsResponse(results=results)

@@ -24,7 +24,7 @@ def handle(context: Context, request: DescribeProducersRequest) -> Answer:
         for number in topic.partition_indexes:
             row = PartitionResponse(number)
             try:
-                producers = context.node.replicas.leader(topic.name, number).log.producers.producers
+                producers = context.services.replicas.leader(topic.name, number).log.producers.producers
                 row.active_producers = [
                     ProducerState(
                         pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset
@@ -33,7 +33,7 @@ def handle(context: Context, request: DescribeProducersRequest) -> Answer:
                 ]
             except ProtocolError as error:
                 row.error_code = error.code
-                if topic.name not in context.node.image.topics:
+                if topic.name not in context.image.topics:
                     row.error_message = "This server does not host this topic-partition."
             rows.append(row)
         response.topics.append(TopicResponse(topic.name, rows))

@@ -30,7 +30,7 @@ def handle(context: Context, request: m.DescribeQuorumRequest) -> Answer:
             rows = [m.DescribeQuorumResponsePartitionData(p.partition_index, code, why) for p in topic.partitions]
             response.topics.append(m.DescribeQuorumResponseTopicData(topic.topic_name, rows))
         return response
-    controller = context.node.controller
+    controller = context.services.controller
     end = controller.log_end_offset
     directory_id = controller.directory_id if context.version >= 2 else ZERO_UUID
     voter = m.ReplicaState(controller.node_id, directory_id, end, context.now_ms, context.now_ms)
@@ -44,7 +44,7 @@ def handle(context: Context, request: m.DescribeQuorumRequest) -> Answer:
     response.topics = [m.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])]
     if context.version < 2:
         return response
-    registered = context.node.image.controllers.get(controller.node_id)
+    registered = context.image.controllers.get(controller.node_id)
     ends = [] if registered is None else registered.end_points
     response.nodes = [m.Node(controller.node_id, [m.Listener(e.name, e.host, e.port) for e in ends])]
     return response

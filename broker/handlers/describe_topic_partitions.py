@@ -47,7 +47,7 @@ def _partitions(image: Image, topic: Topic, first: int, limit: int) -> list[Desc
 
 def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page."""
-    image = context.node.image
+    image = context.image
     cursor = request.cursor
     names = sorted({t.name for t in request.topics}) if request.topics else sorted(image.topics)
     if cursor is not None:

@@ -50,10 +50,10 @@ def _replica(context: Context, want: Wanted) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
     if want.topic_id != bytes(16):
-        known = context.node.image.topics.get(want.topic)
+        known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
             raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    return context.node.replicas.leader(want.topic, want.partition)
+    return context.services.replicas.leader(want.topic, want.partition)
 
 
 def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, first: bool) -> PartitionData:
@@ -90,7 +90,7 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
         lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return PartitionData(want.partition, error.code, -1, records=b"", aborted_transactions=[] if lookup else None)
     except OSError as error:
-        context.node.fail(error, replica.log)
+        context.services.fail(error, replica.log)
         return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
 
 
@@ -98,7 +98,7 @@ class _Attempt:
     """One reading of everything a fetch wants."""
 
     def __init__(self, context: Context, request: FetchRequest, wanted: Iterable[Wanted]) -> None:
-        limit = min(request.max_bytes, context.node.fetch_max_bytes)
+        limit = min(request.max_bytes, context.services.fetch_max_bytes)
         committed = request.isolation_level == READ_COMMITTED
         self.bytes = 0
         self.urgent = False
@@ -113,7 +113,7 @@ class _Attempt:
 
 def handle(context: Context, request: FetchRequest) -> Answer:
     """Read now if that is enough, else wait for more."""
-    session = context.node.sessions.open(context, request)
+    session = context.services.sessions.open(context, request)
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
@@ -129,12 +129,14 @@ def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> Fetc
     if context.version >= 16 and attempt.urgent:
         leaders = set()
         for want, row in attempt.rows:
-            if row.error_code in _LEADER_ERRORS and want.topic is not None and want.topic in context.node.image.topics:
-                partition = context.node.image.topics[want.topic].partitions.get(want.partition)
+            if row.error_code in _LEADER_ERRORS and want.topic is not None and want.topic in context.image.topics:
+                partition = context.image.topics[want.topic].partitions.get(want.partition)
                 if partition is not None:
                     row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
                     leaders.add(partition.leader)
-        response.node_endpoints = [NodeEndpoint(*e) for e in context.node.endpoints(context.peer) if e[0] in leaders]
+        response.node_endpoints = [
+            NodeEndpoint(*e) for e in context.services.metadata.endpoints(context.peer.local) if e[0] in leaders
+        ]
     return response
 
 
@@ -143,7 +145,7 @@ def _available(context: Context, wanted: list[Wanted], enough: int, *, committed
     total = 0
     for want in wanted:
         assert want.topic is not None
-        replica = context.node.replicas.get(want.topic, want.partition)
+        replica = context.services.replicas.get(want.topic, want.partition)
         if replica is None or not replica.is_leader:
             return enough
         log = replica.log
@@ -163,7 +165,7 @@ async def _wait(
     """Park until enough bytes are there or the time is over, then read again."""
     committed = request.isolation_level == READ_COMMITTED
     keys = [("fetch", want.topic, want.partition) for want in wanted]
-    await context.node.purgatory.wait(
+    await context.services.purgatory.wait(
         keys, lambda: _available(context, wanted, min_bytes, committed=committed) >= min_bytes, request.max_wait_ms
     )
     return _respond(context, session, _Attempt(context, request, wanted))

@@ -24,13 +24,13 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 def _find(context: Context, key: str, kind: int) -> Coordinator:
     if kind != GROUP:
         return _refused(key, ErrorCode.INVALID_REQUEST, "Only group coordinators are served here.")
-    node = context.node
-    topic = node.image.topics.get(TOPIC)
+    services = context.services
+    topic = context.image.topics.get(TOPIC)
     if topic is None:
-        node.create_offsets_topic()
+        services.admin.create_offsets_topic()
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
-    for broker_id, host, port, _ in node.endpoints(context.peer):
+    for broker_id, host, port, _ in services.metadata.endpoints(context.peer.local):
         if broker_id == partition.leader:
             return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)

@@ -11,4 +11,4 @@ from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfig
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
     """Ask the controller."""
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

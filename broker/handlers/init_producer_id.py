@@ -19,11 +19,11 @@ def handle(context: Context, request: InitProducerIdRequest) -> Answer:
     """Hand out the next producer id."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
-    fresh = context.node.producer_ids.next_nowait()
+    fresh = context.services.producer_ids.next_nowait()
     if fresh is not None:
         return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
     return _allocate(context)
 
 
 async def _allocate(context: Context) -> Message:
-    return InitProducerIdResponse(producer_id=await context.node.producer_ids.next(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await context.services.producer_ids.next(), producer_epoch=0)

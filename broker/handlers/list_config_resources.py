@@ -21,7 +21,7 @@ KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS
 
 
 def _names(context: Context, kind: int) -> list[str]:
-    image = context.node.image
+    image = context.image
     if kind == RESOURCE_TOPIC:
         return list(image.topics)
     if kind in (RESOURCE_BROKER, BROKER_LOGGER):

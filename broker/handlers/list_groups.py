@@ -18,7 +18,7 @@ CLASSIC = "classic"
 
 def handle(context: Context, request: ListGroupsRequest) -> Answer:
     """List every group that passes the filters."""
-    coordinator = context.node.groups
+    coordinator = context.services.groups
     if coordinator.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {s.lower() for s in request.states_filter}

@@ -62,7 +62,7 @@ def handle(context: Context, request: ListOffsetsRequest) -> Answer:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST)
                 if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
                     raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
-                replica = context.node.replicas.leader(topic.name, part.partition_index)
+                replica = context.services.replicas.leader(topic.name, part.partition_index)
                 replica.check_epoch(part.current_leader_epoch)
                 row.timestamp, row.offset, epoch = _find(replica, part, committed=committed)
                 row.leader_epoch = epoch if context.version >= 4 else -1
@@ -71,7 +71,7 @@ def handle(context: Context, request: ListOffsetsRequest) -> Answer:
             except WireError:
                 row.error_code = ErrorCode.CORRUPT_MESSAGE
             except OSError as error:
-                context.node.fail(error, replica.log)
+                context.services.fail(error, replica.log)
                 row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             rows.append(row)
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))

@@ -56,27 +56,27 @@ def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTo
     if name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif create:
-        context.node.auto_create(name)
+        context.services.admin.auto_create(name)
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
 def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
-    topic = context.node.image.topic_by_id(wanted.topic_id)
+    topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
-    return _row(context.node.image, topic, request)
+    return _row(context.image, topic, request)
 
 
 def handle(context: Context, request: MetadataRequest) -> Answer:
     """Answer from the metadata image."""
-    node = context.node
-    image = node.image
-    response = MetadataResponse(cluster_id=node.cluster_id)
-    response.brokers = [MetadataResponseBroker(*e) for e in node.endpoints(context.peer)]
+    services = context.services
+    image = context.image
+    response = MetadataResponse(cluster_id=services.metadata.cluster_id)
+    response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer.local)]
     alive = image.unfenced()
     if alive:
-        response.controller_id = alive[int(node.env.random() * len(alive))]
-    create = request.allow_auto_topic_creation and node.config.flag("auto.create.topics.enable")
+        response.controller_id = alive[int(services.env.random() * len(alive))]
+    create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
         response.topics = [_row(image, topic, request) for topic in image.topics.values()]
         return _authorized(response, request)

@@ -26,18 +26,18 @@ from ottla.wire.schema import Message
 
 
 def _check(context: Context, name: str | None, part: OffsetCommitRequestPartition) -> ErrorCode:
-    topic = context.node.image.topics.get(name) if name is not None else None
+    topic = context.image.topics.get(name) if name is not None else None
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None or part.partition_index not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(part.committed_metadata or "") > context.node.groups.settings.max_metadata_bytes:
+    if len(part.committed_metadata or "") > context.services.groups.settings.max_metadata_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
-    return topic.name if context.version < 10 else context.node.image.topic_names.get(topic.topic_id)
+    return topic.name if context.version < 10 else context.image.topic_names.get(topic.topic_id)
 
 
 def handle(context: Context, request: OffsetCommitRequest) -> Answer:
@@ -47,7 +47,7 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer:
     rows: list[OffsetCommitResponsePartition] = []
     for topic in request.topics:
         name = _name(context, topic)
-        known = context.node.image.topics.get(name) if name is not None else None
+        known = context.image.topics.get(name) if name is not None else None
         out = OffsetCommitResponseTopic(topic.name, topic.topic_id)
         response.topics.append(out)
         for part in topic.partitions:
@@ -68,7 +68,7 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer:
                 )
     if not good:
         return response
-    ticket = context.node.groups.ask(
+    ticket = context.services.groups.ask(
         request.group_id,
         lambda own: Commit(
             own,

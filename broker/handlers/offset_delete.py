@@ -23,7 +23,7 @@ from ottla.wire.messages.offset_delete import (
 
 def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
     """Check the partitions, hand the good ones to the group's machine."""
-    image = context.node.image
+    image = context.image
     wanted: list[tuple[str, int]] = []
     response = OffsetDeleteResponse()
     for topic in request.topics:
@@ -40,7 +40,7 @@ def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     group_id = request.group_id
-    answer: Any = context.node.groups.ask(
+    answer: Any = context.services.groups.ask(
         group_id, lambda own: DeleteOffsets(own, group_id, wanted), patient=False
     ).answer
     if isinstance(answer, ProtocolError):

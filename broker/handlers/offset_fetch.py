@@ -16,7 +16,7 @@ from ottla.wire.schema import ZERO_UUID
 
 
 def _offsets(context: Context, group_id: str) -> Offsets:
-    return context.node.groups.shard_of(group_id).machine.offsets
+    return context.services.groups.shard_of(group_id).machine.offsets
 
 
 def _position(offsets: Offsets, group: str, topic: str, partition: int, topic_id: bytes) -> tuple[int, int, str]:
@@ -28,7 +28,7 @@ def _position(offsets: Offsets, group: str, topic: str, partition: int, topic_id
 
 
 def _topic_id(context: Context, name: str) -> bytes:
-    known = context.node.image.topics.get(name)
+    known = context.image.topics.get(name)
     return known.id if known is not None else ZERO_UUID
 
 
@@ -49,7 +49,7 @@ def _group(context: Context, wanted: m.OffsetFetchRequestGroup) -> m.OffsetFetch
         if context.version >= 10:
             topics = [t for t in topics if t.topic_id != ZERO_UUID]
     for topic in topics:
-        name_or_none = topic.name if context.version < 10 else context.node.image.topic_names.get(topic.topic_id)
+        name_or_none = topic.name if context.version < 10 else context.image.topic_names.get(topic.topic_id)
         row = m.OffsetFetchResponseTopics(topic.name, topic.topic_id)
         for partition in topic.partition_indexes:
             if name_or_none is None:

@@ -26,7 +26,7 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
         for part in topic.partitions:
             row = EpochEndOffset(partition=part.partition)
             try:
-                replica = context.node.replicas.leader(topic.topic, part.partition)
+                replica = context.services.replicas.leader(topic.topic, part.partition)
                 replica.check_epoch(part.current_leader_epoch)
                 log = replica.log
                 row.leader_epoch, row.end_offset = log.epochs.end_offset_of(part.leader_epoch, log.log_end_offset)

@@ -90,7 +90,7 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData) -> P
     try:
         done = replica.append(data, context.now_ms, header=header)
     except OSError as error:
-        context.node.fail(error, replica.log)
+        context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
         return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
@@ -102,7 +102,7 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData) -> P
 def _topic_name(context: Context, topic: TopicProduceData) -> str | None:
     if context.version < 13:
         return topic.name
-    return context.node.image.topic_names.get(topic.topic_id)
+    return context.image.topic_names.get(topic.topic_id)
 
 
 def _one(
@@ -112,7 +112,7 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        replica = context.node.replicas.leader(name, part.index)
+        replica = context.services.replicas.leader(name, part.index)
         if acks not in (-1, 0, 1):
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
         return _append(context, replica, part), replica
@@ -151,7 +151,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
             raise CloseConnection
         return None
     if leaders:
-        endpoints = context.node.endpoints(context.peer)
+        endpoints = context.services.metadata.endpoints(context.peer.local)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in leaders]
     if waiting:
         return _wait(context, response, waiting, request.timeout_ms)
@@ -159,7 +159,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
 
 
 def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]) -> None:
-    known = context.node.image.topics.get(topic)
+    known = context.image.topics.get(topic)
     partition = known.partitions.get(index) if known is not None else None
     if partition is not None:
         row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
@@ -169,7 +169,7 @@ def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduce
 def _why_gone(context: Context, replica: Replica) -> ErrorCode:
     """What a client is told of a replica that stopped leading while its batch waited."""
     try:
-        context.node.replicas.leader(replica.topic, replica.partition)
+        context.services.replicas.leader(replica.topic, replica.partition)
     except ProtocolError as error:
         return error.code
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -187,7 +187,7 @@ async def _wait(
     def ready() -> bool:
         return all(replica.log.high_watermark >= end or not replica.is_leader for replica, _, end in waiting)
 
-    await context.node.purgatory.wait(keys, ready, timeout_ms)
+    await context.services.purgatory.wait(keys, ready, timeout_ms)
     for replica, row, end in waiting:
         if not replica.is_leader:
             row.error_code = _why_gone(context, replica)

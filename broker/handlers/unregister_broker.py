@@ -16,7 +16,7 @@ def handle(context: Context, request: UnregisterBrokerRequest) -> Answer:
 
 
 async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Message:
-    response: Message = await context.node.controller.submit(request, context.version)
-    if context.node.config.node_id not in context.node.image.brokers:
-        context.node.register_again()
+    response: Message = await context.services.admin.submit(request, context.version)
+    if context.services.config.node_id not in context.image.brokers:
+        context.services.register_again()
     return response

@@ -11,4 +11,4 @@ from ottla.wire.messages.update_features import UpdateFeaturesRequest
 
 def handle(context: Context, request: UpdateFeaturesRequest) -> Answer:
     """Ask the controller."""
-    return context.node.controller.submit(request, context.version)
+    return context.services.admin.submit(request, context.version)

@@ -21,7 +21,7 @@ from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Stream
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.services import Services
 
 logger = logging.getLogger("ottla.connection")
 
@@ -38,11 +38,11 @@ class CloseConnection(Exception):
 class Connection:
     """A connection's buffer and its two ends."""
 
-    def __init__(self, node: Node, stream: Stream) -> None:
-        self._node = node
+    def __init__(self, services: Services, stream: Stream) -> None:
+        self._services = services
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local)
-        self._limit = node.config.number("socket.request.max.bytes")
+        self._limit = services.config.number("socket.request.max.bytes")
         self.silent_since_ms: float | None = None
         """Since when the other side has owed us a request; None while one is worked on."""
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
@@ -79,7 +79,7 @@ class Connection:
     async def _receive(self) -> bool:
         """Get more bytes; False at the end."""
         self._make_room()
-        self.silent_since_ms = self._node.env.monotonic_ms()
+        self.silent_since_ms = self._services.env.monotonic_ms()
         with memoryview(self._buffer) as view:
             count = await self._stream.receive_into(view[self._end :], FOREVER_S)
         self.silent_since_ms = None
@@ -128,7 +128,7 @@ class Connection:
 
     async def _answer(self, frame: memoryview) -> None:
         request = parse_request(frame)
-        result = answer(self._node, self._peer, request)
+        result = answer(self._services, self._peer, request)
         if result is not None and not isinstance(result, Message):
             await self._flush()
             result = await result

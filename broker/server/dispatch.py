@@ -20,7 +20,8 @@ from ottla.wire.framing import Request
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.services import Services
+    from ottla.controller.image import Image
 
 Answer = Message | None | Awaitable[Message | None]
 Handler = Callable[["Context", Any], Answer]
@@ -87,12 +88,17 @@ class Peer:
 class Context:
     """What a handler may touch."""
 
-    node: Node
+    services: Services
     peer: Peer
     key: ApiKey
     version: int
     client_id: str
     now_ms: int
+
+    @property
+    def image(self) -> Image:
+        """The newest committed metadata."""
+        return self.services.metadata.image
 
 
 @cache
@@ -103,7 +109,7 @@ def handler_of(key: ApiKey) -> Handler:
     return handler
 
 
-def answer(node: Node, peer: Peer, request: Request) -> Answer:
+def answer(services: Services, peer: Peer, request: Request) -> Answer:
     """Decode a request's body and hand it to its handler.
 
     Raises:
@@ -113,7 +119,7 @@ def answer(node: Node, peer: Peer, request: Request) -> Answer:
     route = ROUTES.get(key)
     if route is None:
         raise WireError(f"{key.name} is not served here")
-    context = Context(node, peer, key, version, request.client_id, node.env.now_ms())
+    context = Context(services, peer, key, version, request.client_id, services.env.now_ms())
     if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
         module = import_module("ottla.broker.handlers.api_versions")
         refusal: Message = module.unsupported_version()

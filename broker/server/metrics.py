@@ -98,7 +98,7 @@ async def serve(node: Node, listener: Listener) -> None:
 
 
 async def _answer(node: Node, stream: Stream) -> None:
-    with contextlib.suppress(OSError, trio.ClosedResourceError), trio.move_on_after(PATIENCE_S):
+    with contextlib.suppress(OSError, trio.ClosedResourceError), node.env.timeout(PATIENCE_S):
         asked = await _request_line(stream)
         if asked[:2] in ([b"GET", b"/metrics"], [b"GET", b"/"]):
             status, body = b"200 OK", page(node)

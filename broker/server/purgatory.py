@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 
 import trio
 
+from ottla.world.env import Env
+
 
 class Parked:
     """One waiting request."""
@@ -25,7 +27,8 @@ class Parked:
 class Purgatory:
     """The table: key -> entries parked there, in the order they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Env) -> None:
+        self._env = env
         self._waiting: dict[Hashable, dict[Parked, None]] = {}
 
     def __len__(self) -> int:
@@ -39,7 +42,7 @@ class Purgatory:
         for key in parked.keys:
             self._waiting.setdefault(key, {})[parked] = None
         try:
-            with trio.move_on_after(timeout_ms / 1000):
+            with self._env.timeout(timeout_ms / 1000):
                 await parked.event.wait()
             return parked.event.is_set()
         finally:

@@ -164,7 +164,7 @@ class Sessions:
     def open(self, context: Context, request: FetchRequest) -> FetchContext | FetchResponse:
         """How to serve a request; a response where the session it names is not what it thinks."""
         version = context.version
-        names = context.node.image.topic_names
+        names = context.image.topic_names
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0

@@ -36,7 +36,10 @@ class Clock:
     def monotonic_ms(self) -> float:
         return trio.current_time() * 1000
 
-    async def in_thread(self, work: Callable[[], Any]) -> Any:
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def in_thread(self, work: Callable[[], Any], lane: Any = None) -> Any:
         await trio.lowlevel.checkpoint()
         return work()
 

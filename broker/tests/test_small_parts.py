@@ -83,6 +83,9 @@ class VirtualEnv:
     def monotonic_ms(self) -> float:
         return trio.current_time() * 1000
 
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
 
 def virtually(main: object) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))  # type: ignore[arg-type]
@@ -121,7 +124,7 @@ def test_10000_heartbeats_do_not_pile_up() -> None:
 
 def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
     async def main() -> None:
-        purgatory = Purgatory()
+        purgatory = Purgatory(VirtualEnv())  # type: ignore[arg-type]
         have = 0
         outcomes: dict[str, tuple[bool, float]] = {}
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import trio
-
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.upkeep.throttle import Job, run
 from ottla.log import compaction as cp
@@ -19,7 +17,7 @@ from ottla.log.cleanable import Cleanable, dirtiest, plan_of
 from ottla.log.exchange import exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.world.env import ChildDied, Env
+from ottla.world.env import ChildDied, Env, Lane
 
 logger = logging.getLogger("ottla.cleaner")
 
@@ -50,7 +48,7 @@ class Cleaner:
     async def run(self) -> None:
         """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
         while True:
-            await trio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
+            await self._env.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
             while await self.once():
                 pass
 
@@ -87,7 +85,7 @@ class Cleaner:
         if not all(exchange(log, done, self._env.now_ms()) for done in outcome.cleaned):
             cp.discard(log.disk, log.directory)
             return False
-        await self._env.in_thread(log.sync_names)
+        await self._env.in_thread(log.sync_names, Lane.SYNC)
         log.cleaner_point = max(outcome.end, found.first_dirty)
         self._storage.of(log).write_cleaner_points()
         self.passes += 1

@@ -22,7 +22,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.durable import sync_job
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import due_start
-from ottla.world.env import Env
+from ottla.world.env import Env, Lane
 
 CHECKPOINT_EVERY_S = 5.0
 FIRST_RETENTION_S = 30.0
@@ -61,14 +61,14 @@ class Flusher:
 
     async def _retain_now_and_then(self) -> None:
         every_s = self._retention_every_ms / 1000
-        await trio.sleep(min(FIRST_RETENTION_S, every_s))
+        await self._env.sleep(min(FIRST_RETENTION_S, every_s))
         while True:
             await self.retain()
-            await trio.sleep(every_s)
+            await self._env.sleep(every_s)
 
     async def _look_round(self) -> None:
         while True:
-            await trio.sleep(CHECKPOINT_EVERY_S)
+            await self._env.sleep(CHECKPOINT_EVERY_S)
             for number, log in enumerate(self._storage.logs()):
                 if number % LOOKS_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
@@ -106,7 +106,9 @@ class Flusher:
                 await self._sync_below(log, end)
             except OSError as error:
                 self._fail(error, log)
-                await trio.sleep(RETRY_S)  # what was only short of something is tried again; else the log is closed
+                await self._env.sleep(
+                    RETRY_S
+                )  # what was only short of something is tried again; else the log is closed
                 continue
             replica.flushed(end)
             for callback in self.on_flushed:
@@ -142,7 +144,7 @@ class Flusher:
 
     async def _sync_below(self, log: PartitionLog, end: int) -> None:
         """Sync everything below ``end``, in a thread."""
-        await self._env.in_thread(sync_job(log, end))
+        await self._env.in_thread(sync_job(log, end), Lane.SYNC)
         log.recovery_point = max(log.recovery_point, end)
 
     def _checkpoint(self, directory: LogDirectory) -> bool:

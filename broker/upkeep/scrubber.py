@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import trio
-
 from ottla.broker.replica.storage import Storage
 from ottla.log.partition_log import PartitionLog
 from ottla.log.scrub import cold_segments, look
@@ -39,7 +37,7 @@ class Scrubber:
             for log, segment in self._cold():
                 await self._read(log, segment)
             took_s = (self._env.monotonic_ms() - began_ms) / 1000
-            await trio.sleep(max(ROUND_EVERY_S - took_s, STEP_S))
+            await self._env.sleep(max(ROUND_EVERY_S - took_s, STEP_S))
 
     def _cold(self) -> Iterator[tuple[PartitionLog, Segment]]:
         for log in self._storage.logs():
@@ -49,7 +47,7 @@ class Scrubber:
     async def _read(self, log: PartitionLog, segment: Segment) -> None:
         position: int | None = 0
         while position is not None:
-            await trio.sleep(STEP_S)
+            await self._env.sleep(STEP_S)
             rate = self._bytes_a_second()
             if rate <= 0:
                 continue

@@ -9,9 +9,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from ottla.world.env import Ground, Listener, Net, Stream
+from ottla.world.env import Deadline, Ground, Lane, Listener, Net, Stream
 from ottla.world.this_machine import ThisMachine, monotonic_s, pause
 
 T = TypeVar("T")
@@ -57,6 +58,10 @@ class BlockingNet:
         return BlockingStream(socket.create_connection((host, port), 30))
 
 
+class _Never:
+    cancelled_caught = False
+
+
 class BlockingEnv(ThisMachine):
     """The machine as it is, one call after the other."""
 
@@ -72,7 +77,11 @@ class BlockingEnv(ThisMachine):
         """Let time pass."""
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """Nothing here is cut short: sockets have time limits of their own."""
+        return nullcontext(_Never())
+
+    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
         """Right here."""
 
         async def now() -> T:

@@ -6,6 +6,8 @@ With it a whole node runs in virtual time from one seed: `sim/` hands in another
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.world.disk import Disk
@@ -29,6 +31,27 @@ class Ground(NamedTuple):
     monotonic_s: Callable[[], float]
     pause: Callable[[float], None]
     """Let time pass: nobody else is there to be held up."""
+
+
+class Lane(Enum):
+    """Kinds of work in threads that must not wait for one another."""
+
+    RAFT = "raft"
+    """Syncs of the metadata log and of quorum state."""
+    SYNC = "sync"
+    """Syncs that answers wait for, or that free a recovery point."""
+    FILES = "files"
+    """Opening, making and looking at files."""
+    REMOVAL = "removal"
+    """Removing what nobody needs any more."""
+
+
+class Deadline(Protocol):
+    """What `Env.timeout` gives."""
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether the time was over before the block was."""
 
 
 class Stream(Protocol):
@@ -90,10 +113,16 @@ class Env(Protocol):
         """A number in [0, 1)."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass; `FOREVER_S` never ends by itself."""
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run something slow (fsync, recovery) beside the loop."""
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """A block that is cut short after that time; ``cancelled_caught`` says afterwards whether it was."""
+
+    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
+        """Run something that only waits, or runs C without the interpreter lock (fsync, opening), beside the loop.
+
+        Each lane has its own limit of threads: what is urgent never queues behind what is not.
+        """
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.

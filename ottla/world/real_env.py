@@ -9,19 +9,21 @@ import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import trio
 
 from ottla.world.beside import run_beside
 from ottla.world.disk import FileSlice
-from ottla.world.env import FOREVER_S, Ground, Listener, Net, Stream
+from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Listener, Net, Stream
 from ottla.world.this_machine import ThisMachine
 
 T = TypeVar("T")
 A = TypeVar("A")
 _JOIN_BELOW_BYTES = 32 * 1024
 _TURNS = 16
+_THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
 
 
 class RealStream:
@@ -160,6 +162,7 @@ class RealEnv(ThisMachine):
     def __init__(self) -> None:
         super().__init__()
         self.net: Net = RealNet()
+        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
         """Trio's clock."""
@@ -169,9 +172,13 @@ class RealEnv(ThisMachine):
         """Let others run."""
         await trio.sleep(seconds)
 
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """A cancel scope of trio's."""
+        return trio.move_on_after(seconds)
+
+    def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
         """A worker thread."""
-        return trio.to_thread.run_sync(work)
+        return trio.to_thread.run_sync(work, limiter=self._limits[lane])
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """A Python process for this one job."""

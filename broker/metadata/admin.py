@@ -1,0 +1,84 @@
+"""Requests for the active controller: what clients send on, and topics that are made on the way.
+
+Source: ``ForwardingManager.scala``, ``AutoTopicCreationManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from ottla.broker.config import NodeConfig
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+logger = logging.getLogger("ottla.admin")
+OFFSETS_TOPIC = "__consumer_offsets"
+
+Beside = Callable[[Callable[[], Awaitable[None]]], None]
+"""Runs something beside the connections, for as long as the node lives."""
+
+
+class Submits(Protocol):
+    """The active controller, wherever it is."""
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Hand in a request; the answer comes when what it changed is committed. Raises OSError where it failed."""
+
+
+class Admin:
+    """The way to the active controller."""
+
+    def __init__(self, controller: Submits, config: NodeConfig, beside: Beside) -> None:
+        self._controller = controller
+        self._config = config
+        self._beside = beside
+        self._creating: set[str] = set()
+
+    async def submit(self, request: Any, version: int) -> Any:
+        """Hand in a client's request; gives the controller's answer to it.
+
+        Raises:
+            OSError: the metadata log could not be written; the node stops.
+        """
+        return await self._controller.submit(request, version)
+
+    def auto_create(self, name: str) -> None:
+        """Have a topic created in the background; one request at a time for each name."""
+        if name == OFFSETS_TOPIC:
+            self.create_offsets_topic()
+        else:
+            self._create(CreatableTopic(name, -1, -1))
+
+    def create_offsets_topic(self) -> None:
+        """Have `__consumer_offsets` created."""
+        config = self._config
+        settings = {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": config.text("offsets.topic.segment.bytes"),
+        }
+        topic = CreatableTopic(
+            OFFSETS_TOPIC,
+            config.number("offsets.topic.num.partitions"),
+            config.number("offsets.topic.replication.factor"),
+            configs=[CreatableTopicConfig(k, v) for k, v in settings.items()],
+        )
+        self._create(topic)
+
+    def _create(self, topic: CreatableTopic) -> None:
+        if topic.name not in self._creating:
+            self._creating.add(topic.name)
+            self._beside(partial(self._create_now, topic))
+
+    async def _create_now(self, topic: CreatableTopic) -> None:
+        try:
+            response = await self._controller.submit(CreateTopicsRequest([topic], 60_000), 7)
+            row = response.topics[0]
+            if row.error_code:
+                logger.warning("topic %s was not created: %s", topic.name, row.error_message)
+        except OSError:
+            pass  # the controller has failed the node already
+        finally:
+            self._creating.discard(topic.name)

@@ -1,0 +1,37 @@
+"""What this node knows of the cluster: the newest committed image, and where clients reach the brokers in it.
+
+Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.config import NodeConfig
+from ottla.controller.image import Image
+
+NodeEndpoint = tuple[int, str, int, str | None]
+"""Broker id, host, port, rack."""
+
+
+class MetadataCache:
+    """The image as handlers see it. Only whoever publishes committed metadata assigns to it."""
+
+    def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: int) -> None:
+        self._config = config
+        self.cluster_id = cluster_id
+        self.kraft_version = kraft_version
+        """The quorum's own level: its records lie outside the image."""
+        self.image = Image()
+
+    def endpoints(self, dialled: tuple[str, int], *, fenced: bool = False) -> list[NodeEndpoint]:
+        """Brokers as a client shall reach them: this node by default at the address that client dialled."""
+        out: list[NodeEndpoint] = []
+        for broker_id, broker in sorted(self.image.brokers.items()):
+            if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
+                continue
+            if broker_id == self._config.node_id:
+                host, port = self._config.advertised() or dialled
+            else:
+                end = next(iter(broker.end_points))
+                host, port = end.host, end.port
+            out.append((broker_id, host, port, broker.rack))
+        return out

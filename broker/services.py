@@ -1,0 +1,41 @@
+"""What a handler may touch: everything a node offers to requests, and nothing of how the node lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.metadata.admin import Admin
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.sessions import Sessions
+from ottla.controller.shell import Controller
+from ottla.world.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made once the node has started; the parts change, the set of them does not."""
+
+    env: Env
+    config: NodeConfig
+    metadata: MetadataCache
+    admin: Admin
+    controller: Controller
+    """The controller in this process, for what is asked about the quorum itself."""
+    replicas: Replicas
+    storage: Storage
+    purgatory: Purgatory
+    sessions: Sessions
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    fetch_max_bytes: int
+    """``fetch.max.bytes``, read once: every fetch asks for it."""
+    fail: Fail
+    register_again: Callable[[], None]
+    """The controller has forgotten this broker: come back under a new epoch."""
