@@ -36,6 +36,7 @@ from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.controller.brokers import Assign, DirectoriesOffline
 from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
+from ottla.controller.delta import Delta
 from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import Image
 from ottla.controller.shell import Controller
@@ -206,16 +207,16 @@ class Node:
         self.producer_ids = ProducerIds(self.controller, config.node_id)
         await self.controller.lead(controller_endpoint)
         self.replicas.load(self.image)
-        self._publish(Image(), self.image)
+        self._publish(self.image, Delta.everything(self.image))
         self.controller.listeners += [self._publish, self.groups.publish]
         await self._register()
         await self._tell_places()
         self.services = self._services()
 
-    def _publish(self, old: Image, new: Image) -> None:
+    def _publish(self, image: Image, delta: Delta) -> None:
         """Follow committed metadata: handlers see the new image once the replicas are as it says."""
-        self.replicas.publish(old, new)
-        self._metadata.image = new
+        self.replicas.publish(self._metadata.image, image)
+        self._metadata.image = image
 
     def _services(self) -> Services:
         return Services(

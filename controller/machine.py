@@ -11,7 +11,9 @@ from typing import Any
 
 from ottla.controller import brokers, configs, features, topics
 from ottla.controller.decision import Decision, Defaults, Submission
-from ottla.controller.image import Draft, Image
+from ottla.controller.delta import Delta
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image
 from ottla.log.machine import Effects, Reply
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
@@ -104,8 +106,8 @@ class ControllerMachine:
             self._draft = Draft(self.image)
         self._draft.take(record)
 
-    def publish(self, offset: int, epoch: int) -> Image:
-        """The image as of ``offset``, with everything replayed so far."""
+    def publish(self, offset: int, epoch: int) -> tuple[Image, Delta]:
+        """The image as of ``offset``, with everything replayed so far, and what changed since the last one."""
         draft, self._draft = self._draft or Draft(self.image), None
-        self.image = draft.done(offset, epoch)
-        return self.image
+        self.image = draft.image(offset, epoch)
+        return self.image, draft.delta(self.image)

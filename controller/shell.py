@@ -15,6 +15,7 @@ import trio
 from ottla.controller.brokers import SUPPORTED_FEATURES, Register, Resign, ShutDown, Unfence
 from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.decision import Defaults, Submission
+from ottla.controller.delta import Listener
 from ottla.controller.format import BOOTSTRAP_FILE, Endpoint, bootstrap_records
 from ottla.controller.image import RESOURCE_BROKER, Image, records_of
 from ottla.controller.machine import ControllerMachine
@@ -28,8 +29,6 @@ from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
 SNAPSHOT_AFTER_BYTES = 20 * 1024 * 1024
-
-Listener = Callable[[Image, Image], None]
 
 
 class Controller:
@@ -49,7 +48,7 @@ class Controller:
         self._identity = identity
         self.machine = ControllerMachine(defaults, env.uuid, identity.node_id)
         self.listeners: list[Listener] = []
-        """Called with (old, new) image after each commit, before the answer leaves."""
+        """Called with the image and its delta after each commit, before the answer leaves."""
         self._lock = trio.Lock()
         self._quorum = SoleVoter(env.disk, directory.path, identity, env.now_ms())
 
@@ -100,7 +99,7 @@ class Controller:
         quorum.check_alone()
         self.machine.kraft_version = quorum.kraft_version
         quorum.committed(quorum.log.log_end_offset)
-        image = self.machine.publish(last, quorum.epoch)
+        image, _ = self.machine.publish(last, quorum.epoch)
         level = image.features.get(METADATA_VERSION)
         if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
             raise NotOurQuorum(
@@ -160,10 +159,9 @@ class Controller:
         await self._sync()
         for index, record in enumerate(records):
             self.machine.replay(offset + index, record)
-        old = self.image
-        new = self.machine.publish(offset + len(records) - 1, self.epoch)
+        image, delta = self.machine.publish(offset + len(records) - 1, self.epoch)
         for listener in self.listeners:
-            listener(old, new)
+            listener(image, delta)
         if self._quorum.bytes_since_snapshot > SNAPSHOT_AFTER_BYTES:
             self.write_snapshot()
 

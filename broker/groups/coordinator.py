@@ -22,6 +22,7 @@ from ottla.broker.groups.machine import Fired, GroupMachine, Loaded, TopicsGone
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.replica.replicas import Replica
 from ottla.broker.replica.storage import Fail
+from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.log.machine import Arm, Reply
 from ottla.log.validate import Origin
@@ -183,13 +184,9 @@ class GroupCoordinator:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
-    def publish(self, old: Image, new: Image) -> None:
+    def publish(self, image: Image, delta: Delta) -> None:
         """Follow the image: positions go with their topic. A shard that is still being read learns of it afterwards."""
-        if old.topics is new.topics:
-            return
-        gone = frozenset(
-            name for name, topic in old.topics.items() if getattr(new.topics.get(name), "id", b"") != topic.id
-        )
+        gone = frozenset(topic.name for topic in delta.removed())
         if not gone:
             return
         for shard in list(self._shards.values()):

@@ -1,0 +1,76 @@
+"""What one publication of metadata changed: whoever follows the image looks at this and never compares two images.
+
+Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.controller.image import Image, Topic
+
+NOTHING: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDelta:
+    """One topic that was touched. Removed and made again under its name, it has another id in ``new``."""
+
+    old: Topic | None
+    """None: there was no topic of this name."""
+    new: Topic | None
+    """None: there is none any more."""
+    partitions: frozenset[int]
+    """Numbers of the partitions in ``new`` that were made or changed; all of them where ``new`` is another topic."""
+
+    @property
+    def same(self) -> bool:
+        """Whether it is one topic before and after."""
+        return self.old is not None and self.new is not None and self.old.id == self.new.id
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What was touched between two images. What is named here need not differ; what differs is named."""
+
+    topics: Mapping[str, TopicDelta] = field(default_factory=dict)
+    configs: frozenset[tuple[int, str]] = NOTHING
+    """(resource type, name) of what has other settings."""
+    brokers: frozenset[int] = NOTHING
+    controllers: frozenset[int] = NOTHING
+    features: bool = False
+    producer_ids: bool = False
+    others: frozenset[tuple[Any, ...]] = NOTHING
+    """Keys of ``Image.others``: what a carried record (acl, scram, token, quota) is about."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was touched."""
+        return self == Delta()
+
+    def made(self) -> Iterator[Topic]:
+        """Topics that were not there before under their id."""
+        return (t.new for t in self.topics.values() if t.new is not None and not t.same)
+
+    def removed(self) -> Iterator[Topic]:
+        """Topics that are not there any more under their id."""
+        return (t.old for t in self.topics.values() if t.old is not None and not t.same)
+
+    @staticmethod
+    def everything(image: Image) -> Delta:
+        """From nothing to an image: what a listener hears first."""
+        return Delta(
+            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in image.topics.items()},
+            frozenset(image.configs),
+            frozenset(image.brokers),
+            frozenset(image.controllers),
+            bool(image.features),
+            image.next_producer_id is not None,
+            frozenset(image.others),
+        )
+
+
+Listener = Callable[[Image, Delta], None]
+"""Hears of each publication: the newest committed image, and what it changed."""

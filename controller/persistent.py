@@ -1,0 +1,88 @@
+"""Maps that never change: the next one shares what stayed the same, so that a change costs its own size.
+
+For keys of any kind there is the `immutables` library's hash trie. Keys that are numbers in a row (a topic's
+partitions) are kept here in shards of 64, which keeps them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Generic, TypeVar
+
+from immutables import Map
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_BITS = 6
+
+
+def as_map(mapping: Mapping[K, V]) -> Map[K, V]:
+    """A mapping as a hash trie; one that is a trie already stays as it is."""
+    return mapping if isinstance(mapping, Map) else Map(mapping)
+
+
+class Numbered(Mapping[int, V], Generic[V]):
+    """Values by number, in the order they were first put in. A change copies one shard and the list of shards."""
+
+    __slots__ = ("_count", "_shards")
+
+    def __init__(self, items: Iterable[tuple[int, V]] = ()) -> None:
+        self._shards: dict[int, dict[int, V]] = {}
+        self._count = 0
+        for number, value in items:
+            shard = self._shards.setdefault(number >> _BITS, {})
+            self._count += number not in shard
+            shard[number] = value
+
+    def __getitem__(self, number: int) -> V:
+        return self._shards[number >> _BITS][number]
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._shards.values())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number in self._shards.get(number >> _BITS, ())
+
+    def __repr__(self) -> str:
+        return f"Numbered({dict(self)!r})"
+
+    def changing(self) -> Changing[V]:
+        """A copy that takes changes until it is finished."""
+        return Changing(self._shards, self._count)
+
+
+class Changing(Generic[V]):
+    """The next `Numbered` while it is being made: a shard is copied before its first change."""
+
+    __slots__ = ("_count", "_own", "_shards")
+
+    def __init__(self, shards: dict[int, dict[int, V]], count: int) -> None:
+        self._shards = dict(shards)
+        self._own: set[int] = set()
+        self._count = count
+
+    def get(self, number: int) -> V | None:
+        """The value as it is now."""
+        shard = self._shards.get(number >> _BITS)
+        return None if shard is None else shard.get(number)
+
+    def __setitem__(self, number: int, value: V) -> None:
+        at = number >> _BITS
+        if at not in self._own:
+            self._own.add(at)
+            self._shards[at] = dict(self._shards.get(at, ()))
+        shard = self._shards[at]
+        self._count += number not in shard
+        shard[number] = value
+
+    def finished(self) -> Numbered[V]:
+        """The map with all changes so far; what comes later goes into copies again."""
+        out: Numbered[V] = Numbered()
+        out._shards, out._count = dict(self._shards), self._count
+        self._own.clear()
+        return out
