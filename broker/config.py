@@ -175,6 +175,7 @@ class NodeConfig:
             flush_messages=int(get("flush.messages")),
             flush_ms=int(get("flush.ms")),
             delete_retention_ms=int(get("delete.retention.ms")),
+            min_insync_replicas=int(get("min.insync.replicas")),
             min_compaction_lag_ms=int(get("min.compaction.lag.ms")),
             max_compaction_lag_ms=int(get("max.compaction.lag.ms")),
             min_cleanable_dirty_ratio=float(get("min.cleanable.dirty.ratio")),

@@ -43,3 +43,5 @@ class LogSettings:
     """None keeps what the producer sent."""
     codec_level: int | None = None
     file_delete_delay_ms: int = 60_000
+    min_insync_replicas: int = 1
+    """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""

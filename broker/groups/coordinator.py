@@ -20,7 +20,7 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.machine import Fired, GroupMachine, Loaded, TopicsGone
 from ottla.broker.groups.rebalance import Fx, GroupSettings
-from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image

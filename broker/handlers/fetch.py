@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.sessions import FetchContext, Wanted
 from ottla.wire.errors import ErrorCode, ProtocolError

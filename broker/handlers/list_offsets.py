@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.by_time import find_by_time, find_max_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError

@@ -2,7 +2,8 @@
 
 Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
 where it lies in the receive buffer, and it goes to the page cache: no record is looked at unless a topic's settings
-ask for it. acks=0 gets no answer; an error then closes the connection. acks=-1 waits for the high watermark.
+ask for it. Internal topics take records from coordinators, and from clients only under an admin tool's client id.
+acks=0 gets no answer; an error then closes the connection. acks=-1 waits for the high watermark.
 
 Version notes: v8 names the records at fault; v10 tells the current leader; v13 has topic ids (unknown: 100).
 Deviation: transactional batches are refused until transactions are served.
@@ -12,7 +13,8 @@ Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (ap
 
 from __future__ import annotations
 
-from ottla.broker.replica.replicas import Replica
+from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.validate import InvalidRecords, parse_single
@@ -32,6 +34,9 @@ from ottla.wire.messages.produce import (
 from ottla.wire.schema import Message
 
 MIN_ZSTD_VERSION = 7
+ADMIN_CLIENT_ID = "__admin_client"
+"""The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
+_ACKS = (-1, 0, 1)
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -112,9 +117,13 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
         replica = context.services.replicas.leader(name, part.index)
-        if acks not in (-1, 0, 1):
+        if acks not in _ACKS:
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if acks == -1:
+            replica.check_min_isr()
         return _append(context, replica, part), replica
     except ProtocolError as error:
         return _failed(part, error), replica

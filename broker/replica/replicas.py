@@ -10,15 +10,14 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import cache, partial
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Topic
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
-from ottla.log.partition_log import Appended, PartitionLog
+from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
-from ottla.log.validate import Origin
-from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import uuid_text
 from ottla.world.disk import is_passing
@@ -27,90 +26,6 @@ from ottla.world.env import Env
 logger = logging.getLogger("ottla.replicas")
 
 TopicPartition = tuple[str, int]
-
-
-class Replica:
-    """One hosted partition: its log, and what the controller last said of it."""
-
-    __slots__ = (
-        "_fetch_key",
-        "_flush_due",
-        "_hw_key",
-        "_wake",
-        "flushing",
-        "in_sync_alone",
-        "is_leader",
-        "leader_epoch",
-        "log",
-        "partition",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        topic_id: bytes,
-        wake: Callable[[Hashable], None],
-        flush_due: Callable[[Replica], None] = lambda replica: None,
-    ) -> None:
-        self._wake = wake
-        self._flush_due = flush_due
-        self._fetch_key = ("fetch", log.topic, log.partition)
-        self._hw_key = ("hw", log.topic, log.partition)
-        self.log = log
-        self.topic = log.topic
-        self.partition = log.partition
-        self.topic_id = topic_id
-        self.is_leader = False
-        self.leader_epoch = -1
-        self.in_sync_alone = False
-        self.flushing = False
-        """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
-
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Hold a client's idea of the leader epoch against ours; -1 is no idea.
-
-        Raises:
-            ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
-        """
-        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def append(
-        self,
-        data: bytearray | memoryview,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        header: BatchHeader | None = None,
-    ) -> Appended:
-        """Append as leader. Alone in the ISR, what is appended is committed. ``header``: as `PartitionLog.append`.
-
-        Raises:
-            ProtocolError: refused; OSError: the disk failed.
-        """
-        log = self.log
-        done = log.append(data, self.leader_epoch, now_ms, origin, header=header)
-        if self.in_sync_alone and not done.duplicate:
-            if log.unflushed_records >= log.settings.flush_messages:
-                self._flush_due(self)  # committed once it is on the disk
-            elif not self.flushing:
-                log.high_watermark = log.log_end_offset
-                self._wake(self._fetch_key)
-        return done
-
-    def flushed(self, end: int) -> None:
-        """Everything below ``end`` is on the disk: alone in the ISR, it is committed."""
-        if self.in_sync_alone and self.log.set_high_watermark(end):
-            self.changed()
-
-    def changed(self) -> None:
-        """Leadership or the log's ends changed: whoever waits here looks again."""
-        self._wake(self._fetch_key)
-        self._wake(self._hw_key)
 
 
 class Replicas:
@@ -127,6 +42,7 @@ class Replicas:
     ) -> None:
         self._flush_due = flush_due
         self._env = env
+        self._rules = IsrRules(config.number("replica.lag.time.max.ms"), self._may_join)
         self._wake = wake
         self._config = config
         self._storage = storage
@@ -151,6 +67,12 @@ class Replicas:
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._hosted.values())
+
+    def _may_join(self, broker: int, broker_epoch: int) -> bool:
+        """Whether the image lets a broker into an ISR: alive, and the process whose fetches were seen (KIP-903)."""
+        known = self._image.brokers.get(broker)
+        alive = known is not None and not known.fenced and not known.in_controlled_shutdown
+        return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
     @property
     def offline_count(self) -> int:
@@ -210,7 +132,7 @@ class Replicas:
                     twin = self._hosted.get((topic, number))
                     if twin is not None:
                         raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
-                    self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due)
+                    self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due, self._rules)
                     continue
                 log.close_files()
             target = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
@@ -225,7 +147,7 @@ class Replicas:
             self._offline.add(at)
             replica = self._hosted.pop(at, None)
             if replica is not None:
-                replica.is_leader = False
+                replica.resign()
                 for callback in self.on_removed:
                     callback(replica)
                 replica.changed()
@@ -251,7 +173,7 @@ class Replicas:
                 self._offline.add(at)
             return None
         self._half_made.pop(at, None)
-        replica = self._hosted[at] = Replica(log, topic.id, self._wake, self._flush_due)
+        replica = self._hosted[at] = Replica(log, topic.id, self._wake, self._flush_due, self._rules)
         return replica
 
     def publish(self, old: Image, new: Image) -> None:
@@ -286,14 +208,7 @@ class Replicas:
             actual = self._storage.of(replica.log).id
             if actual != place:
                 self.places[topic.id, number] = actual
-            leads = partition.leader == node
-            newly = leads and (not replica.is_leader or replica.leader_epoch != partition.leader_epoch)
-            replica.is_leader = leads
-            replica.leader_epoch = partition.leader_epoch
-            replica.in_sync_alone = partition.isr == (node,)
-            if not leads:
-                replica.changed()
-            if newly:
+            if replica.follow_image(node, partition, self._env.now_ms()):
                 log = replica.log
                 try:
                     log.epochs.assign(partition.leader_epoch, log.log_end_offset)
@@ -301,8 +216,7 @@ class Replicas:
                     self._fail(error, log)  # in memory it is assigned; the next one written takes it along
                     if not is_passing(error):
                         continue
-                if replica.in_sync_alone:
-                    log.set_high_watermark(log.log_end_offset)
+                replica.advance(log.log_end_offset, self._env.now_ms())
                 for callback in self.on_leader:
                     callback(replica)
 
@@ -311,7 +225,7 @@ class Replicas:
         replica = self._hosted.pop((topic, number), None)
         if replica is None:
             return
-        replica.is_leader = False
+        replica.resign()
         replica.changed()
         for callback in self.on_removed:
             callback(replica)

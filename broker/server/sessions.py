@@ -8,10 +8,12 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.server.dispatch import Context
@@ -22,6 +24,12 @@ FINAL_EPOCH = -1
 MIN_EVICTION_MS = 120_000
 
 Key = tuple[str | None, bytes, int]
+"""What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
+
+
+def key_of(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> Key:
+    """A name may become known, or go, after its id was asked for: the id alone is what the reader means."""
+    return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
 class Wanted:
@@ -132,19 +140,24 @@ class _Full:
 class _Incremental:
     """A request that names only what changed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
         self._session = session
+        self._names = names
 
     def wanted(self) -> list[Wanted]:
-        """All partitions of the session."""
-        return list(self._session.by_key.values())
+        """All partitions of the session; an id nobody knew when it was asked for may have got its name since."""
+        out = list(self._session.by_key.values())
+        for want in out:
+            if want.topic is None:
+                want.topic = self._names.get(want.topic_id)
+        return out
 
     def respond(self, rows: Rows) -> FetchResponse:
         """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
         news = [(want, row) for want, row in rows if want.is_news(row)]
         by_key = self._session.by_key
         for want, row in news:
-            key = (want.topic, want.topic_id, want.partition)
+            key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self._session.uses_ids)
             if len(row.records) and key in by_key:
                 by_key[key] = by_key.pop(key)
         return FetchResponse(session_id=self._session.id, responses=_grouped(news))
@@ -169,14 +182,19 @@ class Sessions:
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
         named: dict[Key, FetchPartition] = {}
+        texts: dict[bytes, str | None] = {}
         for topic in request.topics:
             name = names.get(topic.topic_id) if uses_ids else topic.topic
             for part in topic.partitions:
-                named[name, topic.topic_id, part.partition] = part
+                named[key_of(name, topic.topic_id, part.partition, uses_ids=uses_ids)] = part
+                texts.setdefault(topic.topic_id, name)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
-            fresh = {key: Wanted(key[0], key[1], part, is_follower=follower) for key, part in named.items()}
+            fresh = {
+                key: Wanted(texts[key[1]] if uses_ids else key[0], key[1], part, is_follower=follower)
+                for key, part in named.items()
+            }
             return _Full(fresh, self if epoch == INITIAL_EPOCH and version >= 7 else None, uses_ids=uses_ids)
         session = self._sessions.get(session_id)
         if session is None:
@@ -191,7 +209,7 @@ class Sessions:
             return _Full({}, None, uses_ids=uses_ids)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
-        return _Incremental(session)
+        return _Incremental(session, names)
 
     def _update(
         self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition], *, is_follower: bool
@@ -199,14 +217,13 @@ class Sessions:
         for key, part in named.items():
             known = session.by_key.get(key)
             if known is None:
-                session.by_key[key] = Wanted(key[0], key[1], part, is_follower=is_follower)
+                session.by_key[key] = Wanted(key[0], key[1], part, is_follower=is_follower)  # named when it is read
             else:
                 known.update(part)
         for topic in request.forgotten_topics_data:
-            gone = set(topic.partitions)
-            for key in [k for k in session.by_key if k[2] in gone]:
-                if key[1] == topic.topic_id if session.uses_ids else key[0] == topic.topic:
-                    del session.by_key[key]
+            topic_id = topic.topic_id if session.uses_ids else ZERO_UUID
+            for number in topic.partitions:
+                session.by_key.pop(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids), None)
 
     def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool) -> int:
         """Remember a fetch; 0 where there is no room."""

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from ottla.broker.replica.replicas import Replica
+from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log.directory import LogDirectory
 from ottla.log.durable import sync_job
@@ -110,7 +110,7 @@ class Flusher:
                     RETRY_S
                 )  # what was only short of something is tried again; else the log is closed
                 continue
-            replica.flushed(end)
+            replica.flushed(end, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
             if log.log_end_offset == end:

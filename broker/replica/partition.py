@@ -1,0 +1,304 @@
+"""The rules of one partition among its replicas: who is in sync, and up to where everything is committed.
+
+Pure: events go in, and what comes out is a new high watermark or a request to change the ISR, which somebody else
+sends. A leader holds what each follower's fetches said of it. While an ISR change is under way it reckons with the
+larger of the two sets (the *maximal* ISR), so that whichever of them the controller keeps, nothing counts as committed
+too early.
+
+Source: ``Partition.scala``, ``Replica.scala`` (apache/kafka 4.3.1); KIP-497, KIP-903, KIP-966.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.wire.errors import ErrorCode
+
+UNKNOWN = -1
+
+
+class Committed(NamedTuple):
+    """The ISR as the controller last told it."""
+
+    isr: tuple[int, ...]
+    recovering: bool = False
+
+    @property
+    def maximal(self) -> tuple[int, ...]:
+        """Everybody who may be in the ISR."""
+        return self.isr
+
+
+class PendingExpand(NamedTuple):
+    """The controller was asked to take somebody in."""
+
+    committed: Committed
+    joining: int
+
+    @property
+    def maximal(self) -> tuple[int, ...]:
+        """Everybody who may be in the ISR."""
+        return (*self.committed.isr, self.joining)
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The ISR that was asked for."""
+        return self.maximal
+
+
+class PendingShrink(NamedTuple):
+    """The controller was asked to let some go; until it answers they count."""
+
+    committed: Committed
+    leaving: frozenset[int]
+
+    @property
+    def maximal(self) -> tuple[int, ...]:
+        """Everybody who may be in the ISR."""
+        return self.committed.isr
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The ISR that was asked for."""
+        return tuple(i for i in self.committed.isr if i not in self.leaving)
+
+
+Isr = Committed | PendingExpand | PendingShrink
+
+
+@dataclass(slots=True)
+class Follower:
+    """What a follower's fetches said of it."""
+
+    end_offset: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
+    caught_up_ms: int = 0
+    """When it last had everything the leader had."""
+    last_fetch_ms: int = 0
+    last_leader_end: int = UNKNOWN
+    """The leader's end at its last fetch: reaching it now means it was caught up then."""
+    broker_epoch: int = UNKNOWN
+
+    def fetched(self, now_ms: int, offset: int, leader_end: int) -> None:
+        """It asked for ``offset``, so it has everything below (R327, R328)."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.last_leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end_offset = offset
+        self.last_fetch_ms = now_ms
+        self.last_leader_end = leader_end
+
+    def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
+        """Whether it has everything, or had not long ago."""
+        return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
+
+
+class Answered(Enum):
+    """What became of a request to change the ISR (R334)."""
+
+    TAKEN = "taken"
+    IGNORED = "ignored"
+    GIVEN_UP = "given up"
+    """The pending ISR stays until the image tells a newer partition epoch."""
+    TAKEN_BACK = "taken back"
+    """The committed ISR holds again; it may be tried later."""
+    AGAIN = "again"
+    """The same request must be sent again."""
+
+
+_GIVE_UP = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+_TAKE_BACK = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+
+
+class IsrAnswer(NamedTuple):
+    """The controller's row for one partition."""
+
+    error_code: int
+    leader_epoch: int = UNKNOWN
+    partition_epoch: int = UNKNOWN
+    isr: tuple[int, ...] = ()
+    recovering: bool = False
+
+
+class IsrChange(NamedTuple):
+    """What the controller shall be asked for."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    """Of each member, -1 where it is not known."""
+
+
+Eligible = Callable[[int, int], bool]
+"""Asked with (broker, epoch of its last fetch): whether the image lets it into the ISR (R331, KIP-903)."""
+
+
+@dataclass(slots=True)
+class Leading:
+    """What the leader knows; ``followers`` are the other replicas."""
+
+    local: int
+    epoch: int
+    partition_epoch: int
+    isr: Isr
+    epoch_start: int
+    """The log end when this epoch began."""
+    followers: dict[int, Follower] = field(default_factory=dict)
+    alone: bool = field(init=False)
+    """Whether nobody else is asked about the high watermark: then the own end is all there is to it."""
+
+    def __post_init__(self) -> None:
+        self.alone = not self.followers
+
+    @classmethod
+    def begin(
+        cls,
+        local: int,
+        epoch: int,
+        partition_epoch: int,
+        replicas: Iterable[int],
+        isr: Committed,
+        log_end: int,
+        now_ms: int,
+    ) -> Leading:
+        """A new leader epoch: what was known of the others is forgotten, and members get time to catch up (R329)."""
+        others = {i: Follower(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
+        return cls(local, epoch, partition_epoch, isr, log_end, others)
+
+    def follow_image(self, partition_epoch: int, replicas: Iterable[int], isr: Committed) -> bool:
+        """The same leader epoch, told anew by the image; an older partition epoch is ignored (R329)."""
+        if partition_epoch <= self.partition_epoch:
+            return False
+        self.partition_epoch = partition_epoch
+        self.isr = isr
+        self.followers = {i: self.followers.get(i) or Follower() for i in replicas if i != self.local}
+        self.alone = not self.followers
+        return True
+
+    # ------------------------------------------------------------------ the high watermark
+
+    def effective_min_isr(self, min_insync_replicas: int) -> int:
+        """No more than there are replicas."""
+        return min(min_insync_replicas, len(self.followers) + 1)
+
+    def _committed(self) -> Committed:
+        return self.isr if isinstance(self.isr, Committed) else self.isr.committed
+
+    def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        """Whether too few are in sync for acks=all (R337), and for the high watermark to move (R332, KIP-966)."""
+        return len(self._committed().isr) < self.effective_min_isr(min_insync_replicas)
+
+    def has_enough_for(self, min_insync_replicas: int) -> bool:
+        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
+        return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal)
+
+    def high_watermark(
+        self, own_end: int, log_end: int, now_ms: int, lag_max_ms: int, min_insync_replicas: int, eligible: Eligible
+    ) -> int | None:
+        """Up to where everything is committed; None while it must not move.
+
+        ``own_end`` is where this node's own copy counts up to: its durable end where flush settings ask for that, else
+        ``log_end``. Replicas outside the ISR that are caught up and may join are waited for, so that they can (R332).
+        """
+        if self.is_under_min_isr(min_insync_replicas):
+            return None
+        members = self.isr.maximal
+        lowest = own_end
+        for broker, follower in self.followers.items():
+            if follower.end_offset >= lowest:
+                continue
+            waits = broker in members or (
+                follower.is_caught_up(now_ms, log_end, lag_max_ms) and eligible(broker, follower.broker_epoch)
+            )
+            if waits:
+                lowest = follower.end_offset
+        return None if lowest < 0 else lowest
+
+    # ------------------------------------------------------------------ the ISR
+
+    def fetched(
+        self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
+    ) -> Follower | None:
+        """A follower's fetch arrived: its state moves now, and not when the answer leaves (R327).
+
+        None for a broker that has no replica here.
+        """
+        follower = self.followers.get(broker)
+        if follower is not None:
+            follower.fetched(now_ms, offset, leader_end)
+            follower.log_start_offset = log_start
+            follower.broker_epoch = broker_epoch
+        return follower
+
+    def expand(self, broker: int, high_watermark: int, eligible: Eligible) -> IsrChange | None:
+        """Whether a follower that has just fetched may join; then the change is under way (R331)."""
+        follower = self.followers.get(broker)
+        if not isinstance(self.isr, Committed) or follower is None or broker in self.isr.isr:
+            return None
+        if follower.end_offset < high_watermark or follower.end_offset < self.epoch_start:
+            return None
+        if not eligible(broker, follower.broker_epoch):
+            return None
+        self.isr = PendingExpand(self.isr, broker)
+        return self._change(self.isr.wanted)
+
+    def shrink(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
+        """Whether members have been behind for too long; then the change is under way (R331)."""
+        if not isinstance(self.isr, Committed):
+            return None
+        late = frozenset(
+            broker
+            for broker in self.isr.isr
+            if broker in self.followers and not self.followers[broker].is_caught_up(now_ms, log_end, lag_max_ms)
+        )
+        if not late:
+            return None
+        self.isr = PendingShrink(self.isr, late)
+        return self._change(self.isr.wanted)
+
+    def _change(self, isr: tuple[int, ...]) -> IsrChange:
+        epochs = tuple(self.followers[i].broker_epoch if i in self.followers else UNKNOWN for i in isr)
+        return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
+
+    def answered(self, answer: IsrAnswer) -> Answered:
+        """What the controller said to a change under way (R334)."""
+        if isinstance(self.isr, Committed):
+            return Answered.IGNORED  # the image was quicker
+        if answer.error_code == ErrorCode.NONE:
+            if answer.leader_epoch != self.epoch or answer.partition_epoch < self.partition_epoch:
+                return Answered.IGNORED
+            self.isr = Committed(answer.isr, answer.recovering)
+            self.partition_epoch = answer.partition_epoch
+            return Answered.TAKEN
+        if answer.error_code in _TAKE_BACK:
+            self.isr = self.isr.committed
+            return Answered.TAKEN_BACK
+        return Answered.GIVEN_UP if answer.error_code in _GIVE_UP else Answered.AGAIN
+
+    def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
+        """The lowest log start among the leader and the replicas that are alive: DeleteRecords waits for it (R338)."""
+        return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
+
+
+class Following(NamedTuple):
+    """Somebody else leads, or nobody (``leader`` -1)."""
+
+    epoch: int
+    leader: int = UNKNOWN
+
+
+State = Leading | Following

@@ -1,0 +1,223 @@
+"""Produce: what is answered, and when. Sources: ``KafkaApis.handleProduceRequest``, ``ReplicaManager`` (4.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers import produce
+from ottla.broker.server.connection import CloseConnection
+from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import a_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.batch import TRANSACTIONAL_BIT
+from ottla.wire.compression import Codec
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import produce as p
+from ottla.wire.schema import ZERO_UUID
+
+NEWEST = 13
+
+
+def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000) -> p.ProduceRequest:
+    topics = [
+        p.TopicProduceData(name, topic_id_of(name), [p.PartitionProduceData(number, raw)])
+        for name, number, raw in parts
+    ]
+    return p.ProduceRequest(None, acks, timeout_ms, topics)
+
+
+def send(stage: Stage, what: p.ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+    answer = produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what)
+    if isinstance(answer, Awaitable):
+
+        async def wait() -> Any:
+            return await answer
+
+        return virtually(wait)
+    return answer
+
+
+def row_of(answer: Any) -> p.PartitionProduceResponse:
+    row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return row
+
+
+@pytest.fixture
+def stage() -> Stage:
+    out = Stage()
+    out.hosted.host("t")
+    return out
+
+
+def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: Stage) -> None:
+    assert row_of(send(stage, request(("t", 0, a_batch(0))))).base_offset == 0
+    row = row_of(send(stage, request(("t", 0, a_batch(3)))))
+    assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+        0,
+        0,
+        3,
+        -1,
+        0,
+    )
+    assert stage.hosted.replicas["t", 0].log.high_watermark == 6
+
+
+REFUSED = [
+    pytest.param("t", 0, None, -1, 11, ErrorCode.INVALID_RECORD, id="null records"),
+    pytest.param("t", 0, b"", -1, 11, ErrorCode.INVALID_RECORD, id="no batch"),
+    pytest.param("t", 1, "batch", -1, 11, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such partition"),
+    pytest.param("u", 0, "batch", -1, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such topic"),
+    pytest.param("u", 0, "batch", -1, 13, ErrorCode.UNKNOWN_TOPIC_ID, id="trap: no such topic id from v13"),
+    pytest.param("t", 0, "batch", 2, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks 2"),
+    pytest.param("t", 0, "batch", -2, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks -2"),
+    pytest.param("t", 0, "zstd", -1, 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="zstd below v7"),
+    pytest.param("t", 0, "zstd", -1, 7, ErrorCode.NONE, id="zstd from v7"),
+    pytest.param("t", 0, "transactional", -1, 11, ErrorCode.INVALID_TXN_STATE, id="a transactional batch"),
+    pytest.param("t", 0, "torn", -1, 11, ErrorCode.CORRUPT_MESSAGE, id="a bad checksum"),
+    pytest.param("elsewhere", 0, "batch", -1, 11, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="led elsewhere"),
+    pytest.param("__consumer_offsets", 0, "batch", -1, 11, ErrorCode.INVALID_TOPIC_EXCEPTION, id="an internal topic"),
+    pytest.param(
+        "__consumer_offsets", 0, "batch", 9, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks are looked at first"
+    ),
+    pytest.param("__transaction_state", 0, "batch", -1, 11, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="one that is not"),
+]
+
+
+def bytes_of(what: Any) -> Any:
+    match what:
+        case "batch":
+            return a_batch(0)
+        case "zstd":
+            return a_batch(0, codec=Codec.ZSTD)
+        case "transactional":
+            return a_batch(0, attributes=TRANSACTIONAL_BIT, producer_id=1, producer_epoch=0, base_sequence=0)
+        case "torn":
+            raw = a_batch(0)
+            raw[-1] ^= 1
+            return raw
+    return what
+
+
+@pytest.mark.parametrize(("topic", "partition", "what", "acks", "version", "code"), REFUSED)
+def test_what_is_refused_says_why_and_leaves_no_trace(
+    stage: Stage, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
+) -> None:
+    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    stage.hosted.host("__consumer_offsets")
+    row = row_of(send(stage, request((topic, partition, bytes_of(what)), acks=acks), version))
+    assert row.error_code == code
+    if code:
+        assert row.base_offset == -1
+        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+
+
+def test_only_an_admin_tool_writes_to_an_internal_topic(stage: Stage) -> None:
+    stage.hosted.host("__consumer_offsets")
+    what = request(("__consumer_offsets", 0, a_batch(0)))
+    assert row_of(send(stage, what, 11, "__admin_client")).error_code == 0
+    assert row_of(send(stage, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: Stage) -> None:
+    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    row = row_of(send(stage, request(("elsewhere", 0, a_batch(0))), 10))
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 3)
+    assert row_of(send(stage, request(("elsewhere", 0, a_batch(0))), 9)).current_leader.leader_id == -1
+
+
+def test_bytes_that_are_no_batch_refuse_the_whole_request(stage: Stage) -> None:
+    bad = a_batch(0)
+    bad[8:12] = (25).to_bytes(4, "big")
+    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 0, bad)), 11)
+    assert [r.error_code for t in answer.responses for r in t.partition_responses] == [ErrorCode.CORRUPT_MESSAGE] * 2
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+
+
+def test_each_partition_has_its_own_outcome(stage: Stage) -> None:
+    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 5, a_batch(0)), ("t", 0, a_batch(3))), 11)
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 3)]
+    assert [(t.name, t.topic_id) for t in answer.responses] == [("t", topic_id_of("t"))] * 3
+    assert topic_id_of("t") != ZERO_UUID
+
+
+def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: Stage) -> None:
+    assert send(stage, request(("t", 0, a_batch(0)), acks=0)) is None
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
+    with pytest.raises(CloseConnection):
+        send(stage, request(("t", 9, a_batch(0)), acks=0))
+
+
+def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: Stage) -> None:
+    stage.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+    assert row_of(send(stage, request(("t", 0, a_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(stage.failures) == 1
+
+
+def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_acks_1_is_not() -> None:
+    stage = Stage()
+    stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogSettings(min_insync_replicas=2))
+    assert row_of(send(stage, request(("r", 0, a_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
+    assert row_of(send(stage, request(("r", 0, a_batch(0)), acks=1))).error_code == 0
+
+
+def waiting(stage: Stage, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
+    """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
+    what = request(("r", 0, a_batch(0)), acks=acks, timeout_ms=timeout_ms)
+    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+
+    async def main() -> tuple[int, float]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(meanwhile, stage.hosted.replicas["r", 0])
+            row = row_of(await answer if isinstance(answer, Awaitable) else answer)
+            took = trio.current_time()
+            nursery.cancel_scope.cancel()
+        return row.error_code, took
+
+    return virtually(main)
+
+
+@pytest.fixture
+def replicated() -> Stage:
+    stage = Stage()
+    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2))
+    return stage
+
+
+async def follower_fetches(replica: Any) -> None:
+    await trio.sleep(0.3)
+    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.flushed(3, 0)
+
+
+async def nothing(replica: Any) -> None:
+    await trio.sleep_forever()
+
+
+async def leader_resigns(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.resign()
+    replica.changed()
+
+
+def test_acks_all_waits_until_every_member_has_it(replicated: Stage) -> None:
+    assert waiting(replicated, follower_fetches) == (0, 0.3)
+
+
+def test_acks_1_waits_for_nobody(replicated: Stage) -> None:
+    assert waiting(replicated, nothing, acks=1) == (0, 0.0)
+
+
+def test_what_is_not_in_time_says_so_though_it_stays(replicated: Stage) -> None:
+    assert waiting(replicated, nothing, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 0.7)
+    assert replicated.hosted.replicas["r", 0].log.log_end_offset == 3
+
+
+def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
+    assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)

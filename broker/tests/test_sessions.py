@@ -1,0 +1,213 @@
+"""Fetch sessions (KIP-227, KIP-516): each test is a rule of ``FetchSession.java``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
+from ottla.broker.tests.world import Stage, topic_id_of
+from ottla.controller.image import Image
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+from ottla.wire.schema import ZERO_UUID
+
+
+def request(
+    session: int = 0,
+    epoch: int = 0,
+    wanted: dict[str, tuple[int, ...]] | None = None,
+    forgotten: dict[str, tuple[int, ...]] | None = None,
+    *,
+    ids: bool = True,
+    offset: int = 0,
+) -> f.FetchRequest:
+    topics = [
+        f.FetchTopic(
+            "" if ids else name,
+            topic_id_of(name) if ids else ZERO_UUID,
+            [f.FetchPartition(p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in numbers],
+        )
+        for name, numbers in (wanted or {}).items()
+    ]
+    gone = [
+        f.ForgottenTopic("" if ids else name, topic_id_of(name) if ids else ZERO_UUID, list(numbers))
+        for name, numbers in (forgotten or {}).items()
+    ]
+    return f.FetchRequest(session_id=session, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
+
+
+class Reader:
+    """One reader and the node's sessions."""
+
+    def __init__(self, slots: int = 3) -> None:
+        self.stage = Stage()
+        self.now_ms = 0.0
+        self.stage.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
+        self.sessions = Sessions(self.stage.env, slots)  # type: ignore[arg-type]
+
+    def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
+        return self.sessions.open(self.stage.context(ApiKey.FETCH, version), what)
+
+    def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
+        """Ask, and answer every partition with ``news``."""
+        context = self.ask(what, version)
+        assert not isinstance(context, f.FetchResponse), context.error_code
+        rows = [
+            (want, f.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
+            for want in context.wanted()
+        ]
+        out: f.FetchResponse = context.respond(rows)
+        return out
+
+    def names(self, what: f.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
+        return [(want.topic, want.partition) for want in self.ask(what, version).wanted()]
+
+
+@pytest.fixture
+def reader() -> Reader:
+    out = Reader()
+    for name in ("a", "b"):
+        out.stage.hosted.host(name)
+    return out
+
+
+def shown(response: f.FetchResponse) -> list[tuple[str, int]]:
+    return [(t.topic, p.partition_index) for t in response.responses for p in t.partitions]
+
+
+def test_a_full_fetch_opens_a_session_and_the_next_ones_need_not_name_anything(reader: Reader) -> None:
+    first = reader.answer(request(wanted={"a": (0, 1), "b": (0,)}))
+    assert first.session_id != 0
+    assert shown(first) == [("a", 0), ("a", 1), ("b", 0)]
+    assert reader.names(request(first.session_id, 1)) == [("a", 0), ("a", 1), ("b", 0)]
+
+
+def test_a_final_epoch_opens_none_and_ends_the_one_it_names(reader: Reader) -> None:
+    first = reader.answer(request(wanted={"a": (0,)}))
+    last = reader.answer(request(first.session_id, -1, {"a": (0,)}))
+    assert (last.session_id, len(reader.sessions)) == (0, 0)
+    assert reader.ask(request(first.session_id, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epoch_0_with_an_id_replaces_that_session(reader: Reader) -> None:
+    first = reader.answer(request(wanted={"a": (0,)}))
+    second = reader.answer(request(first.session_id, 0, {"b": (0,)}))
+    assert len(reader.sessions) == 1
+    assert reader.names(request(second.session_id, 1)) == [("b", 0)]
+
+
+def test_old_versions_and_empty_fetches_get_no_session(reader: Reader) -> None:
+    assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=6).session_id == 0
+    assert reader.answer(request()).session_id == 0
+    assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=7).session_id != 0
+
+
+REFUSED = [
+    pytest.param(1, 1, True, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, id="no such session"),
+    pytest.param(0, 2, True, ErrorCode.INVALID_FETCH_SESSION_EPOCH, id="an epoch ahead"),
+    pytest.param(0, 1, False, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, id="names where ids were spoken"),
+]
+
+
+@pytest.mark.parametrize(("off", "epoch", "ids", "code"), REFUSED)
+def test_a_session_that_is_not_what_the_reader_thinks_is_refused(
+    reader: Reader, off: int, epoch: int, ids: bool, code: ErrorCode
+) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id + off
+    assert reader.ask(request(session, epoch, {"a": (0,)}, ids=ids), 13 if ids else 12).error_code == code
+
+
+def test_epochs_count_up_and_wrap_to_1(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    for epoch in (1, 2, 3):
+        reader.answer(request(session, epoch))
+    assert reader.ask(request(session, 3)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    reader.sessions._sessions[session].epoch = 2**31 - 1
+    reader.answer(request(session, 2**31 - 1))
+    assert shown(reader.answer(request(session, 1))) == []
+
+
+def test_partitions_join_move_on_and_are_forgotten_one_by_one(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0, 1, 2), "b": (0, 1)})).session_id
+    context = reader.ask(request(session, 1, {"a": (1, 7)}, {"a": (0,), "b": (1, 9)}, offset=42))
+    places = {(w.topic, w.partition): w.fetch_offset for w in context.wanted()}
+    assert places == {("a", 1): 42, ("a", 2): 0, ("b", 0): 0, ("a", 7): 42}
+
+
+def test_a_session_with_nothing_left_ends(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert reader.answer(request(session, 1, forgotten={"a": (0,)})).session_id == 0
+    assert len(reader.sessions) == 0
+
+
+NEWS = [
+    pytest.param({"records": b"x"}, True, id="records"),
+    pytest.param({"error_code": 3}, True, id="an error"),
+    pytest.param({"high_watermark": 6}, True, id="a new high watermark"),
+    pytest.param({"log_start_offset": 1}, True, id="a new log start"),
+    pytest.param({"diverging_epoch": f.EpochEndOffset(0, 3)}, True, id="a diverging epoch"),
+    pytest.param({}, False, id="all as it was"),
+]
+
+
+@pytest.mark.parametrize(("news", "told"), NEWS)
+def test_an_incremental_answer_holds_only_news(reader: Reader, news: dict[str, Any], told: bool) -> None:
+    session = reader.answer(request(wanted={"a": (0,)}), log_start_offset=0).session_id
+    answer = reader.answer(request(session, 1), **{"log_start_offset": 0, **news})
+    assert shown(answer) == ([("a", 0)] if told else [])
+    assert answer.session_id == session
+
+
+def test_after_an_error_the_next_answer_is_news_even_if_nothing_changed(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    reader.answer(request(session, 1), error_code=6)
+    assert shown(reader.answer(request(session, 2))) == [("a", 0)]
+    assert shown(reader.answer(request(session, 3))) == []
+
+
+def test_a_partition_that_brought_records_goes_to_the_end(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
+    context = reader.ask(request(session, 1))
+    rows = [
+        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0))) for w in context.wanted()
+    ]
+    assert shown(context.respond(rows)) == [("a", 0), ("b", 0)]
+    assert reader.names(request(session, 2)) == [("a", 1), ("a", 0), ("b", 0)]
+
+
+def test_an_id_that_becomes_known_later_is_served_from_then_on(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"late": (0,)}), error_code=100).session_id
+    assert reader.names(request(session, 1)) == [(None, 0)]
+    reader.stage.hosted.host("late")
+    assert reader.names(request(session, 2)) == [("late", 0)]
+    assert reader.names(request(session, 3, {"late": (0,)})) == [("late", 0)]  # named again: still one partition
+    assert shown(reader.answer(request(session, 4), records=b"x")) == [("late", 0)]
+    reader.answer(request(session, 5, forgotten={"late": (0,)}))
+    assert len(reader.sessions) == 0
+
+
+def test_a_topic_that_goes_can_be_forgotten_by_its_id(reader: Reader) -> None:
+    session = reader.answer(request(wanted={"a": (0,), "b": (0,)})).session_id
+    reader.stage.hosted.image = Image()
+    assert reader.names(request(session, 1, {"a": (0,)}, {"b": (0,)})) == [("a", 0)]
+
+
+def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> None:
+    reader = Reader(slots=2)
+    ids = []
+    for _ in range(2):
+        ids.append(reader.answer(request(wanted={"a": (0,)})).session_id)
+        reader.now_ms += 1
+    reader.now_ms = MIN_EVICTION_MS - 1
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
+    reader.now_ms = MIN_EVICTION_MS
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
+    assert reader.ask(request(ids[0], 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    reader.now_ms = 2 * MIN_EVICTION_MS
+    reader.answer(request(ids[1], 1))
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
+    assert len(reader.ask(request(ids[1], 2)).wanted()) == 1  # used just now, so the other one went
+    assert Reader(slots=0).answer(request(wanted={"a": (0,)})).session_id == 0

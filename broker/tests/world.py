@@ -1,0 +1,153 @@
+"""As much of a node as a handler needs: real parts over a disk in memory, in virtual time, without connections."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.replica import IsrRules, Replica
+from ottla.broker.server.dispatch import Context, Peer
+from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.sessions import Sessions
+from ottla.controller.image import Image, Partition, Topic
+from ottla.log.recovery import create_log
+from ottla.log.settings import LogSettings
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.memory_disk import MemoryDisk
+
+T = TypeVar("T")
+NOW_MS = 1_000_000
+
+
+class VirtualEnv:
+    """An `Env` whose time trio's clock makes, and whose chance is a seed."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._rng = random.Random(seed)
+        self.memory = MemoryDisk(self._rng, self.now_ms)
+        self.disk = self.memory.session()
+
+    def now_ms(self) -> int:
+        return NOW_MS + int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        try:
+            return trio.current_time() * 1000
+        except RuntimeError:
+            return 0.0  # before the run
+
+    def uuid(self) -> bytes:
+        return b"\x01" + self._rng.randbytes(15)
+
+    def random(self) -> float:
+        return self._rng.random()
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
+    async def in_thread(self, work: Callable[[], T], lane: Any = None) -> T:
+        await trio.lowlevel.checkpoint()
+        return work()
+
+
+def virtually(main: Callable[[], Awaitable[T]]) -> T:
+    """Run something in virtual time."""
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def topic_id_of(name: str) -> bytes:
+    return name.encode().ljust(16, b"-")[:16]
+
+
+class Hosted:
+    """The partitions a test wants, led from here unless it says otherwise."""
+
+    def __init__(self, env: VirtualEnv, purgatory: Purgatory) -> None:
+        self._env = env
+        self._purgatory = purgatory
+        self.image = Image()
+        self.replicas: dict[tuple[str, int], Replica] = {}
+
+    def host(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        leader: int = 1,
+        isr: tuple[int, ...] = (1,),
+        replicas: tuple[int, ...] = (1,),
+        settings: LogSettings | None = None,
+    ) -> Replica:
+        """A topic; gives its first partition."""
+        topic_id = topic_id_of(name)
+        told = Partition(replicas, isr, leader, 3, 0)
+        topic = Topic(name, topic_id, dict.fromkeys(range(partitions), told))
+        self.image = Image(
+            topics={**self.image.topics, name: topic}, topic_names={**self.image.topic_names, topic_id: name}
+        )
+        rules = IsrRules(30_000, lambda broker, epoch: True)
+        for number in range(partitions):
+            path = f"/data/{name}-{number}"
+            log = create_log(self._env.disk, path, name, number, topic_id, settings or LogSettings(), NOW_MS)
+            replica = Replica(log, topic_id, self._purgatory.wake, lambda r: None, rules)
+            replica.follow_image(1, told, NOW_MS)
+            self.replicas[name, number] = replica
+        return self.replicas[name, 0]
+
+    def get(self, topic: str, partition: int) -> Replica | None:
+        return self.replicas.get((topic, partition))
+
+    def leader(self, topic: str, partition: int) -> Replica:
+        replica = self.replicas.get((topic, partition))
+        if replica is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not replica.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+
+class Stage:
+    """A node's services as far as the data plane asks for them."""
+
+    def __init__(self, **settings: str) -> None:
+        self.env = VirtualEnv()
+        self.config = NodeConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.failures: list[OSError] = []
+        purgatory = Purgatory(self.env)  # type: ignore[arg-type]
+        self.hosted = Hosted(self.env, purgatory)
+        hosted = self.hosted
+
+        class Metadata:
+            cluster_id = "cluster"
+            kraft_version = 1
+
+            @property
+            def image(self) -> Image:
+                return hosted.image
+
+            def endpoints(self, dialled: tuple[str, int], *, fenced: bool = False) -> list[Any]:
+                return [(1, *dialled, None)]
+
+        self.services: Any = SimpleNamespace(
+            env=self.env,
+            config=self.config,
+            metadata=Metadata(),
+            replicas=hosted,
+            purgatory=purgatory,
+            sessions=Sessions(self.env, 3),  # type: ignore[arg-type]
+            fetch_max_bytes=self.config.number("fetch.max.bytes"),
+            fail=lambda error, where=None: self.failures.append(error),
+        )
+
+    def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:
+        return Context(self.services, Peer("127.0.0.1", ("here", 9092)), key, version, client_id, self.env.now_ms())
