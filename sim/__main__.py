@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from sim.world import Result, simulate
+from sim.scenario import Result, simulate
 
 
 def line(result: Result) -> str:

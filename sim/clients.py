@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import trio
 
 from ottla.peers.client import Channel, decode_records
 from ottla.wire import records as r
@@ -17,6 +16,7 @@ from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import sync_group as sg
@@ -24,12 +24,18 @@ from ottla.wire.messages import sync_group as sg
 if TYPE_CHECKING:
     from sim.world import World
 
+Address = tuple[str, int]
+"""Host and port."""
+
 PORT = 9092
+NODE = "node"
+BOOTSTRAP: tuple[Address, ...] = ((NODE, PORT),)
 TOPIC = "t"
 PARTITIONS = 2
 GROUP = "g"
 SESSION_MS = 6000
 PAUSE_S = 0.2
+TIMEOUT_S = 10.0
 
 
 class Again(Exception):
@@ -37,30 +43,58 @@ class Again(Exception):
 
 
 class SimClient:
-    """A connection that is made anew whenever it breaks."""
+    """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, bootstrap: Sequence[Address] = BOOTSTRAP) -> None:
         self.world = world
         self.name = name
-        self._connection: Channel | None = None
+        self.process = world.process(name)
+        self._bootstrap = deque(bootstrap)
+        self._channels: dict[Address, Channel] = {}
+        self._leaders: dict[tuple[str, int], Address] = {}
 
-    async def call(self, request: Any, version: int | None = None) -> Any:
-        """Ask the node; raises Again when the connection broke."""
+    async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
+        """Ask a node, any where none is named; raises Again when the connection broke."""
+        address = at or self._bootstrap[0]
         try:
-            if self._connection is None:
-                connection = Channel(await self.world.network.connect("node", PORT), self.name, timeout_s=10)
-                await connection.negotiate()
-                self._connection = connection
-            return await self._connection.call(request, version)
+            channel = self._channels.get(address)
+            if channel is None:
+                stream = await self.process.env.net.connect(*address)
+                channel = self._channels[address] = Channel(stream, self.name, timeout_s=TIMEOUT_S)
+                await channel.negotiate()
+            return await channel.call(request, version)
         except (OSError, WireError) as error:
             self.drop()
             raise Again(str(error)) from None
 
+    async def leader(self, topic: str, partition: int) -> Address:
+        """Who leads a partition, as far as was last heard; raises Again where nobody does."""
+        if (topic, partition) not in self._leaders:
+            answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+            brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
+            for row in answer.topics[0].partitions:
+                if row.leader_id in brokers:
+                    self._leaders[topic, row.partition_index] = brokers[row.leader_id]
+        address = self._leaders.get((topic, partition))
+        if address is None:
+            raise Again("nobody leads it")
+        return address
+
+    def forget_leaders(self) -> None:
+        """What was heard of leaders is old."""
+        self._leaders.clear()
+
     def drop(self) -> None:
-        """Hang up."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Hang up everywhere; the next call goes to another node, where there are several."""
+        self._bootstrap.rotate(-1)
+        self._leaders.clear()
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, by this client's clock."""
+        await self.process.env.sleep(seconds)
 
     async def until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Try until it works."""
@@ -68,15 +102,18 @@ class SimClient:
             try:
                 return await work()
             except Again:
-                await trio.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
+                self._leaders.clear()
+                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
 
 
-async def make_topic(world: World) -> None:
-    """Create the topic, whoever is up."""
-    client = SimClient(world, "admin")
+async def make_topic(world: World, topic: str = TOPIC, **settings: str) -> None:
+    """Create a topic, whoever is up."""
+    client = SimClient(world, f"maker-{topic}")
+    configs = [ct.CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
 
     async def once() -> None:
-        answer = await client.call(ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, PARTITIONS, 1)], 5000))
+        creatable = ct.CreatableTopic(topic, PARTITIONS, 1, configs=configs)
+        answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
         if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise Again(ErrorCode(answer.topics[0].error_code).name)
 
@@ -87,8 +124,10 @@ async def make_topic(world: World) -> None:
 class SimProducer(SimClient):
     """Writes numbered records with acks=all and idempotence; each batch is sent until it is acknowledged."""
 
-    def __init__(self, world: World, name: str, first: int) -> None:
+    def __init__(self, world: World, name: str, first: int, topic: str = TOPIC, keys: int = 0) -> None:
         super().__init__(world, name)
+        self._topic = topic
+        self._keys = keys
         self._next = first
         self._pid = -1
         self._sequences: dict[int, int] = {}
@@ -101,11 +140,11 @@ class SimProducer(SimClient):
             values = list(range(self._next, self._next + count))
             self._next += count
             await self._send(partition, values)
-            await trio.sleep(self.world.rng.random() * 0.3)
+            await self.sleep(self.world.rng.random() * 0.3)
         self.drop()
 
     async def _send(self, partition: int, values: list[int]) -> None:
-        self.world.ledger.sent(partition, values)
+        self.world.ledger.sent((self._topic, partition), values)
 
         async def once() -> int:
             if self._pid < 0:
@@ -114,7 +153,7 @@ class SimProducer(SimClient):
 
         offset = await self.until_done(once)
         self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
-        self.world.ledger.acknowledged(partition, values, offset)
+        self.world.ledger.acknowledged((self._topic, partition), values, offset)
 
     async def _init(self) -> None:
         answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
@@ -124,18 +163,24 @@ class SimProducer(SimClient):
         self._sequences = {}
 
     async def _produce(self, partition: int, values: list[int]) -> int:
-        records = [r.NewRecord(b"%s" % self.name.encode(), struct.pack(">q", v), 1000) for v in values]
+        now = self.process.env.now_ms()
+        records = [r.NewRecord(self._key(v), struct.pack(">q", v), now) for v in values]
         sequence = self._sequences.get(partition, 0)
         raw = r.build(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
-        data = produce.TopicProduceData(TOPIC, partition_data=[produce.PartitionProduceData(partition, raw)])
-        answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9)
+        data = produce.TopicProduceData(self._topic, partition_data=[produce.PartitionProduceData(partition, raw)])
+        at = await self.leader(self._topic, partition)
+        answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
         row = answer.responses[0].partition_responses[0]
         if row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self.world.ledger.out_of_order(partition)
+            self.world.ledger.out_of_order((self._topic, partition))
             self._pid = -1
         if row.error_code:
             raise Again(ErrorCode(row.error_code).name)
         return int(row.base_offset)
+
+    def _key(self, value: int) -> bytes:
+        """Its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
+        return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
 
 
 class SimConsumer(SimClient):
@@ -146,6 +191,8 @@ class SimConsumer(SimClient):
         self._member = ""
         self._generation = -1
         self._mine: dict[int, int] = {}
+        self._at: Address | None = None
+        """Its coordinator."""
 
     async def run(self) -> None:
         """Consume until the world stops it."""
@@ -156,11 +203,15 @@ class SimConsumer(SimClient):
                 while True:
                     await self._turn()
             except Again:
-                await trio.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
+                self._at = None
+                self.forget_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
 
     async def _coordinator(self) -> None:
         answer = await self.call(fc.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
-        self._check(answer.coordinators[0].error_code)
+        found = answer.coordinators[0]
+        self._check(found.error_code)
+        self._at = (found.host, found.port)
 
     def _check(self, code: int) -> None:
         if code:
@@ -171,7 +222,7 @@ class SimConsumer(SimClient):
     async def _join(self) -> None:
         protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
         request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
-        answer = await self.call(request, 6)
+        answer = await self.call(request, 6, self._at)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = answer.member_id
             raise Again("member id")
@@ -183,51 +234,51 @@ class SimConsumer(SimClient):
             for number, member in enumerate(ids):
                 mine = bytes(p for p in range(PARTITIONS) if p % len(ids) == number)
                 shares.append(sg.SyncGroupRequestAssignment(member, mine))
-        synced = await self.call(
-            sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares), 4
-        )
+        sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
+        synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
         self._mine = dict.fromkeys(synced.assignment, 0)
         await self._positions()
 
     async def _positions(self) -> None:
         topic = of.OffsetFetchRequestTopic(TOPIC, list(self._mine))
-        answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7)
+        answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
         self._check(answer.error_code)
         for row in answer.topics[0].partitions if answer.topics else ():
             self._mine[row.partition_index] = max(row.committed_offset, 0)
-            self.world.ledger.position_read(row.partition_index, max(row.committed_offset, 0))
+            self.world.ledger.position_read((TOPIC, row.partition_index), max(row.committed_offset, 0))
 
     async def _turn(self) -> None:
         """Heartbeat, read, commit."""
-        alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3)
+        alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
         self._check(alive.error_code)
         for partition, position in list(self._mine.items()):
             records = await read(self, partition, position, 200)
             if records:
                 self._mine[partition] = records[-1].offset + 1
                 await self._commit(partition, records[-1].offset + 1)
-        await trio.sleep(0.1 + self.world.rng.random() * 0.3)
+        await self.sleep(0.1 + self.world.rng.random() * 0.3)
 
     async def _commit(self, partition: int, offset: int) -> None:
         part = oc.OffsetCommitRequestPartition(partition, offset)
         topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
-        self.world.ledger.committing(partition, offset)
-        answer = await self.call(oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic]), 7)
+        self.world.ledger.committing((TOPIC, partition), offset)
+        request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
+        answer = await self.call(request, 7, self._at)
         self._check(answer.topics[0].partitions[0].error_code)
-        self.world.ledger.committed(partition, offset)
+        self.world.ledger.committed((TOPIC, partition), offset)
 
 
-async def read(client: SimClient, partition: int, offset: int, wait_ms: int) -> list[r.Record]:
-    """One fetch; a batch with a bad checksum is a violation."""
+async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:
+    """One fetch from the leader; a batch with a bad checksum is a violation."""
     part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
-        max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[fetch.FetchTopic(TOPIC, partitions=[part])]
+        max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[fetch.FetchTopic(topic, partitions=[part])]
     )
-    answer = await client.call(request, 12)
+    answer = await client.call(request, 12, await client.leader(topic, partition))
     row = answer.responses[0].partitions[0]
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        client.world.ledger.out_of_range(partition, offset)
+        client.world.ledger.out_of_range((topic, partition), offset)
     if row.error_code:
         raise Again(ErrorCode(row.error_code).name)
     try:

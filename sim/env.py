@@ -1,64 +1,120 @@
-"""The simulated world as an `Env`: virtual time, one seed, a disk that forgets, a network in memory, no threads."""
+"""The simulated world as an `Env`: virtual time, one seed, a network in memory, threads by turns."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from ottla.world.disk import Disk
-from ottla.world.env import Deadline, Ground, Lane, Net
+from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Net
+from sim.network import HostNet
+
+if TYPE_CHECKING:
+    from sim.processes import Process
 
 T = TypeVar("T")
 A = TypeVar("A")
-EPOCH_MS = 1_800_000_000_000
-SLOW_WORK_S = 0.004
+THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
+
+
+class SimDeadline:
+    """A cancel scope whose time stands still for a process that is paused."""
+
+    def __init__(self, env: SimEnv, deadline: float) -> None:
+        self._env = env
+        self._deadline = deadline
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether the time was over before the block was."""
+        return self._scope.cancelled_caught
+
+    def hold(self) -> None:
+        """It does not strike for now."""
+        self._scope.deadline = FOREVER_S
+
+    def release(self) -> None:
+        """It strikes when it should, or at once."""
+        self._scope.deadline = self._deadline
+
+    def __enter__(self) -> SimDeadline:
+        self._env.deadlines[self] = None
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._env.deadlines.pop(self, None)
+        return self._scope.__exit__(kind, error, trace)
 
 
 class SimEnv:
     """One process's view."""
 
-    def __init__(self, rng: random.Random, disk: Disk, net: Net) -> None:
-        self._rng = rng
-        self.disk = disk
-        self.net = net
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+        self._clock = process.host.clock
+        self.disk: Disk = process.session
+        self.net: Net = HostNet(self._world.network, process)
+        self.deadlines: dict[SimDeadline, None] = {}
+        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in THREADS.items()}
 
     def now_ms(self) -> int:
-        """Virtual wall clock."""
-        return EPOCH_MS + int(trio.current_time() * 1000)
+        """The host's wall clock."""
+        return self._clock.wall_ms()
+
+    def monotonic_s(self) -> float:
+        """The host's other clock, in seconds."""
+        return self._clock.monotonic_s()
 
     def monotonic_ms(self) -> float:
-        """Virtual clock."""
-        return trio.current_time() * 1000
+        """The host's other clock."""
+        return self._clock.monotonic_s() * 1000
 
     def uuid(self) -> bytes:
         """From the seed."""
-        return b"\x01" + self._rng.randbytes(15)
+        return b"\x01" + self._world.rng.randbytes(15)
 
     def random(self) -> float:
         """From the seed."""
-        return self._rng.random()
+        return self._world.rng.random()
 
     async def sleep(self, seconds: float) -> None:
-        """Virtual time."""
-        await trio.sleep(seconds)
+        """Virtual time, by the host's clock."""
+        await trio.sleep(seconds / self._clock.rate)
+        await self._process.running()
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Virtual time."""
-        return trio.move_on_after(seconds)
+        """Virtual time, by the host's clock."""
+        return SimDeadline(self, self._world.now_s() + seconds / self._clock.rate)
 
     def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
-        """Threads have no fixed order: slow work runs here, after a while."""
+        """In a thread that takes turns with the loop by the seed."""
 
         async def later() -> T:
-            await trio.sleep(self._rng.random() * SLOW_WORK_S)
-            return work()
+            async with self._limits[lane]:
+                result: T = await self._process.in_thread(work)
+                return result
 
         return later()
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
-        """In this one, on this process's own disk, after a while."""
-        return self.in_thread(lambda: work(Ground(self.disk, trio.current_time, lambda _: None), argument))
+        """In a process of its own on the same host."""
+        return self._process.in_child(work, argument)
+
+    def hold_deadlines(self) -> None:
+        """The process is paused."""
+        for deadline in self.deadlines:
+            deadline.hold()
+
+    def release_deadlines(self) -> None:
+        """The process goes on."""
+        for deadline in self.deadlines:
+            deadline.release()

@@ -14,19 +14,22 @@ from dataclasses import dataclass, field
 
 from ottla.wire.records import Record
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
 
 @dataclass(slots=True)
 class Ledger:
     """The checker's book."""
 
-    sent_values: dict[int, dict[int, None]] = field(default_factory=dict)
-    acked: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Partition -> value -> offset, of what must be there."""
+    sent_values: dict[Place, dict[int, None]] = field(default_factory=dict)
+    acked: dict[Place, dict[int, int]] = field(default_factory=dict)
+    """Place -> value -> offset, of what must be there."""
     power_cuts: int = 0
     violations: list[tuple[str, str]] = field(default_factory=list)
-    committed_to: dict[int, int] = field(default_factory=dict)
-    tried: dict[int, int] = field(default_factory=dict)
-    synced_to: dict[int, int] = field(default_factory=dict)
+    committed_to: dict[Place, int] = field(default_factory=dict)
+    tried: dict[Place, int] = field(default_factory=dict)
+    synced_to: dict[Place, int] = field(default_factory=dict)
     acknowledged_count: int = 0
     commits: int = 0
     excused: int = 0
@@ -35,74 +38,74 @@ class Ledger:
         """A promise was broken."""
         self.violations.append((name, detail))
 
-    def sent(self, partition: int, values: list[int]) -> None:
+    def sent(self, place: Place, values: list[int]) -> None:
         """These are on their way."""
-        self.sent_values.setdefault(partition, {}).update(dict.fromkeys(values))
+        self.sent_values.setdefault(place, {}).update(dict.fromkeys(values))
 
-    def acknowledged(self, partition: int, values: list[int], offset: int) -> None:
+    def acknowledged(self, place: Place, values: list[int], offset: int) -> None:
         """These must be there from now on."""
-        book = self.acked.setdefault(partition, {})
+        book = self.acked.setdefault(place, {})
         for index, value in enumerate(values):
             book[value] = offset + index
             self.acknowledged_count += 1
 
-    def out_of_order(self, partition: int) -> None:
+    def out_of_order(self, place: Place) -> None:
         """A producer's batch was refused for its sequence: only a power cut excuses that."""
         if not self.power_cuts:
-            self.violation("out-of-order", f"partition {partition}")
+            self.violation("out-of-order", f"{place[0]}-{place[1]}")
 
-    def out_of_range(self, partition: int, offset: int) -> None:
+    def out_of_range(self, place: Place, offset: int) -> None:
         """A reader stands behind the end: only a power cut excuses that."""
         if not self.power_cuts:
-            self.violation("lost", f"partition {partition} ends before {offset}")
+            self.violation("lost", f"{place[0]}-{place[1]} ends before {offset}")
 
-    def committing(self, partition: int, offset: int) -> None:
+    def committing(self, place: Place, offset: int) -> None:
         """A position is on its way; it may arrive even if the answer does not."""
-        self.tried[partition] = max(self.tried.get(partition, 0), offset)
+        self.tried[place] = max(self.tried.get(place, 0), offset)
 
-    def committed(self, partition: int, offset: int) -> None:
+    def committed(self, place: Place, offset: int) -> None:
         """A position was acknowledged."""
         self.commits += 1
-        self.committed_to[partition] = max(self.committed_to.get(partition, 0), offset)
+        self.committed_to[place] = max(self.committed_to.get(place, 0), offset)
 
-    def position_read(self, partition: int, offset: int) -> None:
+    def position_read(self, place: Place, offset: int) -> None:
         """A position was read back."""
-        if offset < self.committed_to.get(partition, 0):
-            self.violation("offset-back", f"partition {partition}: {offset} < {self.committed_to[partition]}")
-        if offset > self.tried.get(partition, 0):
-            self.violation("ghost", f"partition {partition}: position {offset} was never committed")
+        if offset < self.committed_to.get(place, 0):
+            self.violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {self.committed_to[place]}")
+        if offset > self.tried.get(place, 0):
+            self.violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
-    def power_cut(self, synced: dict[int, int]) -> None:
+    def power_cut(self, synced: dict[Place, int]) -> None:
         """The machine lost power: what was not synced need not be there any more, and positions may go back."""
         self.power_cuts += 1
-        for partition, offset in synced.items():
-            self.synced_to[partition] = max(self.synced_to.get(partition, 0), offset)
-        for partition, book in self.acked.items():
-            limit = self.synced_to.get(partition, 0)
+        for place, offset in synced.items():
+            self.synced_to[place] = max(self.synced_to.get(place, 0), offset)
+        for place, book in self.acked.items():
+            limit = self.synced_to.get(place, 0)
             for value in [v for v, offset in book.items() if offset >= limit]:
                 del book[value]
                 self.excused += 1
         self.committed_to.clear()
 
-    def check_partition(self, partition: int, records: list[Record]) -> None:
+    def check_partition(self, place: Place, records: list[Record]) -> None:
         """Compare a whole partition with what was promised."""
         where: dict[int, int] = {}
         last: dict[bytes, int] = {}
         for index, record in enumerate(records):
             if record.offset != index:
-                self.violation("hole", f"partition {partition}: offset {record.offset} at place {index}")
+                self.violation("hole", f"{place[0]}-{place[1]}: offset {record.offset} at place {index}")
             (value,) = struct.unpack(">q", record.value or b"\xff" * 8)
             if value in where:
-                self.violation("duplicate", f"partition {partition}: {value} at {where[value]} and {record.offset}")
-            if value not in self.sent_values.get(partition, {}):
-                self.violation("ghost", f"partition {partition}: {value}")
+                self.violation("duplicate", f"{place[0]}-{place[1]}: {value} at {where[value]} and {record.offset}")
+            if value not in self.sent_values.get(place, {}):
+                self.violation("ghost", f"{place[0]}-{place[1]}: {value}")
             where[value] = record.offset
             key = record.key or b""
             if value <= last.get(key, -1):
-                self.violation("disorder", f"partition {partition}: {value} after {last[key]}")
+                self.violation("disorder", f"{place[0]}-{place[1]}: {value} after {last[key]}")
             last[key] = value
-        for value, offset in self.acked.get(partition, {}).items():
+        for value, offset in self.acked.get(place, {}).items():
             if where.get(value) != offset:
                 self.violation(
-                    "lost", f"partition {partition}: {value} acknowledged at {offset}, now {where.get(value)}"
+                    "lost", f"{place[0]}-{place[1]}: {value} acknowledged at {offset}, now {where.get(value)}"
                 )

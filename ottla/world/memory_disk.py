@@ -153,6 +153,7 @@ class MemoryFile:
             raise
         self.inode.write(data, offset)
         self.inode.mtime_ms = self._session.disk.now_ms()
+        self._session.leave("pwrite")
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """Read."""
@@ -163,11 +164,13 @@ class MemoryFile:
         """Cut or extend."""
         self._enter("truncate")
         self.inode.truncate(size_bytes)
+        self._session.leave("truncate")
 
     def fsync(self) -> None:
         """Make it durable."""
         self._enter("fsync")
         self.inode.sync()
+        self._session.leave("fsync")
 
     def close(self) -> None:
         """Close; a dead process may too."""
@@ -190,15 +193,24 @@ class Session:
         self.kill_at: int | None = None
         """The number of the call, counted over the disk's life, at which the process dies."""
         self.fault: Fault | None = None
+        self.turn: Callable[[str], None] | None = None
+        """Asked before each call, and after each that changes something: other threads of the process may move then."""
+        self.died: Callable[[], None] = lambda: None
+        """Told when the process dies."""
 
     def kill(self) -> None:
         """The process is dead from now on; its locks are free."""
+        if self.dead:
+            return
         self.dead = True
         for path in [p for p, owner in self.disk.locks.items() if owner is self]:
             del self.disk.locks[path]
+        self.died()
 
     def enter(self, what: str, path: str) -> None:
         """Every call comes through here: it may be the one at which the process dies, or that fails."""
+        if self.turn is not None:
+            self.turn(what)
         self.dead_before = self.dead
         if self.dead:
             raise Killed
@@ -210,6 +222,11 @@ class Session:
             error = self.fault(what, path)
             if error is not None:
                 raise error
+
+    def leave(self, what: str) -> None:
+        """A call that changed something is over, and its caller may lose the processor before it knows."""
+        if self.turn is not None:
+            self.turn(what)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open a file."""
@@ -223,6 +240,7 @@ class Session:
             inode = self.disk.files[path] = Inode()
             inode.mode = mode
             inode.mtime_ms = self.disk.now_ms()
+            self.leave("open")
         return MemoryFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
@@ -260,6 +278,7 @@ class Session:
         files, dirs = self.disk.files, self.disk.dirs
         if old in files:
             files[new] = files.pop(old)
+            self.leave("rename")
             return
         if old not in dirs:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
@@ -277,6 +296,7 @@ class Session:
         if path not in self.disk.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         del self.disk.files[path]
+        self.leave("unlink")
 
     def rmtree(self, path: str) -> None:
         """Remove a tree."""
@@ -301,6 +321,7 @@ class Session:
         self.disk.durable_dirs[path] = None
         for name in [p for p in self.disk.dirs if p.startswith(prefix)]:
             self.disk.durable_dirs[name] = None
+        self.leave("fsync_dir")
 
     def stat(self, path: str) -> FileStat:
         """Size and last write."""

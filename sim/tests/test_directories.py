@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 import trio
-import trio.testing
 
 from ottla.broker.config import BadConfig, NodeConfig
 from ottla.broker.node import Node, StartRefused
@@ -18,9 +17,8 @@ from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.world.memory_disk import MemoryDisk, Session
 from sim.clients import PORT, SimClient, read
-from sim.env import SimEnv
+from sim.processes import Process
 from sim.world import World
 
 PARTITIONS = 4
@@ -31,12 +29,12 @@ class Stage:
 
     def __init__(self) -> None:
         self.world = World(1)
-        self.disk = self.world.disk = MemoryDisk(random.Random(1), lambda: 1_800_000_000_000)
+        self.disk = self.world.host("node").disk
         self.client = SimClient(self.world, "c")
 
-    def node(self, session: Session, dirs: str, **values: str) -> Node:
+    def node(self, process: Process, dirs: str, **values: str) -> Node:
         settings = {"offsets.topic.num.partitions": "1", **{k.replace("_", "."): v for k, v in values.items()}}
-        return Node(SimEnv(self.world.rng, session, self.world.network), NodeConfig(settings, dirs, 1, "node", PORT))
+        return Node(process.env, NodeConfig(settings, dirs, 1, "node", PORT))
 
     async def life(
         self,
@@ -46,10 +44,12 @@ class Stage:
         **values: str,
     ) -> None:
         """Run a node until the work is done, then kill it; everything under ``broken`` gives EIO."""
-        session = self.disk.session()
+        process = self.world.process()
         if broken is not None:
-            session.fault = lambda what, path: OSError(errno.EIO, "broken", path) if path.startswith(broken) else None
-        node = self.node(session, dirs, **values)
+            process.session.fault = lambda what, path: (
+                OSError(errno.EIO, "broken", path) if path.startswith(broken) else None
+            )
+        node = self.node(process, dirs, **values)
         try:
             async with trio.open_nursery() as nursery:
                 ready = trio.Event()
@@ -58,10 +58,8 @@ class Stage:
                 await work(node)
                 nursery.cancel_scope.cancel()
         finally:
-            session.kill()
+            process.kill()
             self.client.drop()
-            self.world.network.reset_all()
-            self.world.network.listeners.clear()
 
     async def create(self, topic: str = "t") -> None:
         answer = await self.client.call(CreateTopicsRequest([CreatableTopic(topic, PARTITIONS, 1)], 5000))
@@ -85,7 +83,8 @@ class Stage:
 
 
 def play(work: Callable[[Stage], Awaitable[None]]) -> None:
-    trio.run(work, Stage(), clock=trio.testing.MockClock(autojump_threshold=0))
+    stage = Stage()
+    stage.world.run(partial(work, stage))
 
 
 def refused(error: BaseException, kind: type[BaseException]) -> str:
@@ -183,7 +182,7 @@ def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
         disk.open("/copy/meta.properties", create=True).pwrite(raw, 0)
         await says("/a,/b,/copy", "/copy is a copy of /b")
         with pytest.raises(BadConfig, match="named twice"):
-            stage.node(stage.disk.session(), "/a,/a/")
+            stage.node(stage.world.process(), "/a,/a/")
 
     play(work)
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import errno
-import random
 
 import pytest
 import trio
-import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
 from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.world.memory_disk import MemoryDisk
 from sim.clients import PORT, Again, SimClient
-from sim.env import SimEnv
-from sim.world import SETTINGS, World
+from sim.scenario import SETTINGS
+from sim.world import World
 
 
 def contains(error: BaseException, kind: type[BaseException]) -> bool:
@@ -32,11 +29,12 @@ def contains(error: BaseException, kind: type[BaseException]) -> bool:
 def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: str, where: str) -> None:
     outcome: dict[str, object] = {}
 
+    world = World(1)
+
     async def main() -> None:
-        world = World(1)
-        world.disk = MemoryDisk(random.Random(1), lambda: 0)
-        session = world.disk.session()
-        node = Node(SimEnv(world.rng, session, world.network), NodeConfig(SETTINGS, "/data", 1, "node", PORT))
+        process = world.process()
+        session = process.session
+        node = Node(process.env, NodeConfig(SETTINGS, "/data", 1, "node", PORT))
 
         async def client() -> None:
             one = SimClient(world, "c")
@@ -59,8 +57,8 @@ def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: st
                 await node.run()
             except BaseException as error:  # noqa: BLE001,RUF100 - looked into below
                 outcome["failed"] = contains(error, StorageFailed)
-            world.network.reset_all()
+            process.kill()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    world.run(main)
     assert outcome["failed"] is True
     assert outcome["code"] in ("closed", 56), "KAFKA_STORAGE_ERROR or no answer at all"

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 from typing import NamedTuple
 
 import pytest
 import trio
-import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
@@ -23,7 +21,7 @@ from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.world.memory_disk import MemoryDisk, Session
 from sim.clients import PORT, Again, SimClient, read
-from sim.env import SimEnv
+from sim.processes import Process
 from sim.world import World
 
 SETTINGS = {
@@ -100,24 +98,23 @@ def fault_at(disk: MemoryDisk, session: Session, call: int, kind: str, hit: list
     session.fault = fault
 
 
-async def one(call: int, kind: str) -> Outcome:
-    world = World(1)
-    disk = world.disk = MemoryDisk(random.Random(1), lambda: 1_800_000_000_000 + int(trio.current_time() * 1000))
+async def one(world: World, call: int, kind: str) -> Outcome:
+    disk = world.host("node").disk
     script = Script(world)
     hit: list[str] = []
     problems: list[str] = []
     stopped = False
 
-    def node(session: Session) -> Node:
-        return Node(SimEnv(world.rng, session, world.network), NodeConfig(SETTINGS, "/a,/b", 1, "node", PORT))
+    def node(process: Process) -> Node:
+        return Node(process.env, NodeConfig(SETTINGS, "/a,/b", 1, "node", PORT))
 
-    first = disk.session()
+    first = world.process()
     running = node(first)
 
     async def play(scope: trio.CancelScope) -> None:
         try:
             await script.create()
-            fault_at(disk, first, call, kind, hit)
+            fault_at(disk, first.session, call, kind, hit)
             await script.run()
             for number in (ROUNDS, ROUNDS + 1):
                 for partition in range(PARTITIONS):
@@ -145,11 +142,9 @@ async def one(call: int, kind: str) -> Outcome:
         problems.append("stopped without a fault")
     calls = disk.calls - calls
     first.kill()
-    world.network.reset_all()
-    world.network.listeners.clear()
     script.client.drop()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(node(disk.session()).run)
+        nursery.start_soon(node(world.process()).run)
         await trio.sleep(1)
         problems += await lost(world, script.acknowledged)
         nursery.cancel_scope.cancel()
@@ -176,7 +171,14 @@ def flat(error: BaseException) -> list[BaseException]:
 
 
 def play(call: int, kind: str) -> Outcome:
-    return trio.run(one, call, kind, clock=trio.testing.MockClock(autojump_threshold=0))
+    world = World(1)
+    outcome: list[Outcome] = []
+
+    async def main() -> None:
+        outcome.append(await one(world, call, kind))
+
+    world.run(main)
+    return outcome[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -159,7 +159,7 @@ def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.
     import random
     import time
 
-    from sim.world import simulate
+    from sim.scenario import simulate
 
     def forbidden(name: str) -> Callable[..., Any]:
         def raise_it(*_: Any, **__: Any) -> Any:

@@ -1,0 +1,59 @@
+"""Machines of a simulated world: each has a name, a disk, a clock that may be wrong, and power that may fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.world.memory_disk import MemoryDisk
+
+if TYPE_CHECKING:
+    from sim.processes import Process
+
+EPOCH_MS = 1_800_000_000_000
+
+
+class HostClock:
+    """A machine's clock: it stands wrong by an offset, runs too fast or slow, and is set now and then."""
+
+    def __init__(self, true_s: Callable[[], float]) -> None:
+        self._true_s = true_s
+        self.offset_ms = 0
+        """How far the wall clock is off."""
+        self.rate = 1.0
+        """Seconds of this clock in one true second."""
+
+    def monotonic_s(self) -> float:
+        """Never goes back."""
+        return self._true_s() * self.rate
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as this machine believes."""
+        return EPOCH_MS + self.offset_ms + int(self.monotonic_s() * 1000)
+
+
+class Host:
+    """One machine."""
+
+    def __init__(self, name: str, rng: random.Random, true_s: Callable[[], float]) -> None:
+        self.name = name
+        self.clock = HostClock(true_s)
+        self.disk = MemoryDisk(rng, self.clock.wall_ms)
+        self.up = True
+        self.processes: dict[Process, None] = {}
+        self.mute_until = 0.0
+        """Nothing it sends arrives before."""
+        self.deaf_until = 0.0
+        """Nothing sent to it arrives before."""
+
+    def lose_power(self) -> None:
+        """Every process is gone without a word to anybody, and the disk keeps what it must; down until `power_up`."""
+        self.up = False
+        for process in list(self.processes):
+            process.vanish()
+        self.disk.lose_power()
+
+    def power_up(self) -> None:
+        """There again, with nothing running: who still believes in an old connection is told so when it speaks."""
+        self.up = True

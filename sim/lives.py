@@ -1,0 +1,116 @@
+"""One node over all its lives: started, met by its fate, looked at for how it ended, started again on what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.node import Node, StorageFailed
+from ottla.world.memory_disk import Killed
+from sim.clients import NODE, PORT
+from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, LONGEST_LIFE_S, Swarm, break_disk
+
+if TYPE_CHECKING:
+    from sim.processes import Process
+    from sim.world import World
+
+STOPS_WITHIN_S = 60.0
+
+
+def leaves(error: BaseException | None) -> list[BaseException]:
+    """An error, or all of those in a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return [x for y in error.exceptions for x in leaves(y)]
+    return [] if error is None else [error]
+
+
+class Lives:
+    """The lives of one node."""
+
+    def __init__(
+        self, world: World, swarm: Swarm, settings: Mapping[str, str], dirs: str, node_id: int = 1, host: str = NODE
+    ) -> None:
+        self._world = world
+        self._swarm = swarm
+        self._settings = dict(settings)
+        self._dirs = dirs
+        self._node_id = node_id
+        self._host = host
+        self._broken = False
+
+    async def until(self, peace: trio.Event, peace_at_s: float) -> None:
+        """Life after life; the last one begins with the peace and ends with the world."""
+        world = self._world
+        while world.now_s() < peace_at_s:
+            await self.one(world.rng.choice(self._swarm.fates))
+            await trio.sleep(world.rng.random() * 0.5)
+        peace.set()
+        await self.one(None)
+        world.ledger.violation("no-start", "the last life ended by itself")
+
+    async def one(self, fate: str | None) -> None:
+        """One life of the node, from its start to whatever ends it; no fate: it lives on."""
+        world, rng = self._world, self._world.rng
+        host = world.host(self._host)
+        host.power_up()
+        process = world.process(self._host)
+        disk = host.disk
+        node = Node(process.env, NodeConfig(self._settings, self._dirs, self._node_id, self._host, PORT))
+        world.note(f"start, fate {fate}, {disk.calls} calls")
+        self._broken = False
+        if fate in ("kill", "power") and rng.random() < 0.7:
+            process.session.kill_at = disk.calls + int(rng.random() * CALLS_BEFORE_A_DEATH)
+        if fate in BROKEN_DISK:
+            break_disk(process, fate, self._disk_broke)
+        stop = trio.Event()
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                if fate is not None:
+                    nursery.start_soon(self._end_later, process, node, fate, stop)
+                await node.run(None, stop)
+                nursery.cancel_scope.cancel()
+
+        error = await process.live(main)
+        ended = self._sort(error, stopped=stop.is_set())
+        if fate == "power" and ended == "killed" and host.up:
+            self._power_cut(node)
+        if fate is not None:
+            self._swarm.counted[fate if ended != "stopped" else "clean"] += 1
+        world.note(f"ended: {ended}")
+
+    async def _end_later(self, process: Process, node: Node, fate: str, stop: trio.Event) -> None:
+        rng = self._world.rng
+        await trio.sleep(rng.random() * LONGEST_LIFE_S)
+        if fate == "clean":
+            stop.set()
+            await trio.sleep(STOPS_WITHIN_S)
+            self._world.ledger.violation("stuck", "the node did not stop")
+        if fate == "power":
+            self._power_cut(node)
+        process.kill()
+
+    def _power_cut(self, node: Node) -> None:
+        if self._settings.get("log.flush.interval.messages") != "1":  # else it costs nothing
+            self._world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
+        self._world.host(self._host).lose_power()
+
+    def _disk_broke(self) -> None:
+        self._broken = True
+
+    def _sort(self, error: BaseException | None, *, stopped: bool) -> str:
+        """What ended a life; anything unexpected is a violation."""
+        found = leaves(error)
+        if error is not None and all(isinstance(x, trio.Cancelled | KeyboardInterrupt) for x in found):
+            raise error  # the whole run is over
+        if any(isinstance(x, Killed) for x in found):
+            return "killed"
+        if found and self._broken and all(isinstance(x, StorageFailed | OSError) for x in found):
+            return "disk failed"
+        if found or not stopped:
+            self._world.ledger.violation("no-start", repr(found))
+            return "failed"
+        return "stopped"

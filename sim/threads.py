@@ -1,0 +1,141 @@
+"""Threads that take turns: exactly one runs, and the seed says which one goes on at each call to the disk.
+
+A job runs in a thread of the machine's, but that thread moves only while it holds the baton: it gives the baton back at
+disk calls (before and after, as the seed has it), and at its end. Whoever steps it waits for that. So a job can be
+overtaken by the loop, and by other jobs, at each of its disk calls and at each of theirs, and the same seed gives the
+same order.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+PARK = 0.4
+"""Chance that a job gives the baton back at a disk call."""
+OVERTAKE = 0.3
+"""Chance that at a disk call of the loop a job moves on first."""
+SLOW_CALLS = ("fsync", "fsync_dir")
+
+
+class Worker:
+    """A thread of the machine's, lent to one job after the other."""
+
+    def __init__(self) -> None:
+        self.go = threading.Semaphore(0)
+        self.back = threading.Semaphore(0)
+        self.job: Job
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self.go.acquire()
+            self.job.run()
+            self.back.release()
+
+    def swap(self) -> None:
+        """From outside: let the thread run until it gives the baton back."""
+        self.go.release()
+        self.back.acquire()
+
+    def park(self) -> None:
+        """From the thread itself: give the baton back, and wait for it."""
+        self.back.release()
+        self.go.acquire()
+
+
+_IDLE: list[Worker] = []
+
+
+class Job:
+    """Work on its way through a thread."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self.worker = _IDLE.pop() if _IDLE else Worker()
+        self.worker.job = self
+        self.scope = trio.CancelScope(shield=True)
+        """Around whoever waits for it: cancelled when the process is gone."""
+        self.wake_at = 0.0
+        """It waits for the disk until then."""
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """In the thread: all of it."""
+        try:
+            self.result = self._work()
+        except BaseException as error:  # noqa: BLE001,RUF100 - handed on to whoever waits
+            self.error = error
+        self.done = True
+
+
+class Threads:
+    """The threads of one process. `turn` is asked at each disk call, whoever makes it."""
+
+    def __init__(self, rng: random.Random, now_s: Callable[[], float]) -> None:
+        self._rng = rng
+        self._now_s = now_s
+        self.jobs: dict[Job, None] = {}
+        self.current: Job | None = None
+        """Whose turn it is; None: the loop's."""
+        self.dead = False
+        self.after_step: Callable[[], None] = lambda: None
+        self.slow_s = 0.0
+        """Longest time a sync takes on this disk."""
+
+    def start(self, work: Callable[[], Any]) -> Job:
+        """A new job; it has not moved yet."""
+        job = Job(work)
+        self.jobs[job] = None
+        return job
+
+    def step(self, job: Job) -> None:
+        """Let it move to where it gives the baton back."""
+        before, self.current = self.current, job
+        job.worker.swap()
+        self.current = before
+        if job.done:
+            self.jobs.pop(job, None)
+            _IDLE.append(job.worker)
+        self.after_step()
+
+    def turn(self, what: str) -> None:
+        """Somebody is at a disk call, before or after it: perhaps others go first."""
+        if self.dead:
+            return
+        job = self.current
+        if job is not None:
+            if self._rng.random() < PARK:
+                if self.slow_s and what in SLOW_CALLS:
+                    job.wake_at = self._now_s() + self._rng.random() * self.slow_s
+                job.worker.park()
+            return
+        while self.jobs and self._rng.random() < OVERTAKE:
+            ready = [x for x in self.jobs if x.wake_at <= self._now_s()]
+            if not ready:
+                return
+            self.step(ready[int(self._rng.random() * len(ready))])
+            if self.dead:
+                return
+
+    def pause(self, seconds: float) -> None:
+        """From a job: let time pass."""
+        job = self.current
+        assert job is not None, "the loop must not wait"
+        if not self.dead:
+            job.wake_at = self._now_s() + seconds
+            job.worker.park()
+
+    def end(self) -> None:
+        """The process is gone: every job finds so at its next call, and ends."""
+        self.dead = True
+        for job in list(self.jobs):
+            job.scope.cancel()
+            while not job.done:
+                self.step(job)
