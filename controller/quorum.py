@@ -26,7 +26,7 @@ from ottla.controller.snapshots import (
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import create_log, open_log, truncate_to
+from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
 from ottla.log.validate import Origin
 from ottla.wire import batch as b
@@ -132,8 +132,7 @@ class SoleVoter:
                     raise
         if self.snapshot_id.end_offset > self.log.log_end_offset:
             # The log lost its end (unsynced, power cut) but the synced snapshot covers it: go on from there.
-            truncate_to(self.log, 0, now_ms)
-            truncate_to(self.log, self.snapshot_id.end_offset, now_ms)
+            self.log.start_over_at(self.snapshot_id.end_offset, now_ms)
 
     def replay(self) -> Iterator[tuple[int, Message]]:
         """(offset, record) of every metadata record behind the snapshot; quorum records are taken in on the way.
@@ -191,7 +190,7 @@ class SoleVoter:
         raw = bytearray(r.build(records, attributes=attributes))
         self.bytes_since_snapshot += len(raw)
         self.last_timestamp_ms = now_ms
-        return self.log.append(raw, self.epoch, now_ms, Origin.RAFT).first_offset
+        return self.log.append_as_leader(raw, self.epoch, now_ms, Origin.RAFT).first_offset
 
     def sync(self) -> int:
         """Sync the log: everything below the offset returned is committed.

@@ -5,6 +5,7 @@ Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import re
 from dataclasses import dataclass
@@ -148,7 +149,8 @@ class LogDirectory:
             compacted_below=self._cleaned.get(at, 0),
         )
         point = self._cleaned.get(at, 0)
-        log.cleaner_point = point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset
+        log.note_compacted(point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset)
+        log.noted_by(self.write_checkpoints, self._points.get(at, 0), self._starts.get(at, 0))
         self.logs[at] = log
         return log
 
@@ -158,6 +160,7 @@ class LogDirectory:
         """Make a partition's directory and first segment."""
         path = f"{self.path}/{topic}-{partition}"
         log = create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
+        log.noted_by(self.write_checkpoints, 0, 0)
         self.logs[topic, partition] = log
         return log
 
@@ -168,7 +171,7 @@ class LogDirectory:
         """
         log = self.logs.pop((topic, partition), None)
         if log is not None:
-            log.closed = True
+            log.abandon()
         ending = f"-{partition}.{tag}-{suffix}"
         target = f"{self.path}/{topic[: 255 - len(ending)]}{ending}"
         self.disk.rename(f"{self.path}/{topic}-{partition}", target)
@@ -186,6 +189,8 @@ class LogDirectory:
         write(self.disk, f"{self.path}/{c.RECOVERY_POINTS}", {at: x.recovery_point for at, x in logs}, sync=sync)
         write(self.disk, f"{self.path}/{c.LOG_STARTS}", starts, sync=sync)
         write(self.disk, f"{self.path}/{c.HIGH_WATERMARKS}", {at: x.high_watermark for at, x in logs}, sync=sync)
+        for _, log in logs:
+            log.points_noted()
 
     def write_cleaner_points(self) -> None:
         """Note up to where each log is compacted."""
@@ -193,9 +198,15 @@ class LogDirectory:
         c.write_offsets(self.disk, f"{self.path}/{c.CLEANER_OFFSETS}", points, sync=True)
 
     def close(self, broker_epoch: int) -> None:
-        """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go."""
+        """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go.
+
+        Raises:
+            OSError: it did not come to its end; there is no mark, and the next start looks at everything.
+        """
         for log in self.logs.values():
             log.close()
+            if not log.sealed:
+                raise OSError(errno.EIO, f"{log.in_words()}: not closed as a clean stop closes")
         self.write_checkpoints()
         if not self.disk.exists(f"{self.path}/{c.CLEANER_OFFSETS}"):
             self.disk.open(f"{self.path}/{c.CLEANER_OFFSETS}", create=True).close()

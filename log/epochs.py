@@ -16,11 +16,15 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """A growing list of (epoch, start offset)."""
 
-    __slots__ = ("_disk", "_path", "entries")
+    __slots__ = ("_disk", "_path", "entries", "unsaved", "unsynced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCHS}"
+        self.unsaved = False
+        """Whether the file lacks something that is known here."""
+        self.unsynced = True
+        """Whether a power cut could take back what the file says."""
         try:
             self.entries = read_epochs(disk, self._path)
         except CorruptFile:
@@ -31,13 +35,15 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """A new epoch begins at ``start_offset``. Entries that contradict it are dropped."""
-        if epoch < 0 or (self.entries and self.entries[-1][0] >= epoch):
-            return
-        while self.entries and self.entries[-1][1] >= start_offset:
-            self.entries.pop()
-        self.entries.append((epoch, start_offset))
-        if save:
+        """A new epoch begins at ``start_offset``. Entries that contradict it are dropped.
+
+        Raises:
+            OSError: the file could not be written. It is tried again with the next call, whatever epoch that names.
+        """
+        if epoch >= 0 and (not self.entries or self.entries[-1][0] < epoch):
+            self.entries = [*(e for e in self.entries if e[1] < start_offset), (epoch, start_offset)]
+            self.unsaved = True
+        if save and self.unsaved:
             self.save()
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -72,6 +78,8 @@ class LeaderEpochs:
         kept = [(e, s) for e, s in self.entries if s < offset]
         if kept != self.entries:
             self.entries = kept
+            self.unsaved = True
+        if self.unsaved:
             self.save()
 
     def truncate_start(self, offset: int) -> None:
@@ -79,8 +87,22 @@ class LeaderEpochs:
         older = [e for e in self.entries if e[1] <= offset]
         if older and (len(older) > 1 or older[0][1] < offset):
             self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
+            self.unsaved = True
+        if self.unsaved:
             self.save()
 
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self.entries = []
+        self.save()
+
     def save(self, *, sync: bool = False) -> None:
-        """Write the file; while the log is open not synced, since the batches carry the epochs too."""
+        """Write the file; while the log is open not synced, since the batches carry the epochs too.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.unsaved = True
         write_epochs(self._disk, self._path, self.entries, sync=sync)
+        self.unsaved = False
+        self.unsynced = not sync

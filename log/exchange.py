@@ -51,7 +51,6 @@ def exchange(log: PartitionLog, done: Cleaned, now_ms: int) -> bool:
         if not with_aborted and disk.exists(f"{path}.txnindex"):
             disk.unlink(f"{path}.txnindex")
     rename_files(disk, path, SWAP, "")
-    log.segments[at : at + len(sources)] = [target]
-    log.bases[at : at + len(sources)] = [target.base_offset]
-    log.names_unsynced = True
+    log.put_in_place(at, len(sources), [target])
+    log.names_made += 1
     return True

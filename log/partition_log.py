@@ -1,35 +1,31 @@
-"""One partition's log: segments end to end, where it starts, where it ends, and what may be read of it.
+"""One partition's log: appending to it, rolling its segments, syncing and closing them.
 
-Offsets: ``log_start_offset <= high_watermark <= log_end_offset`` (first that is kept, first that is not yet
-committed, next to be written). Opening one that exists is `recovery`'s business.
+What it is made of is `state`, reading it `reading`, cutting it `truncating`; opening one that exists is `recovery`'s
+business.
 
 Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-import struct
+import errno
 from bisect import bisect_right
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.log.checkpoints import CorruptFile
-from ottla.log.damage import whole_until
-from ottla.log.durable import sync_job
-from ottla.log.epochs import LeaderEpochs
-from ottla.log.index import AbortedTxn
-from ottla.log.producers import ProducerStates
-from ottla.log.segment import Located, Segment, file_name
+from ottla.log.checkpoints import write_partition_metadata
+from ottla.log.durable import SyncJob
+from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
+from ottla.log.state import SEGMENT_FILES, TxnEnd, txn_ends
+from ottla.log.truncating import TruncatableLog
 from ottla.log.validate import Origin, check_client_batch, check_crc, parse_single, recompress
-from ottla.wire import records as r
+from ottla.wire import batch as b
 from ottla.wire.batch import BatchHeader, parse_header, stamp, stamp_append_time
 from ottla.wire.compression import codec_of
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import Disk, FileSlice, read_file, write_file
-
-SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+from ottla.world.disk import write_file
 
 
 class Appended(NamedTuple):
@@ -41,60 +37,15 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-class PartitionLog:
-    """The log of one partition on one disk. Not thread-safe: all but `flush_files` runs on the node's loop."""
+class AppendedAsFollower(NamedTuple):
+    """What became of a leader's batches."""
 
-    def __init__(self, disk: Disk, directory: str, topic: str, partition: int, settings: LogSettings) -> None:
-        self.disk = disk
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.settings = settings
-        self.topic_id = bytes(16)
-        self.segments: list[Segment] = []
-        self.bases: list[int] = []
-        self.epochs = LeaderEpochs(disk, directory)
-        self.producers = ProducerStates()
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
-        self.recovery_point = 0
-        self.unflushed_records = 0
-        """Records appended since a sync was last begun."""
-        self.closed = False
-        self.sealed_at = -1
-        """The log end whose index and snapshot files are on disk already; -1 for none."""
-        self.cleaner_point = 0
-        """Everything below has been compacted."""
-        self.retired: list[tuple[int, str]] = []
-        """Files of segments that are no longer part of the log: when they may go, and their paths."""
-        self.notes: list[str] = []
-        """What recovery found and did, in words."""
-        self.warned_of_future = False
-        """Whether the log was told that some timestamp lies far ahead."""
-        self.names_unsynced = False
-        """Whether a file was made whose name a power cut could still take."""
+    first_offset: int
+    last_offset: int
 
-    @property
-    def active(self) -> Segment:
-        """The segment that is written to."""
-        return self.segments[-1]
 
-    @property
-    def last_stable_offset(self) -> int:
-        """What a read_committed consumer may read up to."""
-        unstable = self.producers.first_unstable_offset(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-    def add_segment(self, segment: Segment) -> None:
-        """Take a segment at the end."""
-        self.segments.append(segment)
-        self.bases.append(segment.base_offset)
+class PartitionLog(TruncatableLog):
+    """The log of one partition on one disk. Not thread-safe: all but running a `SyncJob` is done on the node's loop."""
 
     def update_settings(self, settings: LogSettings) -> None:
         """New topic settings; they hold from the next batch on."""
@@ -104,7 +55,7 @@ class PartitionLog:
 
     # ------------------------------------------------------------------ writing
 
-    def append(
+    def append_as_leader(
         self,
         data: bytearray | memoryview,
         leader_epoch: int,
@@ -147,40 +98,113 @@ class PartitionLog:
             header = parse_header(data)
             append_time = now_ms
         last = base + header.last_offset_delta
+        self._write(data, header, base, leader_epoch, now_ms)
+        return Appended(base, last, append_time)
+
+    def append_as_follower(self, raw: Buffer, now_ms: int) -> AppendedAsFollower | None:
+        """Append the leader's batches as they are: offsets and epochs kept. A batch cut off at the end is left out.
+
+        The first batch must begin at the log end, or behind it where the leader's log has a hole (compaction), and each
+        further one behind the one before. None where there was no whole batch. The high watermark stays.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written.
+            OSError: the disk failed; of that batch nothing was written, those before it are in the log.
+        """
+        view = memoryview(raw)
+        batches = self._check_leaders(view)
+        for at, header in batches:
+            base = header.base_offset
+            if base > self.log_end_offset and not self.settings.compact:
+                self.note_compacted(base)
+            self._write(view[at : at + header.size_bytes], header, base, header.partition_leader_epoch, now_ms)
+        return AppendedAsFollower(batches[0][1].base_offset, self.log_end_offset - 1) if batches else None
+
+    def _check_leaders(self, view: memoryview) -> list[tuple[int, BatchHeader]]:
+        """The whole batches of a leader's answer with their positions, all of them checked."""
+        end = self.log_end_offset
+        batches = []
+        try:
+            for at, header in b.iterate(view):
+                if header.base_offset < end or header.last_offset_delta < 0:
+                    text = f"{self.in_words()}: offsets {header.base_offset} to {header.last_offset} from the leader"
+                    raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+                if not b.crc_matches(view, header, at):
+                    raise WireError(f"bad CRC at offset {header.base_offset}")
+                batches.append((at, header))
+                end = header.next_offset
+        except WireError as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{self.in_words()}: {error}") from None
+        return batches
+
+    def _write(self, data: Buffer, header: BatchHeader, base: int, leader_epoch: int, now_ms: int) -> None:
+        """Write a batch at the log end, whichever way it came. What else must be written comes first, so that a reader
+        never finds a batch without its epoch, or an abort marker that is missing in the transaction index.
+
+        Raises:
+            OSError: nothing of the batch is in the log. One that says the disk failed is final.
+        """
+        last = base + header.last_offset_delta
         active = self.segments[-1]
         if active.must_roll(now_ms, len(data), header.max_timestamp, last):
             active = self.roll(now_ms)
-        active.append(data, last, header.max_timestamp)
         self.epochs.assign(leader_epoch, base)
+        if header.producer_id >= 0 and header.is_control:
+            self._write_marker(active, data, header, base)
+        else:
+            active.append(data, last, header.max_timestamp)
+            if header.producer_id >= 0:
+                self.producers.update(header, base)
         self.log_end_offset = last + 1
         self.unflushed_records += header.records_count
-        self.remember_producer(header, base, data)
-        return Appended(base, last, append_time)
+        self.check_order()
 
-    def remember_producer(self, header: BatchHeader, base_offset: int, data: Buffer) -> None:
-        """Take an appended batch into the producer state; an abort marker into the transaction index too."""
-        if header.producer_id < 0:
-            return
-        if not header.is_control:
-            self.producers.update(header, base_offset)
-            return
-        for record in r.iterate(data, header):
-            if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
-                continue
-            (kind,) = struct.unpack_from(">h", record.key, 2)
-            (coordinator_epoch,) = struct.unpack_from(">i", record.value, 2)
-            if kind in (0, 1):
-                aborted = self.producers.end_transaction(header, base_offset, kind, coordinator_epoch)
-                segment = self.segment_of(base_offset)
-                if aborted is not None and aborted not in segment.aborted:
-                    segment.add_aborted(aborted)
+    def _write_marker(self, active: Segment, data: Buffer, header: BatchHeader, base: int) -> None:
+        ends = list(txn_ends(header, data))
+        indexed = self._index_aborted(active, ends, header, base)
+        try:
+            active.append(data, base + header.last_offset_delta, header.max_timestamp)
+        except OSError as error:
+            if indexed:  # an entry without its marker: only a recovery puts that right
+                self.abandon()
+                raise OSError(errno.EIO, f"{self.in_words()}: no marker could be written: {error}") from error
+            raise
+        for end in ends:
+            self.producers.end_transaction(header, base, end.kind, end.coordinator_epoch)
+
+    def _index_aborted(self, active: Segment, ends: list[TxnEnd], header: BatchHeader, base: int) -> bool:
+        """Enter what a marker aborts into the transaction index; says whether there was anything."""
+        aborted = self.producers.aborted_by(header.producer_id, base)
+        if aborted is None or not any(end.kind == 0 for end in ends):
+            return False
+        _ = active.file  # opened now: after the entry is written only the disk itself may fail
+        active.add_aborted(aborted)
+        return True
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Take the lead from the log end on, under ``epoch``.
+
+        Raises:
+            OSError: the epoch file could not be written; no batch of the epoch is, until it can.
+        """
+        self.epochs.assign(epoch, self.log_end_offset)
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log end; the old one's indexes and a producer snapshot are written."""
+        """Begin a new segment at the log end; the old one's indexes and a producer snapshot are written.
+
+        Raises:
+            OSError: the old segment goes on.
+        """
         self.active.seal()
         self.write_snapshot()
-        self.names_unsynced = True
-        segment = Segment.create(self.disk, self.directory, self.log_end_offset, self.settings, now_ms)
+        self.names_made += 1
+        try:
+            segment = Segment.create(self.disk, self.directory, self.log_end_offset, self.settings, now_ms)
+        except OSError:
+            for suffix in (".log", ".index", ".timeindex"):  # what the old one goes on with would reach behind it
+                with suppress(OSError):
+                    self.disk.unlink(f"{self.directory}/{file_name(self.log_end_offset, suffix)}")
+            raise
         self.add_segment(segment)
         return segment
 
@@ -191,19 +215,46 @@ class PartitionLog:
 
     def set_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward; says whether it moved."""
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self.check_order()
         return True
 
     def raise_start(self, offset: int) -> bool:
-        """Move the log start forward; says whether it moved. The caller writes the checkpoint, then drops segments."""
+        """Move the log start forward, never above the high watermark; says whether it moved.
+
+        The caller writes the checkpoint, then drops segments.
+
+        Raises:
+            OSError: the epoch file could not be written; the log start stays.
+        """
+        offset = min(offset, self.high_watermark)
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
         self.epochs.truncate_start(offset)
+        self.log_start_offset = offset
+        self.check_order()
         return True
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have been silent for ``producer.id.expiration.ms``."""
+        self.producers.expire(now_ms, expiration_ms)
+
+    def note_compacted(self, offset: int) -> None:
+        """Everything below ``offset`` was compacted, here or at the leader it came from: offsets may be missing."""
+        self.cleaner_point = max(self.cleaner_point, offset)
+
+    def adopt_topic_id(self, topic_id: bytes) -> None:
+        """Take the topic id of a partition that was made before there were any (``UnifiedLog.assignTopicId``).
+
+        Raises:
+            OSError: ``partition.metadata`` could not be written.
+        """
+        write_partition_metadata(self.disk, self.directory, topic_id, sync=True)
+        self.topic_id = topic_id
 
     def drop_below_start(self, now_ms: int) -> None:
         """Retire segments that end below the log start."""
@@ -246,154 +297,64 @@ class PartitionLog:
         else:
             self.active.used = False
 
+    def begin_sync(self, end: int) -> SyncJob:
+        """What makes everything below ``end``, and all files' names, durable: run it in a thread, then `finish_sync`.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        job = SyncJob(self, end)
+        if end >= self.log_end_offset:
+            self.unflushed_records = 0
+        return job
+
+    def finish_sync(self, job: SyncJob) -> int:
+        """A sync is done; gives the recovery point. One that a truncation overtook speaks for names only."""
+        self.names_synced = max(self.names_synced, job.names)
+        if job.with_parent:
+            self.is_new = False
+        if job.truncations == self.truncations:
+            self.recovery_point = max(self.recovery_point, job.end)
+        return self.recovery_point
+
     def flush(self) -> None:
         """Make everything appended so far survive a power cut.
 
         Raises:
             OSError: final; the directory must go offline.
         """
-        end = self.log_end_offset
-        if end > self.recovery_point:
-            sync_job(self, end)()
-            self.recovery_point = max(self.recovery_point, end)
-
-    def sync_names(self) -> None:
-        """Make the names of new files survive a power cut, the partition's own directory included."""
-        if self.names_unsynced:
-            self.disk.fsync_dir(self.directory)
-            self.disk.fsync_dir(self.directory.rpartition("/")[0])
-            self.names_unsynced = False
+        if self.log_end_offset > self.recovery_point or self.names_made > self.names_synced or self.is_new:
+            job = self.begin_sync(self.log_end_offset)
+            job()
+            self.finish_sync(job)
 
     def close(self) -> None:
-        """Flush, seal the active segment, write the snapshot: the state of a clean stop."""
+        """Flush, seal the active segment, write the snapshot: the state of a clean stop. Nothing changed costs nothing.
+
+        Raises:
+            OSError: then the log is closed, but not `sealed`.
+        """
         if self.closed:
             return
         self.closed = True
         self.flush()
+        named = False
         if self.sealed_at != self.log_end_offset:
             self.write_snapshot(sync=True)
+            named = True
         for segment in self.segments:
             if segment.stale or (segment is self.active and self.sealed_at != self.log_end_offset):
                 segment.seal(sync=True)  # the next start will believe what is written now
-        if self.log_end_offset > self.log_start_offset:
-            self.epochs.save(sync=True)
+                named = True
+        if self.epochs.unsynced and self.log_end_offset > self.log_start_offset:
+            self.epochs.save(sync=True)  # syncs the directory too
+        elif named:
+            self.disk.fsync_dir(self.directory)
+        self.sealed_at = self.log_end_offset
+        self.sealed = True
         self.close_files()
 
     def close_files(self) -> None:
         """Give the descriptors back, nothing else."""
         for segment in self.segments:
             segment.close()
-
-    # ------------------------------------------------------------------ reading
-
-    def segment_of(self, offset: int) -> Segment:
-        """The segment an offset belongs to."""
-        return self.segments[max(bisect_right(self.bases, offset) - 1, 0)]
-
-    def _locate(self, offset: int) -> tuple[Segment, Located] | None:
-        """The first batch that ends at or behind ``offset``; a hole left by compaction is skipped."""
-        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
-            found = segment.locate(offset)
-            if found is not None:
-                return segment, found
-        return None
-
-    def check_readable(self, offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not in {self.log_start_offset} to {self.log_end_offset}",
-            )
-
-    def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
-        """A range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below ``upper_offset``.
-
-        With ``at_least_one`` the first batch comes whole even when it is larger. None: nothing to read there.
-
-        Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is known to be damaged.
-        """
-        self.check_readable(offset)
-        if offset >= upper_offset:
-            return None
-        found = self._locate(offset)
-        if found is None:
-            return None
-        segment, batch = found
-        if batch.base_offset >= upper_offset:
-            return None
-        end = segment.size_bytes
-        if upper_offset < self.log_end_offset:
-            limit = segment.locate(upper_offset)
-            if limit is not None:
-                end = limit.position
-        if segment.damage:
-            end = whole_until(segment.damage, batch.position, end)
-            if end <= batch.position:
-                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
-        size = min(max_bytes, end - batch.position)
-        if at_least_one:
-            size = max(size, batch.size_bytes)
-        if size <= 0:
-            return None
-        return FileSlice(segment.file, batch.position, size)
-
-    def bytes_between(self, offset: int, upper_offset: int, at_most: int) -> int:
-        """How many bytes a fetch at ``offset`` could get now, counted up to ``at_most``: what a long poll waits on."""
-        if offset >= upper_offset or offset < self.log_start_offset:
-            return 0
-        found = self._locate(offset)
-        if found is None:
-            return 0
-        segment, batch = found
-        return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
-
-    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
-        """Aborted transactions a read_committed reader of that range must skip.
-
-        Raises:
-            ProtocolError: CORRUPT_MESSAGE: a transaction index went bad since the log was opened.
-        """
-        out: list[AbortedTxn] = []
-        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
-            try:
-                entries = segment.aborted
-            except CorruptFile as error:
-                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-            for entry in entries:
-                if entry.last_offset >= offset and entry.first_offset < upper_offset:
-                    out.append(entry)
-                if entry.last_stable_offset >= upper_offset:
-                    return out
-        return out
-
-    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch from the one that holds ``offset``, with its bytes.
-
-        Raises:
-            WireError: a batch on disk is damaged.
-        """
-        found = self._locate(offset)
-        if found is None:
-            return
-        first, located = found
-        for segment in list(self.segments[self.segments.index(first) :]):
-            for _, header, raw in segment.scan(located.position if segment is first else 0):
-                yield header, raw
-
-    def load_snapshot(self, path: str) -> bool:
-        """Take the producer state from a snapshot file; says whether it could be read."""
-        try:
-            self.producers = ProducerStates.unpack(read_file(self.disk, path), path)
-        except (CorruptFile, OSError):
-            return False
-        return True
-
-
-def remove_segment(disk: Disk, segment: Segment) -> None:
-    """Remove a segment with all its files."""
-    segment.let_go()
-    for suffix in SEGMENT_FILES:
-        if disk.exists(segment.path + suffix):
-            disk.unlink(segment.path + suffix)

@@ -124,6 +124,14 @@ class ProducerStates:
             producer.txn_first_offset = base_offset
             self.ongoing[header.producer_id] = base_offset
 
+    def aborted_by(self, producer_id: int, offset: int) -> AbortedTxn | None:
+        """What an abort marker at ``offset`` puts into the transaction index; None where nothing is open."""
+        first = self.ongoing.get(producer_id)
+        if first is None:
+            return None
+        others = [start for pid, start in self.ongoing.items() if pid != producer_id]
+        return AbortedTxn(producer_id, first, offset, min(others, default=offset + 1))
+
     def end_transaction(
         self, header: BatchHeader, offset: int, marker: int, coordinator_epoch: int
     ) -> AbortedTxn | None:
@@ -137,13 +145,11 @@ class ProducerStates:
         first = producer.txn_first_offset
         if first < 0:
             return None
+        aborted = self.aborted_by(header.producer_id, offset)
         producer.txn_first_offset = -1
         self.ongoing.pop(header.producer_id, None)
         self.completed.append((first, offset))
-        if marker != ABORT:
-            return None
-        stable = min(self.ongoing.values(), default=offset + 1)
-        return AbortedTxn(header.producer_id, first, offset, stable)
+        return aborted if marker == ABORT else None
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""

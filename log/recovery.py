@@ -8,11 +8,9 @@ Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
-from ottla.log.partition_log import PartitionLog, remove_segment
-from ottla.log.producers import ProducerStates
+from ottla.log.partition_log import PartitionLog
+from ottla.log.rebuild import Seen, rebuild_producers
 from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.split import split
@@ -32,10 +30,10 @@ def create_log(
     write_partition_metadata(disk, directory, topic_id, sync=True)
     log = PartitionLog(disk, directory, topic, partition, settings)
     log.topic_id = topic_id
-    log.add_segment(Segment.create(disk, directory, 0, settings, now_ms))
+    log.is_new = True
+    log.start_with(0, now_ms)
     log.epochs.save()
     log.sealed_at = 0
-    log.names_unsynced = True
     return log
 
 
@@ -64,7 +62,7 @@ def open_log(
     for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".log")):
         log.add_segment(Segment.load(disk, directory, base, settings))
     if not log.segments:
-        log.add_segment(Segment.create(disk, directory, log_start_offset, settings, now_ms))
+        log.start_with(log_start_offset, now_ms)
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
     unreadable = _first_without_aborted(log, names)
     if unreadable is not None:
@@ -73,11 +71,8 @@ def open_log(
     seen = _believe(log) if clean else _recover_segments(log, recovery_point, compacted_below)
     if log.log_end_offset < log.log_start_offset:
         # Everything that was left lies below the log start: Kafka starts over there, and so do we.
-        for segment in log.segments:
-            remove_segment(disk, segment)
-        log.segments, log.bases = [], []
-        log.add_segment(Segment.create(disk, directory, log.log_start_offset, settings, now_ms))
-        log.log_end_offset = log.log_start_offset
+        log.remove_segments(0)
+        log.start_with(log.log_start_offset, now_ms)
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.epochs.truncate_end(log.log_end_offset)
@@ -86,7 +81,11 @@ def open_log(
     if clean:
         for segment in log.segments:
             segment.close()  # opened again when it is needed: most partitions of a large node are not
-    log.names_unsynced = not clean
+        log.epochs.unsynced = False
+    else:
+        log.names_made += 1
+        log.is_new = True
+    log.check_order()
     return log
 
 
@@ -153,15 +152,6 @@ def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
     return None
 
 
-class Seen(NamedTuple):
-    """What recovery read."""
-
-    first_base: int
-    """Where it began: the transaction indexes from here on are empty, and filled as the batches are told again."""
-    producers: bool
-    """Whether any batch has a producer."""
-
-
 def _believe(log: PartitionLog) -> Seen | None:
     """After a clean stop only the last batch of the last segment must be found; damage there means a scan after all."""
     segment = log.active
@@ -195,8 +185,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
             producers |= with_producers
         except OffsetOverflow:
             log.notes.append(f"{log.segments[at].path}.log: split: its offsets reach too far to be indexed")
-            log.segments[at : at + 1] = split(log.disk, log.directory, log.segments[at])
-            log.bases[:] = [s.base_offset for s in log.segments]
+            log.put_in_place(at, 1, split(log.disk, log.directory, log.segments[at]))
             at -= 1  # the first part is looked at in its place
             continue
         # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
@@ -205,9 +194,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         if following not in (None, log.log_end_offset) and not (whole and may_have_holes):
             for later in log.segments[at + 1 :]:
                 log.notes.append(f"{later.path}.log: removed: the log ends at {log.log_end_offset}, before it begins")
-                remove_segment(log.disk, later)
-            del log.segments[at + 1 :]
-            del log.bases[at + 1 :]
+            log.remove_segments(at + 1)
             break
     log.epochs.save()
     return Seen(log.log_end_offset if first is None else first, producers)
@@ -258,66 +245,3 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
         whole = False
     log.log_end_offset = next_offset
     return whole, producers
-
-
-def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """Drop everything from ``offset`` on: the leader's log differs, or a snapshot covers more than the log."""
-    while len(log.segments) > 1 and log.active.base_offset >= offset:
-        remove_segment(log.disk, log.segments.pop())
-        log.bases.pop()
-    segment = log.active
-    found = segment.locate(offset)
-    if found is not None:
-        segment.truncate(found.position)
-        segment.rebuild_indexes()
-    log.log_end_offset = max(offset, segment.base_offset)
-    if log.log_end_offset == segment.base_offset and offset < segment.base_offset:
-        remove_segment(log.disk, log.segments.pop())
-        log.bases.pop()
-        log.add_segment(Segment.create(log.disk, log.directory, offset, log.settings, now_ms))
-        log.log_end_offset = offset
-    log.recovery_point = min(log.recovery_point, log.log_end_offset)
-    log.high_watermark = min(log.high_watermark, log.log_end_offset)
-    log.epochs.truncate_end(log.log_end_offset)
-    rebuild_producers(log)
-
-
-def _tell_producers(log: PartitionLog, offset: int) -> None:
-    """Tell the producer state every batch from ``offset`` on; what is damaged below the recovery point is left out."""
-    for segment in log.segments[log.segments.index(log.segment_of(offset)) :]:
-        try:
-            for _, header, raw in segment.scan():
-                if header.base_offset >= offset:
-                    log.remember_producer(header, header.base_offset, raw)
-        except WireError as error:
-            log.notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")
-
-
-def rebuild_producers(log: PartitionLog, seen: Seen | None = None) -> None:
-    """Producer state as of the log end: the newest readable snapshot, then the batches behind it.
-
-    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty.
-    """
-    log.producers = ProducerStates()
-    offset = log.log_start_offset
-    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
-    for name in sorted(names, reverse=True):
-        at = int(name[:_DIGITS])
-        path = f"{log.directory}/{name}"
-        if at > log.log_end_offset:
-            log.disk.unlink(path)
-        elif seen is not None and at > seen.first_base:
-            continue
-        elif log.load_snapshot(path):
-            offset = max(at, offset)
-            break
-        else:
-            log.disk.unlink(path)
-    nothing_new = seen is not None and not seen.producers and offset >= seen.first_base
-    if offset < log.log_end_offset and not nothing_new:
-        _tell_producers(log, offset)
-    keep = {file_name(base, ".snapshot") for base in log.bases}
-    newest = sorted(names)[-1:]
-    for name in names:
-        if name not in keep and name not in newest and log.disk.exists(f"{log.directory}/{name}"):
-            log.disk.unlink(f"{log.directory}/{name}")

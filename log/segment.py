@@ -327,6 +327,13 @@ class Segment:
         append_aborted(self._disk, self.path + ".txnindex", len(self.aborted), entry)
         self.aborted.append(entry)
 
+    def cut_aborted(self, offset: int) -> None:
+        """Drop aborted transactions whose marker lies at or behind ``offset``."""
+        kept = [entry for entry in self.aborted if entry.last_offset < offset]
+        if len(kept) != len(self.aborted):
+            write_aborted(self._disk, self.path + ".txnindex", kept)
+            self._aborted = kept
+
     def forget_aborted(self) -> None:
         """Drop the transaction index: recovery fills it again from the markers."""
         self._aborted = []

@@ -34,7 +34,7 @@ def files() -> dict[str, bytes]:
     settings = LogSettings(index_interval_bytes=50)
     log = directory.create_partition("events", 0, bytes(range(16, 32)), settings, NOW)
     plain = r.build([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
-    log.append(bytearray(plain), 0, NOW)
+    log.append_as_leader(bytearray(plain), 0, NOW)
     for number in range(2):
         transactional = r.build(
             [r.NewRecord(None, b"%d" % number, NOW + 1 + number)],
@@ -43,7 +43,7 @@ def files() -> dict[str, bytes]:
             producer_epoch=0,
             base_sequence=number,
         )
-        log.append(bytearray(transactional), 0, NOW)
+        log.append_as_leader(bytearray(transactional), 0, NOW)
     abort = r.build(
         [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
         attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,
@@ -51,7 +51,7 @@ def files() -> dict[str, bytes]:
         producer_epoch=0,
         base_sequence=-1,
     )
-    log.append(bytearray(abort), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(bytearray(abort), 0, NOW, Origin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
     directory.close(7)
     return {path.removeprefix("/data/"): bytes(inode.data) for path, inode in memory.files.items()}

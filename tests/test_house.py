@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
 import subprocess
 import sys
@@ -91,3 +92,60 @@ def test_every_module_says_what_it_is_for() -> None:
         str(p.relative_to(ROOT)) for p in sources() if p.read_text() and not ast.get_docstring(ast.parse(p.read_text()))
     ]
     assert not silent, "\n".join(silent)
+
+
+def log_attributes() -> set[str]:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.settings import LogSettings
+    from ottla.world.memory_disk import MemoryDisk
+
+    disk = MemoryDisk(random.Random(0), lambda: 0).session()
+    return set(vars(PartitionLog(disk, "/t-0", "t", 0, LogSettings())))
+
+
+def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
+    """Lines that assign an attribute of something called a log, change one in place, or assign one only logs have."""
+    common = {"settings", "topic_id", "topic", "partition", "disk", "directory", "closed", "sealed", "notes"}
+    common |= {"log_start_offset", "log_end_offset", "segments", "is_new", "retired", "epochs", "producers"}
+    changing = {"append", "assign", "clear", "pop", "insert", "extend", "remove", "sort", "update", "expire"}
+
+    def of_a_log(node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute) or node.attr not in attributes:
+            return False
+        owner = ast.unparse(node.value)
+        return owner != "self" and (re.search(r"(^|[._])log$", owner) is not None or node.attr not in common)
+
+    lines = []
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Delete):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            changes = node.func.attr in changing or node.func.attr.startswith("truncate")
+            targets = [node.func.value] if changes else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and name.value in attributes:
+                lines.append(node.lineno)
+        lines += [node.lineno for target in targets if of_a_log(target)]
+    return lines
+
+
+def test_only_the_log_assigns_a_logs_attributes() -> None:
+    attributes = log_attributes()
+    assert {"log_start_offset", "high_watermark", "recovery_point"} <= attributes
+    planted = ("log.closed = True", "replica.log.high_watermark = 3", "log.bases[0] = 1", "x.recovery_point += 1")
+    for line in (*planted, "log.epochs.assign(1, 2)", "a, log.topic_id = 1, 2", "setattr(log, 'closed', True)"):
+        assert assigned_to_logs(ast.parse(line), attributes) == [1], line
+    for line in ("self.closed = True", "log.settings.copy()", "end = log.log_end_offset", "peer.closed = 1"):
+        assert assigned_to_logs(ast.parse(line), attributes) == [], line
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith("log/"):
+            found += [f"{name}:{line}" for line in assigned_to_logs(ast.parse(path.read_text()), attributes)]
+    assert not found, "\n".join(found)

@@ -117,13 +117,13 @@ class Replica:
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
     ) -> Appended:
-        """Append as leader; the high watermark moves as far as it may. ``header``: as `PartitionLog.append`.
+        """Append as leader; the high watermark moves as far as it may. ``header``: as `PartitionLog.append_as_leader`.
 
         Raises:
             ProtocolError: refused; OSError: the disk failed.
         """
         log = self.log
-        done = log.append(data, self.leader_epoch, now_ms, origin, header=header)
+        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header=header)
         if not done.duplicate:
             if log.unflushed_records >= log.settings.flush_messages:
                 self._flush_due(self)  # counts once it is on the disk

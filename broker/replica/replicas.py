@@ -127,7 +127,7 @@ class Replicas:
                 for note in log.notes:
                     logger.warning("%s", note)
                 if log.topic_id == bytes(16):
-                    log.topic_id = known.id
+                    log.adopt_topic_id(known.id)
                 if log.topic_id == known.id:
                     twin = self._hosted.get((topic, number))
                     if twin is not None:
@@ -211,7 +211,7 @@ class Replicas:
             if replica.follow_image(node, partition, self._env.now_ms()):
                 log = replica.log
                 try:
-                    log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+                    log.begin_epoch(partition.leader_epoch)
                 except OSError as error:
                     self._fail(error, log)  # in memory it is assigned; the next one written takes it along
                     if not is_passing(error):

@@ -150,7 +150,7 @@ class Storage:
         logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
         lost = list(directory.logs.values())
         for log in lost:
-            log.closed = True
+            log.abandon()
         directory.logs.clear()
         return lost
 

@@ -52,7 +52,7 @@ def stage() -> tuple[MemoryDisk, Session, Storage, PartitionLog]:
     storage.begin(Identity("c", 1, bytes(16)), NOW, lambda: bytes(16))
     log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
     for number in range(120):
-        log.append(bytearray(r.build([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
+        log.append_as_leader(bytearray(r.build([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     return memory, disk, storage, log
 

@@ -85,8 +85,10 @@ class Cleaner:
         if not all(exchange(log, done, self._env.now_ms()) for done in outcome.cleaned):
             cp.discard(log.disk, log.directory)
             return False
-        await self._env.in_thread(log.sync_names, Lane.SYNC)
-        log.cleaner_point = max(outcome.end, found.first_dirty)
+        names = log.begin_sync(log.recovery_point)
+        await self._env.in_thread(names, Lane.SYNC)
+        log.finish_sync(names)
+        log.note_compacted(max(outcome.end, found.first_dirty))
         self._storage.of(log).write_cleaner_points()
         self.passes += 1
         self.bytes_read += stats.bytes_read

@@ -19,7 +19,6 @@ import trio
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log.directory import LogDirectory
-from ottla.log.durable import sync_job
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import due_start
 from ottla.world.env import Env, Lane
@@ -101,16 +100,16 @@ class Flusher:
     async def _flush(self, replica: Replica) -> None:
         log = replica.log
         while not log.closed:
-            end, log.unflushed_records = log.log_end_offset, 0
+            end = log.log_end_offset
             try:
-                await self._sync_below(log, end)
+                durable = await self._sync_below(log, end)
             except OSError as error:
                 self._fail(error, log)
                 await self._env.sleep(
                     RETRY_S
                 )  # what was only short of something is tried again; else the log is closed
                 continue
-            replica.flushed(end, self._env.now_ms())
+            replica.flushed(durable, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
             if log.log_end_offset == end:
@@ -122,7 +121,7 @@ class Flusher:
         for directory in self._storage.online:
             due = []
             for log in list(directory.logs.values()):
-                log.producers.expire(self._env.now_ms(), self._producer_expiration_ms)
+                log.expire_producers(self._env.now_ms(), self._producer_expiration_ms)
                 try:
                     start = None if log.closed else due_start(log, self._env.now_ms())
                     if start is not None and log.raise_start(start):
@@ -142,10 +141,11 @@ class Flusher:
             except OSError as error:
                 self._fail(error, log)
 
-    async def _sync_below(self, log: PartitionLog, end: int) -> None:
-        """Sync everything below ``end``, in a thread."""
-        await self._env.in_thread(sync_job(log, end), Lane.SYNC)
-        log.recovery_point = max(log.recovery_point, end)
+    async def _sync_below(self, log: PartitionLog, end: int) -> int:
+        """Sync everything below ``end``, in a thread; gives the recovery point."""
+        job = log.begin_sync(end)
+        await self._env.in_thread(job, Lane.SYNC)
+        return log.finish_sync(job)
 
     def _checkpoint(self, directory: LogDirectory) -> bool:
         """Write the checkpoints where they changed; False where that failed."""

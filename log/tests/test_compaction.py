@@ -36,14 +36,16 @@ Seen = dict[int, tuple[bytes | None, bytes | None]]
 def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], now: int = NOW, **more: int) -> int:
     codec = Codec(more.pop("codec", 0))
     records = [r.NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
-    return log.append(bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR).first_offset
+    return log.append_as_leader(
+        bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR
+    ).first_offset
 
 
 def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
     """End a producer's transaction: 0 aborts, 1 commits."""
     record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
     raw = r.build([record], attributes=b.CONTROL_BIT | b.TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
-    log.append(bytearray(raw), 0, now, Origin.COORDINATOR)
+    log.append_as_leader(bytearray(raw), 0, now, Origin.COORDINATOR)
 
 
 def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.Plan | None:
@@ -59,9 +61,11 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
         outcome = cp.run(disk, plan)
         for done in outcome.cleaned:
             assert exchange(log, done, NOW)
-        log.sync_names()
+        names = log.begin_sync(0)
+        names()
+        log.finish_sync(names)
         assert outcome.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
-        log.cleaner_point = outcome.end
+        log.note_compacted(outcome.end)
         passes.append(outcome.stats)
     return passes
 
@@ -307,7 +311,7 @@ def one_history(seed: int) -> None:
                 disk.kill()
                 disk = memory.session()
                 log = reopened(disk, SETTINGS, point=log.recovery_point)
-                log.cleaner_point = min(point, log.log_end_offset)
+                log.note_compacted(min(point, log.log_end_offset))
                 assert log.log_end_offset == end, seed
                 log.set_high_watermark(end)
             check(log, before, model, now, seed)

@@ -13,7 +13,7 @@ import pytest
 from ottla.log.checkpoints import CLEAN_SHUTDOWN, take_clean_shutdown
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.producers import ProducerStates
-from ottla.log.recovery import open_log, truncate_to
+from ottla.log.recovery import open_log
 from ottla.log.tests.world import (
     DIRECTORY,
     NOW,
@@ -100,7 +100,7 @@ def test_skip_loading_if_empty_producer_state_before_truncation() -> None:
     """testSkipLoadingIfEmptyProducerStateBeforeTruncation: truncating a log without producers leaves none."""
     log = new_log(memory_disk().session())
     fill(log, 10)
-    truncate_to(log, 12, NOW)
+    log.truncate_to(12, NOW)
     assert not log.producers.producers
     assert log.log_end_offset == 12
 
@@ -218,7 +218,7 @@ def test_reopen_then_truncate() -> None:
     fill(log, 60)
     log.close()
     again = opened(memory, clean=True)
-    truncate_to(again, 3, NOW)
+    again.truncate_to(3, NOW)
     assert (again.log_end_offset, again.bases) == (3, [0])
     assert values(again) == expected(3)
 

@@ -53,7 +53,7 @@ def original() -> Original:
     log = new_log(memory.session(), SETTINGS)
     codecs = list(Codec)
     for number in range(45):
-        log.append(a_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), number // 20, NOW)
+        log.append_as_leader(a_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), number // 20, NOW)
         put(log, of_producer(1, number))
         put(log, in_transaction(2, number))
         put(log, marker(2, number % 2))

@@ -37,7 +37,7 @@ def test_over_compacted_log_recovery() -> None:
     again = opened(memory, COMPACTED)
     assert offsets(again) == [0, far - 1, far, far + 1]
     assert again.log_end_offset == far + 2
-    again.append(a_batch(0, 1), 0, NOW)
+    again.append_as_leader(a_batch(0, 1), 0, NOW)
     assert offsets(again)[-1] == far + 2
 
 
@@ -159,7 +159,7 @@ def test_old_messages_are_kept_by_recovery_found_and_served() -> None:
     part = again.read(17, 10_000, 40, at_least_one=True)
     assert part is not None
     assert part.read() == whole[len(raw) * 17 :]
-    again.append(a_batch(0, 1), 0, NOW)
+    again.append_as_leader(a_batch(0, 1), 0, NOW)
     assert offsets(again)[-2:] == [39, 40]
     memory.files[path].data[len(raw) * 30 + 25] ^= 1
     assert opened(memory).log_end_offset == 30

@@ -96,7 +96,7 @@ def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() ->
     assert all(s._index is None for s in again.segments[:-1])
     paths = [p for p in memory.files if p.startswith(DIRECTORY) and p.endswith("index")]
     assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, "the active segment's own, as after any kill"
-    again.append(a_batch(120), 0, NOW)
+    again.append_as_leader(a_batch(120), 0, NOW)
     assert values(again) == expected(123)
 
 

@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 from ottla.log.by_time import find_by_time, find_max_time
-from ottla.log.recovery import truncate_to
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.log.validate import InvalidRecords, Origin
@@ -19,8 +18,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
     log = new_log(memory_disk().session())
-    log.append(a_batch(0), 4, NOW)
-    done = log.append(a_batch(3), 4, NOW)
+    log.append_as_leader(a_batch(0), 4, NOW)
+    done = log.append_as_leader(a_batch(3), 4, NOW)
     assert (done.first_offset, done.last_offset) == (3, 5)
     for header, raw in log.batches():
         assert header.partition_leader_epoch == 4
@@ -38,10 +37,10 @@ def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> Non
 
 def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
     log = new_log(memory_disk().session(), LogSettings(segment_ms=1000))
-    log.append(bytearray(r.build([r.NewRecord(None, b"a", NOW)])), 0, NOW)
-    log.append(bytearray(r.build([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"a", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
     assert len(log.segments) == 1
-    log.append(bytearray(r.build([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
     assert log.bases == [0, 2]
 
 
@@ -82,7 +81,7 @@ def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> Non
 def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: Codec) -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 120, 4):
-        log.append(a_batch(start, 4, codec), 0, NOW)
+        log.append_as_leader(a_batch(start, 4, codec), 0, NOW)
     log.set_high_watermark(120)
     for offset in (0, 1, 57, 119):
         found = find_by_time(log, NOW + offset, 120)
@@ -99,34 +98,34 @@ def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
     log = new_log(memory_disk().session())
     header = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(0, 21, 3):
-        log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
     for sequence in (6, 18):
-        again = log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+        again = log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert again.duplicate
         assert again.first_offset == sequence
     assert log.log_end_offset == 21
     for sequence in (0, 24, 19):
         with pytest.raises(ProtocolError) as caught:
-            log.append(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
+            log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_trap_76_and_77_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
     log = new_log(memory_disk().session())
-    log.append(a_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
+    log.append_as_leader(a_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
     with pytest.raises(ProtocolError) as caught:
-        log.append(a_batch(3, producer_id=1, producer_epoch=2, base_sequence=53), 0, NOW)
+        log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=2, base_sequence=53), 0, NOW)
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     with pytest.raises(ProtocolError) as caught:
-        log.append(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=53), 0, NOW)
+        log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=53), 0, NOW)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    log.append(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=0), 0, NOW)
+    log.append_as_leader(a_batch(3, producer_id=1, producer_epoch=4, base_sequence=0), 0, NOW)
 
 
 def refused(data: bytearray, settings: LogSettings = SMALL) -> ProtocolError:
     log = new_log(memory_disk().session(), settings)
     with pytest.raises(ProtocolError) as caught:
-        log.append(data, 0, NOW)
+        log.append_as_leader(data, 0, NOW)
     assert log.log_end_offset == 0
     assert log.size_bytes == 0
     return caught.value
@@ -163,7 +162,7 @@ def test_trap_25_and_26_records_at_fault_are_named() -> None:
 
 def test_trap_24_another_compression_type_recompresses() -> None:
     log = new_log(memory_disk().session(), LogSettings(codec=Codec.ZSTD))
-    log.append(a_batch(0, codec=Codec.GZIP), 0, NOW)
+    log.append_as_leader(a_batch(0, codec=Codec.GZIP), 0, NOW)
     header, _ = next(log.batches())
     assert header.attributes & 7 == Codec.ZSTD
     assert values(log) == expected(3)
@@ -171,7 +170,7 @@ def test_trap_24_another_compression_type_recompresses() -> None:
 
 def test_log_append_time_is_the_brokers() -> None:
     log = new_log(memory_disk().session(), LogSettings(log_append_time=True))
-    done = log.append(a_batch(0), 0, 5_000_000)
+    done = log.append_as_leader(a_batch(0), 0, 5_000_000)
     assert done.log_append_time_ms == 5_000_000
     header, raw = next(log.batches())
     assert b.crc_matches(raw, header)
@@ -190,15 +189,15 @@ def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_off
     disk = memory_disk().session()
     log = new_log(disk, LogSettings())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
-    log.append(a_batch(0, producer_id=1, **txn), 0, NOW)
-    log.append(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.append_as_leader(a_batch(0, producer_id=1, **txn), 0, NOW)
+    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
-    log.append(control(1, 0), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(control(1, 0), 0, NOW, Origin.COORDINATOR)
     assert log.last_stable_offset == 0, "the marker is not below the high watermark yet"
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 3
-    log.append(control(2, 1), 0, NOW, Origin.COORDINATOR)
+    log.append_as_leader(control(2, 1), 0, NOW, Origin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 8
     assert [tuple(a) for a in log.aborted_between(0, 8)] == [(1, 0, 6, 3)]
@@ -212,13 +211,13 @@ def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_off
 def test_truncation_forgets_records_epochs_and_producers() -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 90, 3):
-        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
-    truncate_to(log, 40, NOW)
+        log.append_as_leader(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
+    log.truncate_to(40, NOW)
     assert log.log_end_offset == 39 or log.log_end_offset == 40
-    truncate_to(log, 30, NOW)
+    log.truncate_to(30, NOW)
     assert values(log) == expected(30)
     assert log.epochs.entries == [(0, 0)]
-    log.append(a_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
+    log.append_as_leader(a_batch(30, producer_id=1, producer_epoch=0, base_sequence=30), 5, NOW)
     assert values(log) == expected(33)
 
 
@@ -252,8 +251,8 @@ def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
 def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transaction_is_open() -> None:
     log = new_log(memory_disk().session(), LogSettings())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
-    log.append(a_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
-    log.append(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.append_as_leader(a_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW)
     log.producers.expire(NOW + 20_000, 10_000)
     assert sorted(log.producers.producers) == [1, 2], "both wrote since the last sweep"
     log.producers.expire(NOW + 1000, 10_000)
@@ -268,7 +267,7 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
         settings = LogSettings(segment_ms=10_000, segment_jitter_ms=jitter)
         log = new_log(memory_disk().session(), settings)
         for step in range(200):
-            log.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
+            log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
         gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.bases)}
         if jitter == 0:
             assert gaps == {10_500}

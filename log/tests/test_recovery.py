@@ -19,7 +19,7 @@ def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> N
     disk = memory_disk().session()
     log = new_log(disk)
     fill(log, 40)
-    log.append(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.append_as_leader(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
     bases = log.bases
     log.close()
     again = reopened(disk, clean=True)
@@ -37,12 +37,12 @@ def test_after_a_kill_indexes_and_producers_are_made_anew() -> None:
     first = memory.session()
     log = new_log(first)
     for start in range(0, 120, 3):
-        log.append(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+        log.append_as_leader(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
     first.kill()
     again = reopened(memory.session())
     assert values(again) == expected(120)
     assert again.producers.producers[5].last_sequence == 119
-    again.append(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=120), 0, NOW)
+    again.append_as_leader(a_batch(120, producer_id=5, producer_epoch=0, base_sequence=120), 0, NOW)
     assert again.log_end_offset == 123
 
 
@@ -83,7 +83,7 @@ def test_damage_in_what_is_believed_does_not_keep_a_log_without_snapshots_from_o
     memory = memory_disk()
     log = new_log(memory.session())
     for start in range(0, 180, 3):
-        log.append(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+        log.append_as_leader(a_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
     log.close()
     memory.files[log.segments[1].path + ".log"].data[70] ^= 1
     for path in [p for p in memory.files if p.endswith(".snapshot")]:
@@ -100,7 +100,7 @@ def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     fill(log, 60)
-    log.append(a_batch(180, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.append_as_leader(a_batch(180, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
     log.close()
     for path in [p for p in memory.files if p.endswith(suffix)]:
         if what == "gone":
@@ -122,7 +122,7 @@ def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
     done = log.log_end_offset
     try:
         while done < limit * 3:
-            log.append(a_batch(done), 0, NOW)
+            log.append_as_leader(a_batch(done), 0, NOW)
             done = log.log_end_offset
             if done % 30 == 0:
                 log.flush()
@@ -173,10 +173,6 @@ def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() ->
         session = memory.session()
         log = new_log(session)
         log.flush()
-        memory.session().fsync_dir("/data")
-        log.names_unsynced = True
-        log.recovery_point = -1
-        log.flush()
         session.kill_at = memory.calls + random.Random(seed).randrange(1, 250)
         appended_until_it_ends(log)
         synced = log.recovery_point
@@ -193,7 +189,7 @@ def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
     fill(log, 2)
     session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
     with pytest.raises(OSError, match="full"):
-        log.append(a_batch(6), 0, NOW)
+        log.append_as_leader(a_batch(6), 0, NOW)
     session.fault = None
     assert log.log_end_offset == 6
     fill(log, 1)
@@ -204,6 +200,6 @@ def test_a_log_that_was_refused_a_batch_goes_on() -> None:
     log = new_log(memory_disk().session())
     fill(log, 1)
     with pytest.raises(ProtocolError):
-        log.append(bytearray(b"nonsense" * 20), 0, NOW)
+        log.append_as_leader(bytearray(b"nonsense" * 20), 0, NOW)
     fill(log, 1)
     assert values(log) == expected(6)

@@ -80,7 +80,7 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
 def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
     settings = LogSettings(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
     log = new_log(memory_disk().session(), settings)
-    log.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -90,7 +90,7 @@ def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever
 
 def test_records_without_time_age_from_the_last_write() -> None:
     log = new_log(memory_disk().session(), LogSettings(retention_ms=HOUR_MS))
-    log.append(bytearray(r.build([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -103,7 +103,7 @@ def test_after_retention_and_a_kill_the_log_is_whole() -> None:
     memory.now_ms = lambda: NOW + HOUR_MS
     log = new_log(memory.session(), LogSettings(segment_bytes=2000, retention_ms=HOUR_MS))
     for start in range(0, 90, 3):
-        log.append(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
+        log.append_as_leader(a_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), 0, NOW)
     log.set_high_watermark(90)
     retain(log, log.segments[1].max_timestamp + HOUR_MS + 1)
     again = reopened(memory.session(), log.settings)
@@ -118,7 +118,7 @@ def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplo
         log = old_log(retention_ms=HOUR_MS, retention_by_claimed_time=claimed)
         raw = r.build([r.NewRecord(b"k", b"v", far)])
         log.settings = replace(log.settings, timestamp_after_max_ms=2**63 - 1)
-        log.append(bytearray(raw), 0, NOW)
+        log.append_as_leader(bytearray(raw), 0, NOW)
         log.set_high_watermark(log.log_end_offset)
         log.roll(NOW)
         caplog.clear()

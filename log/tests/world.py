@@ -58,7 +58,7 @@ def a_batch(first: int, count: int = 3, codec: Codec = Codec.NONE, **header: int
 
 def fill(log: PartitionLog, batches: int, count: int = 3, epoch: int = 0) -> None:
     for _ in range(batches):
-        log.append(a_batch(log.log_end_offset, count), epoch, NOW)
+        log.append_as_leader(a_batch(log.log_end_offset, count), epoch, NOW)
     log.set_high_watermark(log.log_end_offset)
 
 
@@ -110,6 +110,6 @@ def in_transaction(pid: int, sequence: int) -> bytearray:
 
 
 def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR) -> int:
-    first = log.append(data, 0, NOW, origin).first_offset
+    first = log.append_as_leader(data, 0, NOW, origin).first_offset
     log.set_high_watermark(log.log_end_offset)
     return first

@@ -71,14 +71,14 @@ BUGS: dict[str, tuple[str, set[str]]] = {
     "acknowledge without writing": (
         """
 from ottla.log.partition_log import PartitionLog, Appended
-real = PartitionLog.append
+real = PartitionLog.append_as_leader
 count = [0]
 def append(self, data, epoch, now, origin=None, **k):
     count[0] += 1
     if self.topic == "t" and count[0] % 40 == 0:
         return Appended(self.log_end_offset, self.log_end_offset, -1)
     return real(self, data, epoch, now, *( (origin,) if origin else ()), **k)
-PartitionLog.append = append
+PartitionLog.append_as_leader = append
 """,
         {"lost", "out-of-order"},
     ),
@@ -126,9 +126,8 @@ MemoryFile.pread = pread
     ),
     "call it synced without syncing": (
         """
-import ottla.broker.upkeep.flusher, ottla.log.partition_log
-for module in (ottla.broker.upkeep.flusher, ottla.log.partition_log):
-    module.sync_job = lambda log, end: lambda: None
+from ottla.log.durable import SyncJob
+SyncJob.__call__ = lambda self: None
 """,
         {"lost", "stuck", "no-start", "hole"},
     ),

@@ -29,12 +29,12 @@ def partition(tmp_path: Path) -> Path:
         more = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 5, "producer_epoch": 0, "base_sequence": number // 3}
         items = [r.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
         if transactional:
-            log.append(bytearray(r.build(items[:1], **more)), 0, NOW)  # type: ignore[arg-type]
+            log.append_as_leader(bytearray(r.build(items[:1], **more)), 0, NOW)  # type: ignore[arg-type]
             marker = r.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
             control = {**more, "attributes": b.TRANSACTIONAL_BIT | b.CONTROL_BIT, "base_sequence": -1}
-            log.append(bytearray(r.build([marker], **control)), 0, NOW, Origin.COORDINATOR)  # type: ignore[arg-type]
+            log.append_as_leader(bytearray(r.build([marker], **control)), 0, NOW, Origin.COORDINATOR)  # type: ignore[arg-type]
         else:
-            log.append(bytearray(r.build(items)), 0, NOW)
+            log.append_as_leader(bytearray(r.build(items)), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     log.close()
     assert len(log.segments) > 2

@@ -1,0 +1,114 @@
+"""Reading a partition's log: ranges of bytes for a fetch, batches for everybody else.
+
+Source: ``UnifiedLog.read``, ``LocalLog.read``, ``LocalLog.collectAbortedTransactions`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.damage import whole_until
+from ottla.log.index import AbortedTxn
+from ottla.log.segment import Located, Segment
+from ottla.log.state import LogState
+from ottla.wire.batch import BatchHeader
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.disk import FileSlice
+
+
+class ReadableLog(LogState):
+    """A log that can be read."""
+
+    def _locate(self, offset: int) -> tuple[Segment, Located] | None:
+        """The first batch that ends at or behind ``offset``; a hole left by compaction is skipped."""
+        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return segment, found
+        return None
+
+    def check_readable(self, offset: int) -> None:
+        """Raise OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in {self.log_start_offset} to {self.log_end_offset}",
+            )
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
+        """A range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below ``upper_offset``.
+
+        With ``at_least_one`` the first batch comes whole even when it is larger. None: nothing to read there.
+
+        Raises:
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is known to be damaged.
+        """
+        self.check_readable(offset)
+        if offset >= upper_offset:
+            return None
+        found = self._locate(offset)
+        if found is None:
+            return None
+        segment, batch = found
+        if batch.base_offset >= upper_offset:
+            return None
+        end = segment.size_bytes
+        if upper_offset < self.log_end_offset:
+            limit = segment.locate(upper_offset)
+            if limit is not None:
+                end = limit.position
+        if segment.damage:
+            end = whole_until(segment.damage, batch.position, end)
+            if end <= batch.position:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
+        size = min(max_bytes, end - batch.position)
+        if at_least_one:
+            size = max(size, batch.size_bytes)
+        if size <= 0:
+            return None
+        return FileSlice(segment.file, batch.position, size)
+
+    def bytes_between(self, offset: int, upper_offset: int, at_most: int) -> int:
+        """How many bytes a fetch at ``offset`` could get now, counted up to ``at_most``: what a long poll waits on."""
+        if offset >= upper_offset or offset < self.log_start_offset:
+            return 0
+        found = self._locate(offset)
+        if found is None:
+            return 0
+        segment, batch = found
+        return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
+
+    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
+        """Aborted transactions a read_committed reader of that range must skip.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE: a transaction index went bad since the log was opened.
+        """
+        out: list[AbortedTxn] = []
+        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+            try:
+                entries = segment.aborted
+            except CorruptFile as error:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+            for entry in entries:
+                if entry.last_offset >= offset and entry.first_offset < upper_offset:
+                    out.append(entry)
+                if entry.last_stable_offset >= upper_offset:
+                    return out
+        return out
+
+    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch from the one that holds ``offset``, with its bytes.
+
+        Raises:
+            WireError: a batch on disk is damaged.
+        """
+        found = self._locate(offset)
+        if found is None:
+            return
+        first, located = found
+        for segment in list(self.segments[self.segments.index(first) :]):
+            for _, header, raw in segment.scan(located.position if segment is first else 0):
+                yield header, raw

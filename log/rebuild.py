@@ -1,0 +1,76 @@
+"""Producer state as of a log's end: the newest snapshot that can be read, then the batches behind it.
+
+Source: ``UnifiedLog.rebuildProducerState``, ``ProducerStateManager.truncateAndReload`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.producers import ProducerStates
+from ottla.log.segment import file_name
+from ottla.log.state import LogState
+from ottla.wire.errors import WireError
+from ottla.world.disk import read_file
+
+_DIGITS = 20
+
+
+class Seen(NamedTuple):
+    """What recovery read."""
+
+    first_base: int
+    """Where it began: the transaction indexes from here on are empty, and filled as the batches are told again."""
+    producers: bool
+    """Whether any batch has a producer."""
+
+
+def rebuild_producers(log: LogState, seen: Seen | None = None) -> None:
+    """Producer state as of the log end; snapshots of what is no longer there go.
+
+    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty.
+    """
+    log.producers = ProducerStates()
+    offset = log.log_start_offset
+    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
+    for name in sorted(names, reverse=True):
+        at = int(name[:_DIGITS])
+        path = f"{log.directory}/{name}"
+        if at > log.log_end_offset:
+            log.disk.unlink(path)
+        elif seen is not None and at > seen.first_base:
+            continue
+        elif _load(log, path):
+            offset = max(at, offset)
+            break
+        else:
+            log.disk.unlink(path)
+    nothing_new = seen is not None and not seen.producers and offset >= seen.first_base
+    if offset < log.log_end_offset and not nothing_new:
+        _tell(log, offset)
+    keep = {file_name(base, ".snapshot") for base in log.bases}
+    newest = sorted(names)[-1:]
+    for name in names:
+        if name not in keep and name not in newest and log.disk.exists(f"{log.directory}/{name}"):
+            log.disk.unlink(f"{log.directory}/{name}")
+
+
+def _load(log: LogState, path: str) -> bool:
+    """Take the producer state from a snapshot file; says whether it could be read."""
+    try:
+        log.producers = ProducerStates.unpack(read_file(log.disk, path), path)
+    except (CorruptFile, OSError):
+        return False
+    return True
+
+
+def _tell(log: LogState, offset: int) -> None:
+    """Tell the producer state every batch from ``offset`` on; what is damaged below the recovery point is left out."""
+    for segment in log.segments[log.segments.index(log.segment_of(offset)) :]:
+        try:
+            for _, header, raw in segment.scan():
+                if header.base_offset >= offset:
+                    log.remember_producer(header, header.base_offset, raw)
+        except WireError as error:
+            log.notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")

@@ -1,0 +1,174 @@
+"""What a partition's log is made of: its segments, its offsets, its epochs, its producers.
+
+Offsets: ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`` (first that is kept, first a
+read_committed reader may not see yet, first that is not yet committed, next to be written). Nobody outside ``log/``
+assigns any attribute: whoever wants a change calls a method of `PartitionLog`.
+
+Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.producers import ProducerStates
+from ottla.log.segment import Segment
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
+from ottla.wire.batch import BatchHeader
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import Disk
+
+SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+class TxnEnd(NamedTuple):
+    """What a marker says."""
+
+    kind: int
+    """0 abort, 1 commit."""
+    coordinator_epoch: int
+
+
+class LogState:
+    """The attributes of a log, and what only counts segments."""
+
+    def __init__(self, disk: Disk, directory: str, topic: str, partition: int, settings: LogSettings) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.settings = settings
+        self.topic_id = bytes(16)
+        self.segments: list[Segment] = []
+        self.bases: list[int] = []
+        self.epochs = LeaderEpochs(disk, directory)
+        self.producers = ProducerStates()
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        """Everything below is on the disk for sure."""
+        self.unflushed_records = 0
+        """Records appended since a sync was last begun."""
+        self.closed = False
+        self.sealed = False
+        """Whether it was closed as a clean stop leaves it."""
+        self.sealed_at = -1
+        """The log end whose index and snapshot files are on disk already; -1 for none."""
+        self.cleaner_point = 0
+        """Everything below has been compacted."""
+        self.retired: list[tuple[int, str]] = []
+        """Files of segments that are no longer part of the log: when they may go, and their paths."""
+        self.notes: list[str] = []
+        """What recovery found and did, in words."""
+        self.warned_of_future = False
+        """Whether the log was told that some timestamp lies far ahead."""
+        self.truncations = 0
+        """How often the log was cut: a sync begun before a cut says nothing of what was written behind it."""
+        self.names_made = 0
+        """How often a file was made or renamed: what a power cut could take back until the directory is synced."""
+        self.names_synced = 0
+        """Up to which of these the directory was synced."""
+        self.is_new = False
+        """Whether the name of the partition's own directory may still be unsynced."""
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is written to."""
+        return self.segments[-1]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What a read_committed consumer may read up to; never below the log start (``UnifiedLog``: records of an open
+        transaction may be deleted).
+        """
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def check_order(self) -> None:
+        """Hold the offsets against their order; what is wrong here is our own bug. Called after each change."""
+        end = self.log_end_offset
+        assert self.log_start_offset <= self.high_watermark <= end, self.in_words()
+        producers = self.producers
+        if producers.ongoing or producers.completed:
+            assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark, self.in_words()
+
+    def in_words(self) -> str:
+        """Where the log is, for messages."""
+        return (
+            f"{self.topic}-{self.partition}: start {self.log_start_offset}, "
+            f"high watermark {self.high_watermark}, end {self.log_end_offset}"
+        )
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment an offset belongs to."""
+        return self.segments[max(bisect_right(self.bases, offset) - 1, 0)]
+
+    def add_segment(self, segment: Segment) -> None:
+        """Take a segment at the end."""
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+
+    def put_in_place(self, at: int, count: int, segments: list[Segment]) -> None:
+        """Exchange ``count`` segments from the ``at``-th on."""
+        self.segments[at : at + count] = segments
+        self.bases[at : at + count] = [segment.base_offset for segment in segments]
+
+    def remove_segments(self, at: int) -> None:
+        """Remove the segments from the ``at``-th on with all their files, the newest first."""
+        while len(self.segments) > at:
+            segment = self.segments.pop()
+            self.bases.pop()
+            self.names_made += 1
+            remove_segment(self.disk, segment)
+
+    def start_with(self, offset: int, now_ms: int) -> None:
+        """Put an empty segment into a log that has none: it starts and ends at ``offset``."""
+        assert not self.segments
+        self.names_made += 1
+        self.add_segment(Segment.create(self.disk, self.directory, offset, self.settings, now_ms))
+        self.log_end_offset = offset
+
+    def remember_producer(self, header: BatchHeader, base_offset: int, data: Buffer) -> None:
+        """Take a batch that lies in the log into the producer state; an abort marker into the transaction index too."""
+        if header.producer_id < 0:
+            return
+        if not header.is_control:
+            self.producers.update(header, base_offset)
+            return
+        for end in txn_ends(header, data):
+            aborted = self.producers.end_transaction(header, base_offset, end.kind, end.coordinator_epoch)
+            segment = self.segment_of(base_offset)
+            if aborted is not None and aborted not in segment.aborted:
+                segment.add_aborted(aborted)
+
+
+def txn_ends(header: BatchHeader, data: Buffer) -> Iterator[TxnEnd]:
+    """The markers of a control batch; other control records are passed over."""
+    for record in r.iterate(data, header):
+        if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
+            continue
+        (kind,) = struct.unpack_from(">h", record.key, 2)
+        (coordinator_epoch,) = struct.unpack_from(">i", record.value, 2)
+        if kind in (0, 1):
+            yield TxnEnd(kind, coordinator_epoch)
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    """Remove a segment with all its files."""
+    segment.let_go()
+    for suffix in SEGMENT_FILES:
+        if disk.exists(segment.path + suffix):
+            disk.unlink(segment.path + suffix)

@@ -1,0 +1,134 @@
+"""Cutting a partition's log: its end goes because the leader's log differs, or all of it does.
+
+A cut is made so that a crash at any point leaves a log that recovery reads right: first the recovery point is lowered,
+in its file too; then files go, the newest first. What was synced before counts for nothing behind the cut.
+
+Source: ``UnifiedLog.truncateTo``, ``UnifiedLog.truncateFullyAndStartAt`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.producers import ProducerStates
+from ottla.log.reading import ReadableLog
+from ottla.log.rebuild import rebuild_producers
+from ottla.log.segment import Segment
+from ottla.wire.errors import WireError
+
+
+def _nothing() -> None:
+    """A log on its own has no checkpoints."""
+
+
+class TruncatableLog(ReadableLog):
+    """A log that can be cut."""
+
+    _write_points: Callable[[], None] = staticmethod(_nothing)
+    _noted: tuple[int, int] = (0, 0)
+    """What the checkpoints on disk say at most: recovery point, log start."""
+
+    def abandon(self) -> None:
+        """Out of service: nothing is written to this log any more, and nothing of it synced or sealed."""
+        self.closed = True
+
+    def noted_by(self, write_points: Callable[[], None], recovery_point: int, log_start_offset: int) -> None:
+        """Whoever keeps the checkpoints tells how they are written, and what they say of this log now."""
+        self._write_points = write_points
+        self._noted = (recovery_point, log_start_offset)
+
+    def points_noted(self) -> None:
+        """The checkpoints on disk now say of this log what it says itself."""
+        self._noted = (self.recovery_point, self.log_start_offset)
+
+    def lower_points(self, offset: int) -> None:
+        """Recovery point and log start come down to ``offset`` at least; their files follow with the next writing."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop every batch that reaches to ``offset`` or behind it; gives where the log ends now.
+
+        Batches stay whole, and a log ends where its bytes do: a cut in the middle of a batch ends it before that batch.
+
+        Raises:
+            OSError: before anything was cut, or final: then the log is out of service.
+        """
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_end(offset)
+            return self.log_end_offset
+        if offset < self.bases[0]:
+            self.start_over_at(offset, now_ms)
+            return offset
+        self._before_cut(offset)
+        with self._cutting():
+            self.remove_segments(bisect_right(self.bases, offset))
+            self.log_end_offset = self._cut(self.active, offset)
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+            self.high_watermark = min(self.high_watermark, self.log_end_offset)
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+            self.cleaner_point = min(self.cleaner_point, self.log_end_offset)
+            self.epochs.truncate_end(self.log_end_offset)
+            rebuild_producers(self)
+        self.check_order()
+        return self.log_end_offset
+
+    def start_over_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything; the log is empty, and starts and ends at ``offset``.
+
+        Raises:
+            OSError: before anything was cut, or final: then the log is out of service.
+        """
+        assert offset >= 0
+        self._before_cut(offset)
+        with self._cutting():
+            self.remove_segments(0)
+            self.start_with(offset, now_ms)
+            self.log_start_offset = self.high_watermark = self.cleaner_point = offset
+            self.epochs.clear()
+            self.producers = ProducerStates()
+            for name in self.disk.listdir(self.directory):
+                if name.endswith(".snapshot"):
+                    self.disk.unlink(f"{self.directory}/{name}")
+        self.check_order()
+
+    def _before_cut(self, offset: int) -> None:
+        """No checkpoint may name an offset above the cut: what is written there later would be believed unread."""
+        self.lower_points(offset)
+        if max(self._noted) > offset:
+            self._write_points()
+            self.points_noted()
+        self.truncations += 1
+        self.sealed_at = -1
+
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
+        """Half a cut cannot be gone on with: whatever goes wrong puts the log out of service, for good."""
+        try:
+            yield
+        except (OSError, CorruptFile) as error:
+            self.abandon()
+            raise OSError(errno.EIO, f"{self.in_words()}: not truncated to the end: {error}") from error
+
+    def _cut(self, segment: Segment, offset: int) -> int:
+        """Cut a segment before the first batch that reaches to ``offset``; gives where its last batch ends."""
+        found = segment.locate(offset)
+        if found is not None:
+            segment.truncate(found.position)
+        end = segment.base_offset
+        good = 0
+        segment.reset_indexes()
+        try:
+            for position, header, _ in segment.scan(check=False):
+                segment.note(header, position)
+                end, good = header.next_offset, position + header.size_bytes
+        except WireError as error:
+            self.notes.append(f"{segment.path}.log: cut at {good}: {error}")
+            segment.truncate(good)
+        segment.cut_aborted(end)
+        return end
