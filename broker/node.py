@@ -26,7 +26,8 @@ from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage, WrongDirectory
 from ottla.broker.server import metrics
-from ottla.broker.server.connection import Connection
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.broker.services import Services
@@ -44,7 +45,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages.metadata_records import BrokerEndpoint
 from ottla.world.disk import is_passing
-from ottla.world.env import FOREVER_S, Env, Lane, Listener, Stream
+from ottla.world.env import FOREVER_S, Env, Lane, Listener
 
 logger = logging.getLogger("ottla.node")
 LISTENER_NAME = "PLAINTEXT"
@@ -80,7 +81,6 @@ class Node:
         self._metrics: Listener | None = None
         self._nursery: trio.Nursery | None = None
         self._failure: OSError | None = None
-        self._connections: set[Connection] = set()
         self._broker_epoch = -1
 
     @property
@@ -267,8 +267,8 @@ class Node:
                 nursery.start_soon(metrics.serve, self, self._metrics)
             if self.config.flag("log.cleaner.enable"):
                 nursery.start_soon(self.cleaner.run)
-            nursery.start_soon(self._hang_up_on_the_silent)
-            nursery.start_soon(self._accept, nursery)
+            assert self._listener is not None
+            nursery.start_soon(Acceptor(Dispatcher(self.services, listener=LISTENER_NAME)).run, self._listener)
             if ready is not None:
                 ready(self)
             if stop is None:
@@ -276,31 +276,6 @@ class Node:
             else:
                 await stop.wait()
             nursery.cancel_scope.cancel()
-
-    async def _accept(self, nursery: trio.Nursery) -> None:
-        assert self._listener is not None
-        while True:
-            stream = await self._listener.accept()
-            nursery.start_soon(self._connection, stream)
-
-    async def _connection(self, stream: Stream) -> None:
-        connection = Connection(self.services, stream)
-        self._connections.add(connection)
-        try:
-            await connection.serve()
-        finally:
-            self._connections.discard(connection)
-
-    async def _hang_up_on_the_silent(self) -> None:
-        """One look at all connections now and then costs less than a deadline for every wait."""
-        limit_ms = self.config.number("connections.max.idle.ms")
-        while True:
-            await self.env.sleep(min(max(limit_ms / 4000, 0.05), 10))
-            now = self.env.monotonic_ms()
-            for connection in list(self._connections):
-                since = connection.silent_since_ms
-                if since is not None and now - since > limit_ms:
-                    connection.close()
 
     def _remove_later(self, path: str) -> None:
         """Remove a renamed directory after ``file.delete.delay.ms``: readers may still be sending from it."""

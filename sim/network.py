@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.world.disk import FileSlice
-from ottla.world.env import Listener, Stream
+from ottla.world.env import Accepted, Listener, Stream
 
 if TYPE_CHECKING:
     from sim.hosts import Host
@@ -114,6 +114,7 @@ class SimStream:
         self._in, self._out = pipes
         self.peer = peer
         self.local: tuple[str, int] = (local, 0)
+        self.send_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """What has arrived, at most one piece."""
@@ -167,6 +168,7 @@ class SimStream:
         at = 0
         while at < len(data):
             while pipe.held >= WINDOW_BYTES and not pipe.broken:
+                self.send_waits += 1
                 await pipe.changed.wait()
             await self._owner.running()
             if pipe.vanished and pipe.link.target.up and pipe.link.open_at <= trio.current_time():
@@ -176,6 +178,16 @@ class SimStream:
             size = self._network.piece(len(data) - at)
             pipe.put(trio.current_time(), data[at : at + size])
             at += size
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Told when the news arrives, if its own process still lives then."""
+
+        async def watch() -> None:
+            await self.wait_gone()
+            if not self._owner.dead:
+                callback()
+
+        self._owner.world.start_soon(watch)
 
     def close(self) -> None:
         """End both directions: the other side reads what is under way, then the end."""
@@ -226,7 +238,7 @@ class SimListener:
         self.waiting: deque[SimStream] = deque()
         self.arrived = trio.Event()
 
-    async def accept(self) -> Stream:
+    async def accept(self) -> Accepted:
         """The next connection."""
         await trio.lowlevel.checkpoint()
         while True:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.server.dispatch import ROUTES, Answer, Context
+from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.records import KRAFT_VERSION
 from ottla.wire.apis import ApiKey
@@ -27,14 +27,10 @@ from ottla.wire.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def _own_range() -> ApiVersion:
-    route = ROUTES[ApiKey.API_VERSIONS]
-    return ApiVersion(ApiKey.API_VERSIONS, route.low, route.high)
-
-
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version(context: Context) -> ApiVersionsResponse:
     """The answer to a version nobody here knows."""
-    return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [_own_range()])
+    own = context.apis[ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, own.low, own.high)])
 
 
 def handle(context: Context, request: ApiVersionsRequest) -> Answer:
@@ -48,7 +44,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
     levels = dict(image.features)
     levels[KRAFT_VERSION] = context.services.metadata.kraft_version
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(ROUTES.items())],
+        api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(context.apis.items())],
         supported_features=[
             SupportedFeatureKey(name, low, high)
             for name, (low, high) in SUPPORTED_FEATURES.items()

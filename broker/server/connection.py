@@ -8,20 +8,18 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
 
 import trio
 
-from ottla.broker.server.dispatch import Peer, answer
-from ottla.wire.apis import ApiKey
+from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.peer import Peer
+from ottla.broker.server.turn import Turn
 from ottla.wire.compiler import Chunk
 from ottla.wire.errors import WireError
-from ottla.wire.framing import frame_size, parse_request, response_chunks
+from ottla.wire.framing import Request, frame_size, parse_request, response_chunks
 from ottla.wire.schema import Message
-from ottla.world.env import FOREVER_S, Stream
-
-if TYPE_CHECKING:
-    from ottla.broker.services import Services
+from ottla.world.env import FOREVER_S, Accepted
 
 logger = logging.getLogger("ottla.connection")
 
@@ -29,6 +27,7 @@ _FIRST_BUFFER_BYTES = 4 * 1024
 _BUSY_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
+_REQUESTS_IN_A_ROW = 64
 
 
 class CloseConnection(Exception):
@@ -38,31 +37,44 @@ class CloseConnection(Exception):
 class Connection:
     """A connection's buffer and its two ends."""
 
-    def __init__(self, services: Services, stream: Stream) -> None:
-        self._services = services
+    def __init__(self, dispatcher: Dispatcher, stream: Accepted) -> None:
+        services = dispatcher.services
+        self._dispatcher = dispatcher
         self._stream = stream
-        self._peer = Peer(stream.peer, stream.local)
+        self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
+        self._turn = Turn(services.env)
         self._limit = services.config.number("socket.request.max.bytes")
-        self.silent_since_ms: float | None = None
-        """Since when the other side has owed us a request; None while one is worked on."""
+        self._waiting_since_ms: float | None = None
+        self._send_waits = 0
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
         self._start = 0
         self._end = 0
         self._filled = False
+        self._in_a_row = 0
         self._out: list[Chunk] = []
         self._out_bytes = 0
+        self._parked: trio.CancelScope | None = None
+        self._is_watched = False
 
     def close(self) -> None:
-        """Hang up, as after ``connections.max.idle.ms`` of silence."""
+        """Hang up."""
         self._stream.close()
+
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""
+        if self._waiting_since_ms is None:
+            return 0
+        if self._stream.send_waits != self._send_waits:  # it reads, however slowly
+            self._send_waits = self._stream.send_waits
+            self._waiting_since_ms = now_ms
+        return now_ms - self._waiting_since_ms
 
     async def serve(self) -> None:
         """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
         try:
             while await self._receive():
                 try:
-                    while (frame := self._next_frame()) is not None:
-                        await self._answer(frame)
+                    await self._answer_all()
                 finally:
                     await self._flush()  # what was answered before a request that ends the connection still leaves
         except WireError as error:
@@ -75,14 +87,16 @@ class Connection:
             logger.exception("connection from %s closed: a request could not be handled", self._peer.host)
         finally:
             self._stream.close()
+            self._peer.leave()
 
     async def _receive(self) -> bool:
         """Get more bytes; False at the end."""
         self._make_room()
-        self.silent_since_ms = self._services.env.monotonic_ms()
+        self._waiting_since_ms = self._turn.suspend()
         with memoryview(self._buffer) as view:
             count = await self._stream.receive_into(view[self._end :], FOREVER_S)
-        self.silent_since_ms = None
+        self._waiting_since_ms = None
+        self._turn.resume()
         self._end += count
         self._filled = self._end == len(self._buffer)
         return count > 0
@@ -90,7 +104,7 @@ class Connection:
     def _make_room(self) -> None:
         """See that there is room behind what has been received.
 
-        The buffer doubles as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
+        The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
         announces; it shrinks again once a large frame is done.
         """
         have, size = self._end - self._start, len(self._buffer)
@@ -109,9 +123,9 @@ class Connection:
         if self._start:
             self._buffer[:have] = self._buffer[self._start : self._end]
             self._start, self._end = 0, have
-        if have == size:
+        if have == size or (self._filled and size < _BUSY_BUFFER_BYTES):
             grown = bytearray(min(max(size * 2, _BUSY_BUFFER_BYTES), max(need, _KEPT_BUFFER_BYTES)))
-            grown[:have] = self._buffer
+            grown[:have] = memoryview(self._buffer)[:have]
             self._buffer = grown
 
     def _next_frame(self) -> memoryview | None:
@@ -126,24 +140,60 @@ class Connection:
         self._start = begin + size
         return memoryview(self._buffer)[begin : begin + size]
 
+    async def _answer_all(self) -> None:
+        """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
+        while (frame := self._next_frame()) is not None:
+            await self._answer(frame)
+            self._in_a_row += 1
+            if self._start < self._end and (self._in_a_row >= _REQUESTS_IN_A_ROW or self._turn.is_over()):
+                self._in_a_row = 0
+                await self._turn.rest()
+
     async def _answer(self, frame: memoryview) -> None:
         request = parse_request(frame)
-        result = answer(self._services, self._peer, request)
+        result = self._dispatcher.answer(self._peer, request, self._turn)
         if result is not None and not isinstance(result, Message):
             await self._flush()
-            result = await result
+            result = await self._wait(request, result)
         if result is None:
             return
-        version = request.version
-        if request.key is ApiKey.API_VERSIONS and not 0 <= version <= 4:
-            version = 0
+        version = self._dispatcher.answered_version(request)
         chunks = response_chunks(request.key, version, request.correlation_id, result)
         self._out += chunks
         self._out_bytes += sum(map(len, chunks))
         if self._out_bytes >= _FLUSH_BYTES:
             await self._flush()
 
+    async def _wait(self, request: Request, result: Awaitable[Message | None]) -> Message | None:
+        """Wait for an answer; None where the client left and nothing else hung on it.
+
+        What the client sent behind it still counts: it may have asked for no answers.
+        """
+        self._turn.suspend()
+        try:
+            if not self._dispatcher.apis[request.key].ends_with_peer:
+                return await result
+            if not self._is_watched:
+                self._is_watched = True
+                self._peer.on_close(self._give_up)
+                self._stream.on_gone(self._peer.leave)
+            with trio.CancelScope() as self._parked:
+                if self._peer.closed:
+                    self._parked.cancel()
+                return await result
+            return None
+        finally:
+            self._parked = None
+            self._turn.resume()
+
+    def _give_up(self) -> None:
+        """Nobody is there to be answered."""
+        if self._parked is not None:
+            self._parked.cancel()
+
     async def _flush(self) -> None:
         if self._out:
             out, self._out, self._out_bytes = self._out, [], 0
+            self._waiting_since_ms = self._turn.started_ms
             await self._stream.send(out)
+            self._waiting_since_ms = None

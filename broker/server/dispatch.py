@@ -1,18 +1,20 @@
-"""From a request to its handler: the registry of what is implemented, and nothing else.
+"""From a request to its handler: the registry of what is implemented, and the way there.
 
 A handler is ``handle(context, request)``: it gives the response, or an awaitable of it where it must wait, or None
 for a request that gets no answer (Produce with acks=0). Handler modules load when their API is first used, so a
-node starts quickly. ApiVersions is computed from this table, so nothing is advertised that is not there.
+node starts quickly. ApiVersions is computed from the listener's table, so nothing is advertised that is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.server.peer import Peer
+from ottla.broker.server.turn import Turn
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.errors import WireError
@@ -34,21 +36,23 @@ class Route(NamedTuple):
     high: int
     module: str
     oldest_answered: int | None = None
+    ends_with_peer: bool = False
+    """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
 
 
 ROUTES: dict[ApiKey, Route] = {
     # Advertised from 0 so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka.
-    ApiKey.PRODUCE: Route(0, 13, "produce", oldest_answered=3),
-    ApiKey.FETCH: Route(4, 18, "fetch"),
+    ApiKey.PRODUCE: Route(0, 13, "produce", oldest_answered=3, ends_with_peer=True),
+    ApiKey.FETCH: Route(4, 18, "fetch", ends_with_peer=True),
     ApiKey.LIST_OFFSETS: Route(1, 11, "list_offsets"),
     ApiKey.METADATA: Route(0, 13, "metadata"),
     ApiKey.OFFSET_COMMIT: Route(2, 10, "offset_commit"),
     ApiKey.OFFSET_FETCH: Route(1, 10, "offset_fetch"),
     ApiKey.FIND_COORDINATOR: Route(0, 6, "find_coordinator"),
-    ApiKey.JOIN_GROUP: Route(0, 9, "join_group"),
+    ApiKey.JOIN_GROUP: Route(0, 9, "join_group", ends_with_peer=True),
     ApiKey.HEARTBEAT: Route(0, 4, "heartbeat"),
     ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group"),
-    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group"),
+    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group", ends_with_peer=True),
     ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
     ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
@@ -75,16 +79,6 @@ ROUTES: dict[ApiKey, Route] = {
 
 
 @dataclass(slots=True)
-class Peer:
-    """What is known of the other side of a connection."""
-
-    host: str
-    local: tuple[str, int]
-    software_name: str = "unknown"
-    software_version: str = "unknown"
-
-
-@dataclass(slots=True)
 class Context:
     """What a handler may touch."""
 
@@ -94,6 +88,10 @@ class Context:
     version: int
     client_id: str
     now_ms: int
+    turn: Turn
+    """The connection's share of the loop: who has many rows asks it between two of them."""
+    apis: Mapping[ApiKey, Route]
+    """What is served on this listener."""
 
     @property
     def image(self) -> Image:
@@ -102,29 +100,47 @@ class Context:
 
 
 @cache
-def handler_of(key: ApiKey) -> Handler:
+def handler_of(module: str) -> Handler:
     """The handler of an API; its module is loaded on first use."""
-    module = import_module(f"ottla.broker.handlers.{ROUTES[key].module}")
-    handler: Handler = module.handle
+    handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
 
 
-def answer(services: Services, peer: Peer, request: Request) -> Answer:
-    """Decode a request's body and hand it to its handler.
+class Dispatcher:
+    """One listener's way from a request to its handler."""
 
-    Raises:
-        WireError: an API or version that is not spoken, or a body that does not parse: the connection must end.
-    """
-    key, version = request.key, request.version
-    route = ROUTES.get(key)
-    if route is None:
-        raise WireError(f"{key.name} is not served here")
-    context = Context(services, peer, key, version, request.client_id, services.env.now_ms())
-    if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
+    def __init__(self, services: Services, apis: Mapping[ApiKey, Route] = ROUTES, listener: str = "PLAINTEXT") -> None:
+        self.services = services
+        self.apis = apis
+        self.listener = listener
+        self._env = services.env
+
+    def answer(self, peer: Peer, request: Request, turn: Turn) -> Answer:
+        """Decode a request's body and hand it to its handler.
+
+        Raises:
+            WireError: an API or version that is not spoken, or a body that does not parse: the connection must end.
+        """
+        key, version = request.key, request.version
+        route = self.apis.get(key)
+        if route is None:
+            raise WireError(f"{key.name} is not served here")
+        context = Context(self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis)
+        if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
+            return self._other_api_versions(context)
+        if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
+            raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
+        body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
+        return handler_of(route.module)(context, body)
+
+    def answered_version(self, request: Request) -> int:
+        """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
+        key, version = request.key, request.version
+        if key is ApiKey.API_VERSIONS and not self.apis[key].low <= version <= self.apis[key].high:
+            return 0
+        return version
+
+    def _other_api_versions(self, context: Context) -> Message:
         module = import_module("ottla.broker.handlers.api_versions")
-        refusal: Message = module.unsupported_version()
+        refusal: Message = module.unsupported_version(context)
         return refusal
-    if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
-        raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
-    body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
-    return handler_of(key)(context, body)

@@ -12,9 +12,11 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.server.dispatch import Context, Peer
+from ottla.broker.server.dispatch import ROUTES, Context
+from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
+from ottla.broker.server.turn import Turn
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
@@ -150,4 +152,5 @@ class Stage:
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:
-        return Context(self.services, Peer("127.0.0.1", ("here", 9092)), key, version, client_id, self.env.now_ms())
+        peer, turn = Peer("127.0.0.1", ("here", 9092)), Turn(self.env)  # type: ignore[arg-type]
+        return Context(self.services, peer, key, version, client_id, self.env.now_ms(), turn, ROUTES)

@@ -72,12 +72,25 @@ class Stream(Protocol):
         """End the connection at once."""
 
 
+class Accepted(Stream, Protocol):
+    """A connection that came in: whoever serves it hears of the other side's leaving."""
+
+    send_waits: int
+    """How often a send has had to wait until the other side reads: while it grows, the other side reads."""
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called, once, when the other side ends or breaks the connection, also while nobody reads.
+
+        A side that only says it will send nothing more counts as gone: the two cannot be told apart.
+        """
+
+
 class Listener(Protocol):
     """A place where connections come in."""
 
     port: int
 
-    async def accept(self) -> Stream:
+    async def accept(self) -> Accepted:
         """Wait for the next connection."""
 
     def close(self) -> None:

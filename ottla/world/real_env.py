@@ -16,7 +16,8 @@ import trio
 
 from ottla.world.beside import run_beside
 from ottla.world.disk import FileSlice
-from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Listener, Net, Stream
+from ottla.world.env import FOREVER_S, Accepted, Deadline, Ground, Lane, Listener, Net, Stream
+from ottla.world.hangups import Hangups
 from ottla.world.this_machine import ThisMachine
 
 T = TypeVar("T")
@@ -29,10 +30,12 @@ _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
 class RealStream:
     """One TCP connection."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, hangups: Hangups) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
+        self._hangups = hangups
+        self.send_waits = 0
         self._turns = 0
         self.peer: str = sock.getpeername()[0]
         name = sock.getsockname()
@@ -78,6 +81,7 @@ class RealStream:
             try:
                 done += self._sock.send(view[done:] if done else data)
             except (BlockingIOError, InterruptedError):
+                self.send_waits += 1
                 await trio.lowlevel.wait_writable(self._sock)
 
     async def _send_file(self, part: FileSlice) -> None:
@@ -87,6 +91,7 @@ class RealStream:
             try:
                 done = os.sendfile(out, fd, offset, left)
             except (BlockingIOError, InterruptedError):
+                self.send_waits += 1
                 await trio.lowlevel.wait_writable(self._sock)
                 continue
             if done == 0:
@@ -94,13 +99,20 @@ class RealStream:
             offset += done
             left -= done
 
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Told by the kernel when the other side closes or resets."""
+        if self._sock.fileno() >= 0:
+            self._hangups.watch(self._sock.fileno(), callback)
+
     def detach(self) -> socket.socket:
         """Give the socket away; nobody may wait on it."""
+        self._hangups.forget(self._sock.fileno())
         return self._sock
 
     def close(self) -> None:
         """Close, waking whoever waits on it."""
         if self._sock.fileno() >= 0:
+            self._hangups.forget(self._sock.fileno())
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
@@ -108,17 +120,18 @@ class RealStream:
 class RealListener:
     """One listening TCP socket."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, hangups: Hangups) -> None:
         sock.setblocking(False)
         self._sock = sock
+        self._hangups = hangups
         self.port: int = sock.getsockname()[1]
 
-    async def accept(self) -> Stream:
+    async def accept(self) -> Accepted:
         """The next connection. Out of descriptors, it waits a little and leaves the old ones alone."""
         while True:
             try:
                 sock, _ = self._sock.accept()
-                return RealStream(sock)
+                return RealStream(sock, self._hangups)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_readable(self._sock)
             except OSError as error:
@@ -137,6 +150,9 @@ class RealListener:
 class RealNet:
     """TCP."""
 
+    def __init__(self) -> None:
+        self._hangups = Hangups()
+
     async def listen(self, host: str, port: int) -> Listener:
         """Listen on an address; an empty host is every address."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -148,12 +164,12 @@ class RealNet:
         except BaseException:
             sock.close()
             raise
-        return RealListener(sock)
+        return RealListener(sock, self._hangups)
 
     async def connect(self, host: str, port: int) -> Stream:
         """Open a connection."""
         stream = await trio.open_tcp_stream(host, port)
-        return RealStream(socket.socket(fileno=stream.socket.detach()))
+        return RealStream(socket.socket(fileno=stream.socket.detach()), self._hangups)
 
 
 class RealEnv(ThisMachine):

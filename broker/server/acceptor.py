@@ -1,0 +1,49 @@
+"""A listener's connections: taken in, served each by its own task, and hung up on when they stay silent."""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.dispatch import Dispatcher
+from ottla.world.env import Accepted, Listener
+
+_SHORTEST_ROUND_S = 0.05
+_LONGEST_ROUND_S = 10.0
+
+
+class Acceptor:
+    """Everybody who is connected to one listener."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._connections: set[Connection] = set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def run(self, listener: Listener) -> None:
+        """Serve until cancelled: then every connection ends, with what it still waited for."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hang_up_on_the_silent)
+            while True:
+                nursery.start_soon(self._serve, await listener.accept())
+
+    async def _serve(self, stream: Accepted) -> None:
+        connection = Connection(self._dispatcher, stream)
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+
+    async def _hang_up_on_the_silent(self) -> None:
+        """One look at all connections now and then costs less than a deadline for every wait."""
+        services = self._dispatcher.services
+        limit_ms = services.config.number("connections.max.idle.ms")
+        while True:
+            await services.env.sleep(min(max(limit_ms / 4000, _SHORTEST_ROUND_S), _LONGEST_ROUND_S))
+            now_ms = services.env.monotonic_ms()
+            for connection in list(self._connections):
+                if connection.idle_ms(now_ms) > limit_ms:
+                    connection.close()

@@ -1,0 +1,63 @@
+"""Who speaks on a connection, and the event of its leaving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of a connection that proved nothing (``KafkaPrincipal.java``)."""
+
+
+class Peer:
+    """The other side of a connection: where it came in, who it is, and whether it is still there.
+
+    Whoever parks something for a peer (a request, a share session) asks with `on_close` to be told when it leaves.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "closed",
+        "host",
+        "listener",
+        "local",
+        "principal",
+        "software_name",
+        "software_version",
+    )
+
+    def __init__(self, host: str, local: tuple[str, int], listener: str = "PLAINTEXT") -> None:
+        self.listener = listener
+        self.principal = ANONYMOUS
+        self.host = host
+        """Its address, for logs and group descriptions."""
+        self.local = local
+        """Our own address as it dialled it."""
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+        self.closed = False
+        """Whether it has left: nothing that is answered from now on reaches it."""
+        self._callbacks: dict[object, Callable[[], None]] = {}
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have ``callback`` called once when the peer leaves, or now if it has; gives the way to take it back."""
+        if self.closed:
+            callback()
+            return _nothing
+        token = object()
+        self._callbacks[token] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(token, None)
+
+        return cancel
+
+    def leave(self) -> None:
+        """It has left; only the first call does anything."""
+        if not self.closed:
+            self.closed = True
+            while self._callbacks:
+                self._callbacks.pop(next(iter(self._callbacks)))()
+
+
+def _nothing() -> None:
+    """Takes back what was called at once."""

@@ -1,0 +1,188 @@
+"""A peer that leaves while its request waits, and one that stays and says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.test_connection import BEAT, beat, served
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.produce import ProduceRequest
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return stage
+
+
+# ---------------------------------------------------------------- leaving
+
+
+class Parked:
+    """A handler that waits until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.go_on = trio.Event()
+        self.outcome = "not asked"
+
+    def handle(self, context: Any, request: Any) -> Any:
+        return self._wait()
+
+    async def _wait(self) -> Any:
+        self.outcome = "waiting"
+        try:
+            await self.go_on.wait()
+        except trio.Cancelled:
+            self.outcome = "given up"
+            raise
+        self.outcome = "answered"
+        return JoinGroupResponse()
+
+
+def park(stage: Stage, line: Line, raw: bytes, key: ApiKey, **more: Any) -> Parked:
+    """A parked request whose client leaves."""
+    parked = Parked()
+    stage.serve(key, parked.handle, **more)
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            connection = stage.connection(line)
+            nursery.start_soon(connection.serve)
+            line.say(raw)
+            await trio.testing.wait_all_tasks_blocked()
+            assert parked.outcome == "waiting"
+            line.leave()
+            await trio.testing.wait_all_tasks_blocked()
+            parked.go_on.set()
+
+    in_virtual_time(run)
+    return parked
+
+
+def test_a_parked_request_is_given_up_when_its_client_leaves(stage: Stage) -> None:
+    line = Line()
+    raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
+    parked = park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True)
+    assert parked.outcome == "given up"
+    assert line.is_closed
+    assert line.heard == b""
+
+
+def test_what_was_sent_behind_a_parked_request_still_counts(stage: Stage) -> None:
+    line = Line()
+    seen: list[int] = []
+    stage.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
+    raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest()) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0, 77))
+    park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True)
+    assert seen == [77]
+
+
+def test_two_parked_requests_of_a_client_that_left_are_both_given_up(stage: Stage) -> None:
+    line = Line()
+    raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
+    assert park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True).outcome == "given up"
+
+
+def test_a_change_goes_on_to_its_end_though_its_client_left(stage: Stage) -> None:
+    line = Line()
+    raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
+    assert park(stage, line, raw, ApiKey.JOIN_GROUP).outcome == "answered"
+
+
+def test_whoever_waits_for_a_peer_hears_of_its_leaving(stage: Stage) -> None:
+    told: list[str] = []
+
+    def handler(context: Any, request: Any) -> Any:
+        context.peer.on_close(lambda: told.append("first"))
+        context.peer.on_close(lambda: told.append("taken back"))()
+        context.peer.on_close(lambda: told.append("second"))
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line = Line()
+    line.say(beat(1))
+    line.leave()
+    served(stage, line)
+    assert told == ["first", "second"]
+
+
+def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: Stage) -> None:
+    parked = Parked()
+    stage.serve(ApiKey.FETCH, parked.handle, ends_with_peer=True)
+    line = Line()
+    line.say(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+
+    async def run() -> None:
+        with trio.move_on_after(1):
+            await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert parked.outcome == "given up"
+    assert line.is_closed
+
+
+# ---------------------------------------------------------------- silence
+
+
+def idle(stage: Stage, line: Line, after_s: float) -> float:
+    """For how long a connection counts as silent, so long after it was made."""
+    found = -1.0
+
+    async def run() -> None:
+        nonlocal found
+        async with trio.open_nursery() as nursery:
+            connection = stage.connection(line)
+            nursery.start_soon(connection.serve)
+            await trio.sleep(after_s)
+            found = connection.idle_ms(stage.env.monotonic_ms())
+            line.leave()
+            line.close()
+
+    in_virtual_time(run)
+    return found
+
+
+def test_a_client_that_says_nothing_is_silent(stage: Stage) -> None:
+    assert idle(stage, Line(), 5) == pytest.approx(5000)
+
+
+def test_a_client_whose_request_is_worked_on_is_not(stage: Stage) -> None:
+    async def slow() -> HeartbeatResponse:
+        await trio.sleep(100)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, lambda context, request: slow())
+    line = Line()
+    line.say(beat(1))
+    assert idle(stage, line, 5) == 0
+
+
+def test_a_client_that_does_not_read_its_answer_is_silent(stage: Stage) -> None:
+    line = Line(reads=False)
+    line.say(beat(1))
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            connection = stage.connection(line)
+            nursery.start_soon(connection.serve)
+            await trio.sleep(5)
+            now = stage.env.monotonic_ms
+            assert connection.idle_ms(now()) == 0, "it has just begun to wait"
+            await trio.sleep(5)
+            assert connection.idle_ms(now()) == pytest.approx(5000)
+            line.read_on()
+            await trio.testing.wait_all_tasks_blocked()
+            assert connection.idle_ms(now()) == 0, "it reads, however slowly"
+            connection.close()
+
+    in_virtual_time(run)
+    assert line.is_closed

@@ -1,0 +1,235 @@
+"""Peers, turns, the acceptor and the dispatcher's gate, each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.dispatch import ROUTES, Dispatcher, Route
+from ottla.broker.server.peer import ANONYMOUS, Peer
+from ottla.broker.server.turn import Turn
+from ottla.broker.tests.line import Line, Stage, World, frame, in_virtual_time
+from ottla.wire.apis import ApiKey, request_spec
+from ottla.wire.errors import WireError
+from ottla.wire.framing import Request, parse_request
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+BEAT = ApiKey.HEARTBEAT
+
+
+def request(version: int = 0, key: ApiKey = BEAT) -> Request:
+    raw = frame(BEAT, max(0, min(version, 4)), 7, HeartbeatRequest("g", 5, "m"))
+    return parse_request(memoryview(raw)[4:])._replace(key=key, version=version)
+
+
+# ---------------------------------------------------------------- Peer
+
+
+def test_a_peer_that_left_is_told_of_once_and_in_order() -> None:
+    peer = Peer("h", ("a", 1), "INSIDE")
+    told: list[int] = []
+    for number in range(3):
+        peer.on_close(lambda number=number: told.append(number))  # type: ignore[misc]
+    cancel = peer.on_close(lambda: told.append(99))
+    assert (peer.listener, peer.principal, peer.closed) == ("INSIDE", ANONYMOUS, False)
+    cancel()
+    cancel()
+    peer.leave()
+    peer.leave()
+    assert (told, peer.closed) == ([0, 1, 2], True)
+
+
+def test_whoever_asks_after_it_left_is_told_at_once() -> None:
+    peer = Peer("h", ("a", 1))
+    peer.leave()
+    told: list[int] = []
+    peer.on_close(lambda: told.append(1))()
+    peer.leave()
+    assert told == [1]
+
+
+def test_one_told_first_can_spare_another() -> None:
+    peer = Peer("h", ("a", 1))
+    told: list[int] = []
+    cancels: list[Any] = []
+    peer.on_close(lambda: [cancel() for cancel in cancels] and None)
+    cancels.append(peer.on_close(lambda: told.append(1)))
+    peer.leave()
+    assert told == []
+
+
+# ---------------------------------------------------------------- Turn
+
+
+def test_a_turn_is_over_after_ten_milliseconds_of_work_and_waiting_does_not_count() -> None:
+    async def run() -> None:
+        world = World()
+        turn = Turn(world)  # type: ignore[arg-type]
+        assert not turn.is_over()
+        world.work(9.9)
+        assert not turn.is_over()
+        turn.suspend()
+        await trio.sleep(100)
+        turn.resume()
+        assert not turn.is_over()
+        world.work(0.1)
+        assert turn.is_over()
+        await turn.rest()
+        assert not turn.is_over()
+
+    in_virtual_time(run)
+
+
+def test_small_steps_rest_when_their_time_is_over() -> None:
+    world: World
+    rests = 0
+
+    def steps(each_ms: float) -> Generator[None, None, str]:
+        for _ in range(640):
+            world.work(each_ms)
+            yield
+        return "done"
+
+    async def run(each_ms: float) -> None:
+        nonlocal world, rests
+        world = World()
+        turn = Turn(world)  # type: ignore[arg-type]
+        rested = turn.rest
+
+        async def counted() -> None:
+            nonlocal rests
+            rests += 1
+            await rested()
+
+        class Counting(Turn):
+            rest = staticmethod(counted)  # type: ignore[assignment]
+
+        counting = Counting(world)  # type: ignore[arg-type]
+        turn = counting
+        rested = lambda: Turn.rest(counting)  # noqa: E731
+        assert await counting.through(steps(each_ms)) == "done"
+
+    for each_ms, at_least, at_most in ((0.0, 0, 0), (0.01, 0, 0), (0.1, 5, 7), (1.0, 19, 20)):
+        rests = 0
+        trio.run(run, each_ms, clock=trio.testing.MockClock())
+        assert at_least <= rests <= at_most, each_ms
+
+
+# ---------------------------------------------------------------- Dispatcher
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "oldest", "version", "refused"),
+    [
+        (1, 3, None, 0, True),
+        (1, 3, None, 1, False),
+        (1, 3, None, 3, False),
+        (1, 3, None, 4, True),
+        (1, 3, 2, 1, True),
+        (1, 3, 2, 2, False),
+        (0, 3, 1, 0, True),
+    ],
+)
+def test_versions_are_refused_outside_what_is_answered(
+    monkeypatch: pytest.MonkeyPatch, low: int, high: int, oldest: int | None, version: int, *, refused: bool
+) -> None:
+    stage = Stage(monkeypatch)
+
+    async def run() -> None:
+        stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_answered=oldest)
+        turn = Turn(stage.env)  # type: ignore[arg-type]
+        if refused:
+            with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
+                stage.dispatcher.answer(Peer("h", ("a", 1)), request(version), turn)
+            return
+        context, body = stage.dispatcher.answer(Peer("h", ("a", 1)), request(version), turn)  # type: ignore[misc]
+        assert (context.version, context.client_id, context.key, context.turn) == (version, "me", BEAT, turn)
+        assert context.apis is stage.apis
+        assert (body.group_id, body.generation_id) == ("g", 5)
+
+    in_virtual_time(run)
+
+
+def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+
+    async def run() -> None:
+        with pytest.raises(WireError, match="HEARTBEAT is not served here"):
+            stage.dispatcher.answer(Peer("h", ("a", 1)), request(), Turn(stage.env))  # type: ignore[arg-type]
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize(("version", "answered"), [(0, 0), (4, 4), (5, 0), (-1, 0), (99, 0)])
+def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(version: int, answered: int) -> None:
+    dispatcher = Dispatcher(Stage(pytest.MonkeyPatch()).services, {ApiKey.API_VERSIONS: Route(0, 4, "x")})
+    assert dispatcher.answered_version(request(version, ApiKey.API_VERSIONS)) == answered
+    assert dispatcher.answered_version(request(version)) == version
+
+
+def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
+    for key, route in ROUTES.items():
+        versions = request_spec(key).versions
+        oldest = route.low if route.oldest_answered is None else route.oldest_answered
+        assert versions.low <= oldest <= route.high <= versions.high, key
+        assert "broker" in request_spec(key).listeners, key
+
+
+def test_only_waits_that_change_nothing_end_with_their_client() -> None:
+    given_up = {key for key, route in ROUTES.items() if route.ends_with_peer}
+    assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+
+
+# ---------------------------------------------------------------- Acceptor
+
+
+class Door:
+    """A listener that lets in who knocks."""
+
+    port = 9092
+
+    def __init__(self) -> None:
+        self.send, self.receive = trio.open_memory_channel[Any](10)
+
+    async def accept(self) -> Any:
+        return await self.receive.receive()
+
+    def close(self) -> None:
+        self.send.close()
+
+
+@pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])
+def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
+    monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
+) -> None:
+    stage = Stage(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
+
+    async def run() -> None:
+        door, acceptor = Door(), Acceptor(stage.dispatcher)
+        silent, talking, deaf = Line(), Line(), Line(reads=False)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            for line in (silent, talking, deaf):
+                await door.send.send(line)
+            deaf.say(frame(BEAT, 0, 1, HeartbeatRequest()))
+            until = trio.current_time() + 3 * gone_after_s
+            while trio.current_time() < until:
+                talking.say(frame(BEAT, 0, 1, HeartbeatRequest()))
+                await trio.sleep(int(limit_ms) / 4000)
+                if trio.current_time() < int(limit_ms) / 1000:
+                    assert not silent.is_closed
+                elif trio.current_time() > gone_after_s:
+                    assert silent.is_closed
+            assert deaf.is_closed, "who never reads its answers is silent too"
+            assert not talking.is_closed
+            assert len(acceptor) == 1
+            nursery.cancel_scope.cancel()
+        assert talking.is_closed
+
+    in_virtual_time(run)

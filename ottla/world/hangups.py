@@ -1,0 +1,60 @@
+"""The moment the other side of a connection leaves, told also while nobody reads from it.
+
+A socket that still holds unread requests is always readable, so waiting for it to be readable tells nothing. One
+epoll of our own asks for hang-ups only (``EPOLLRDHUP``), and the event loop waits for that epoll.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections.abc import Callable
+
+import trio
+
+_HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLONESHOT
+
+
+class Hangups:
+    """Every connection of a process that somebody wants to hear the end of."""
+
+    def __init__(self) -> None:
+        self._epoll: select.epoll | None = None
+        self._callbacks: dict[int, Callable[[], None]] = {}
+
+    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called once when the other side of ``fd`` is gone.
+
+        Out of descriptors nothing is watched: the end is then seen when somebody reads or writes.
+        """
+        with contextlib.suppress(OSError):
+            if self._epoll is None:
+                self._epoll = select.epoll()
+                trio.lowlevel.spawn_system_task(self._run, self._epoll)
+            self._epoll.register(fd, _HANGUP)
+            self._callbacks[fd] = callback
+
+    def forget(self, fd: int) -> None:
+        """Nobody wants to hear of it any more; called before the descriptor is closed."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._unregister(fd)
+
+    def _unregister(self, fd: int) -> None:
+        if self._epoll is not None:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(fd)
+
+    async def _run(self, epoll: select.epoll) -> None:
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(epoll.fileno())
+                for fd, _ in epoll.poll(0):
+                    callback = self._callbacks.pop(fd, None)
+                    self._unregister(fd)
+                    if callback is not None:
+                        callback()
+        finally:
+            self._epoll = None
+            self._callbacks.clear()
+            trio.lowlevel.notify_closing(epoll.fileno())
+            epoll.close()
