@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: setup run test test-fast lint sim soak bench clean
+.PHONY: setup run test test-fast lint sim soak mutate bench clean
 
 setup: $(VENV)/.ready
 
@@ -37,6 +37,9 @@ soak: setup
 	OTTLA_FAULTS=1 $(BIN)/python -m pytest sim/tests/test_fault_sweep.py
 	OTTLA_POWER_CUTS=200 $(BIN)/python -m pytest compat_tests/test_power.py
 	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
+
+mutate: setup
+	$(BIN)/python -m tests.mutate $(ROOM)
 
 bench: setup
 	$(BIN)/python -m bench.start

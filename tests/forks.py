@@ -1,0 +1,82 @@
+"""Work in forks of this process: a few at a time, each with a limit of processor time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+MEMORY_BYTES = 4 << 30
+
+
+def _quiet(said: str) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    out = os.open(said, os.O_WRONLY | os.O_CREAT)
+    for fd in (1, 2):
+        os.dup2(out, fd)
+
+
+def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        _quiet(said)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        code = 71
+    finally:
+        os._exit(code)
+
+
+class Pool:
+    """At most so many forks at a time; each ends by itself or is killed at its deadline."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs, self._running = jobs, dict[int, tuple[float, Callable[[int | None], None]]]()
+
+    def start(
+        self,
+        work: Callable[[], int],
+        limit_s: float,
+        done: Callable[[int | None], None],
+        said: str = os.devnull,
+    ) -> None:
+        """Run `work` in a fork as soon as there is room; `done` gets its status, None where time ran out."""
+        while len(self._running) >= self._jobs:
+            self._turn()
+        self._running[_fork(work, limit_s, said)] = (time.monotonic() + 20 + 4 * limit_s, done)
+
+    def finish(self) -> None:
+        """Wait for all."""
+        while self._running:
+            self._turn()
+
+    def _turn(self) -> None:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid in self._running:
+            _end_group(pid)
+            self._running.pop(pid)[1](os.waitstatus_to_exitcode(status))
+            return
+        for late in [p for p, (deadline, _) in self._running.items() if time.monotonic() > deadline]:
+            _end_group(late)
+            os.waitpid(late, 0)
+            self._running.pop(late)[1](None)
+        time.sleep(0.005)
+
+
+def _end_group(pid: int) -> None:
+    """The fork and whatever it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
