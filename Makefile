@@ -47,6 +47,7 @@ bench: setup
 	$(BIN)/python -m bench.groups
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python -m bench.lookups
+	$(BIN)/python -m bench.fetch
 
 clean:
 	rm -rf $(VENV) .cache ottla-data build dist *.egg-info

@@ -23,6 +23,7 @@ from ottla.controller.config_keys import (
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
+from ottla.world.env import SocketBuffers
 
 
 class BadConfig(Exception):
@@ -108,6 +109,11 @@ class NodeConfig:
         """Where the metadata log lies, if not in the first data directory."""
         named = self.values.get("metadata.log.dir", "").strip()
         return named.rstrip("/") or None
+
+    @property
+    def socket_buffers(self) -> SocketBuffers:
+        """What Kafka's settings say of them, its default of 100 KiB included: `bench.fetch` says why."""
+        return SocketBuffers(self.number("socket.send.buffer.bytes"), self.number("socket.receive.buffer.bytes"))
 
     @property
     def static(self) -> Mapping[str, str]:

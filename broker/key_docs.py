@@ -66,6 +66,9 @@ BROKER_DOCS: dict[str, str] = {
     "offsets.topic.segment.bytes": "Segment size of the topic that keeps positions, when it is made.",
     "process.roles": "What this process is; here always `broker,controller`.",
     "producer.id.expiration.ms": "A producer that is silent for so long is forgotten, and may begin anew anywhere.",
+    "socket.receive.buffer.bytes": "What the kernel keeps of a request; -1 leaves it to the system.",
+    "socket.send.buffer.bytes": "What the kernel keeps of an answer; -1 leaves it to the system. Small is fast: a "
+    "reader copies what is still in the processor's cache.",
     "socket.request.max.bytes": "A request larger than this ends its connection.",
 }
 
@@ -176,7 +179,8 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("producer.purgatory", "a parked request is forgotten when it is answered"),
     ("delete.records.purgatory", "a parked request is forgotten when it is answered"),
     ("share.fetch.purgatory", "share groups are not served yet"),
-    ("socket.", "the operating system's own buffer sizes are used"),
+    ("socket.connection.setup", "one node opens no connections"),
+    ("socket.listen.backlog", "1,024 connections may wait to be taken"),
 )
 
 

@@ -146,7 +146,7 @@ class Node:
             StartRefused, OSError, DirectoryInUse, CorruptFile, NotOurQuorum: it could not start.
             StorageFailed: the disk failed while it ran.
         """
-        self._listener = await self.env.net.listen(self.config.host, self.config.port)
+        self._listener = await self.env.net.listen(self.config.host, self.config.port, self.config.socket_buffers)
         self.port = self._listener.port
         try:
             address = self.config.values.get(METRICS_LISTENER)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.world.disk import FileSlice
-from ottla.world.env import Accepted, Listener, Stream
+from ottla.world.env import SYSTEM_BUFFERS, Accepted, Listener, SocketBuffers, Stream
 
 if TYPE_CHECKING:
     from sim.hosts import Host
@@ -363,7 +363,7 @@ class HostNet:
         self._network = network
         self._owner = owner
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
         """Listen."""
         return await self._network.listen(self._owner, host, port)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from ottla.world.env import Deadline, Ground, Lane, Listener, Net, Stream
+from ottla.world.env import SYSTEM_BUFFERS, Deadline, Ground, Lane, Listener, Net, SocketBuffers, Stream
 from ottla.world.this_machine import ThisMachine, monotonic_s, pause
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class BlockingStream:
 class BlockingNet:
     """TCP, as a client."""
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
         """Nobody listens here."""
         raise OSError("a blocking environment serves nobody")
 

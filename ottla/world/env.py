@@ -97,10 +97,20 @@ class Listener(Protocol):
         """Stop listening."""
 
 
+class SocketBuffers(NamedTuple):
+    """How much the kernel keeps for a connection, in bytes; -1 leaves it to the system, which lets it grow."""
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
+SYSTEM_BUFFERS = SocketBuffers()
+
+
 class Net(Protocol):
     """The network."""
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
         """Listen; port 0 takes a free one. Raises OSError where that cannot be."""
 
     async def connect(self, host: str, port: int) -> Stream:

@@ -8,35 +8,59 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
 import trio
 
 from ottla.world.beside import run_beside
 from ottla.world.disk import FileSlice
-from ottla.world.env import FOREVER_S, Accepted, Deadline, Ground, Lane, Listener, Net, Stream
+from ottla.world.env import (
+    FOREVER_S,
+    SYSTEM_BUFFERS,
+    Accepted,
+    Deadline,
+    Ground,
+    Lane,
+    Listener,
+    Net,
+    SocketBuffers,
+    Stream,
+)
 from ottla.world.hangups import Hangups
-from ottla.world.this_machine import ThisMachine
+from ottla.world.this_machine import ThisMachine, monotonic_s
 
 T = TypeVar("T")
 A = TypeVar("A")
 _JOIN_BELOW_BYTES = 32 * 1024
 _TURNS = 16
+_IN_THREAD_FROM_BYTES = 512 * 1024
+_SENDER_THREADS = 3  # as many as Kafka has by default: num.network.threads
+_A_CALL_BYTES = 1024 * 1024
+_SLOW_FOR = 64
+_PATIENCE_S = 0.02
+_PATIENCE = struct.pack("ll", 0, int(_PATIENCE_S * 1_000_000))
 _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
 
 
 class RealStream:
     """One TCP connection."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups) -> None:
+    def __init__(self, sock: socket.socket, hangups: Hangups, threads: trio.CapacityLimiter | None = None) -> None:
+        """``threads`` may send what is large."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
         self._sock = sock
         self._hangups = hangups
         self.send_waits = 0
         self._turns = 0
+        self._threads = threads
+        self._lent = self._closing = False
+        self._slow_for = 0
+        """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
         self.peer: str = sock.getpeername()[0]
         name = sock.getsockname()
         self.local: tuple[str, int] = (name[0], name[1])
@@ -86,16 +110,15 @@ class RealStream:
 
     async def _send_file(self, part: FileSlice) -> None:
         offset, left = part.offset, part.size_bytes
-        out, fd = self._sock.fileno(), part.file.fileno()
+        self._slow_for = max(self._slow_for - 1, 0)
         while left:
-            try:
-                done = os.sendfile(out, fd, offset, left)
-            except (BlockingIOError, InterruptedError):
+            if left >= _IN_THREAD_FROM_BYTES and self._threads is not None and not self._slow_for:
+                done = await self._send_beside(part, offset, left)
+            else:
+                done = self._send_some(part, offset, left)
+            if not done:
                 self.send_waits += 1
                 await trio.lowlevel.wait_writable(self._sock)
-                continue
-            if done == 0:
-                raise OSError(errno.EIO, "the file ended before what was promised of it")
             offset += done
             left -= done
 
@@ -104,14 +127,55 @@ class RealStream:
         if self._sock.fileno() >= 0:
             self._hangups.watch(self._sock.fileno(), callback)
 
+    def _send_some(self, part: FileSlice, offset: int, left: int) -> int:
+        """One system call; 0 where the other side has no room."""
+        try:
+            done = os.sendfile(self._sock.fileno(), part.file.fileno(), offset, left)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if done == 0:
+            raise OSError(errno.EIO, "the file ended before what was promised of it")
+        return done
+
+    async def _send_beside(self, part: FileSlice, offset: int, left: int) -> int:
+        """Send much in few system calls that wait, in a thread: the kernel copies while the loop goes on.
+
+        Gives how much was sent, 0 for none at all. A reader that makes the thread wait does not get it again soon.
+        """
+        self._lent = True
+        try:
+            return await trio.to_thread.run_sync(self._send_waiting, part, offset, left, limiter=self._threads)
+        finally:
+            self._lent = False
+            if self._closing:
+                self.close()
+
+    def _send_waiting(self, part: FileSlice, offset: int, left: int) -> int:
+        done = 0
+        self._sock.setblocking(True)
+        try:
+            while done < left and not self._slow_for:
+                began_s = monotonic_s()
+                sent = self._send_some(part, offset + done, min(left - done, _A_CALL_BYTES))
+                if not sent or monotonic_s() - began_s > _PATIENCE_S:
+                    self._slow_for = _SLOW_FOR
+                done += sent
+        finally:
+            self._sock.setblocking(False)
+        return done
+
     def detach(self) -> socket.socket:
         """Give the socket away; nobody may wait on it."""
         self._hangups.forget(self._sock.fileno())
         return self._sock
 
     def close(self) -> None:
-        """Close, waking whoever waits on it."""
-        if self._sock.fileno() >= 0:
+        """Close, waking whoever waits on it. A thread that sends just now must let go first: the number is its own."""
+        if self._lent:
+            self._closing = True
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+        elif self._sock.fileno() >= 0:
             self._hangups.forget(self._sock.fileno())
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
@@ -120,10 +184,12 @@ class RealStream:
 class RealListener:
     """One listening TCP socket."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups) -> None:
+    def __init__(self, sock: socket.socket, hangups: Hangups, buffers: SocketBuffers) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._hangups = hangups
+        self._buffers = buffers
+        self._threads = trio.CapacityLimiter(_SENDER_THREADS)
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> Accepted:
@@ -131,7 +197,9 @@ class RealListener:
         while True:
             try:
                 sock, _ = self._sock.accept()
-                return RealStream(sock, self._hangups)
+                if self._buffers.send_bytes >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
+                return RealStream(sock, self._hangups, self._threads)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_readable(self._sock)
             except OSError as error:
@@ -153,18 +221,20 @@ class RealNet:
     def __init__(self) -> None:
         self._hangups = Hangups()
 
-    async def listen(self, host: str, port: int) -> Listener:
-        """Listen on an address; an empty host is every address."""
+    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
+        """Listen on an address; an empty host is every address. Connections inherit the receive buffer."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if buffers.receive_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
             sock.bind((host, port))
             sock.listen(1024)
         except BaseException:
             sock.close()
             raise
-        return RealListener(sock, self._hangups)
+        return RealListener(sock, self._hangups, buffers)
 
     async def connect(self, host: str, port: int) -> Stream:
         """Open a connection."""

@@ -1,0 +1,138 @@
+"""Connections of the real world: large ranges of files, readers that pause, hanging up in the middle."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.world.disk import FileSlice
+from ottla.world.env import SocketBuffers
+from ottla.world.real_disk import RealDisk
+from ottla.world.real_env import RealEnv, RealStream
+
+MIB = 1 << 20
+SMALL = SocketBuffers(16384, 16384)
+
+
+def a_file(where: Path, size_bytes: int) -> FileSlice:
+    path = where / "data"
+    path.write_bytes(bytes(range(256)) * (size_bytes // 256))
+    return FileSlice(RealDisk().open(str(path), readonly=True), 0, size_bytes)
+
+
+def over_a_connection(
+    main: Callable[[RealStream, socket.socket], Awaitable[None]], buffers: SocketBuffers = SMALL
+) -> None:
+    """Run something with the two ends of a connection: ours, and a reader's blocking socket."""
+
+    async def run() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0, buffers)
+        reader = socket.create_connection(("127.0.0.1", listener.port), 10)
+        ours = await listener.accept()
+        assert isinstance(ours, RealStream)
+        with reader, trio.fail_after(30):
+            try:
+                await main(ours, reader)
+            finally:
+                ours.close()
+                listener.close()
+
+    trio.run(run)
+
+
+def read(reader: socket.socket, size: int) -> bytes:
+    out = bytearray()
+    while len(out) < size and (more := reader.recv(min(size - len(out), MIB))):
+        out += more
+    return bytes(out)
+
+
+@pytest.mark.parametrize("size", [256, 40 * 1024, 700 * 1024, 5 * MIB])
+def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path: Path, size: int) -> None:
+    part = a_file(tmp_path, size)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await trio.to_thread.run_sync(read, reader, size + 6))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await ours.send([b"abc", part, b"def"])
+        assert got[0] == b"abc" + bytes(range(256)) * (size // 256) + b"def"
+
+    over_a_connection(main)
+
+
+def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send, [part])
+            await trio.sleep(0.5)
+            assert ours._threads is not None
+            assert ours._threads.borrowed_tokens == 0
+            assert await trio.to_thread.run_sync(read, reader, 4 * MIB) == bytes(range(256)) * (4 * MIB // 256)
+
+    over_a_connection(main)
+
+
+def test_hanging_up_while_a_thread_sends_ends_the_sending_and_frees_the_number_only_then(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        broken: list[BaseException] = []
+
+        async def send() -> None:
+            try:
+                await ours.send([part])
+            except (OSError, trio.ClosedResourceError) as error:
+                broken.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            while not ours._lent:
+                await trio.lowlevel.checkpoint()
+            number = ours.detach().fileno()
+            ours.close()
+            assert ours.detach().fileno() == number
+        assert len(broken) == 1
+        assert ours.detach().fileno() == -1
+
+    over_a_connection(main)
+
+
+def test_a_file_that_ends_before_what_was_promised_breaks_the_connection(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 256)
+    part.size_bytes = 2 * MIB
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        with pytest.raises(OSError, match="ended before"):
+            await ours.send([part])
+
+    over_a_connection(main)
+
+
+def test_the_kernel_keeps_as_much_for_a_connection_as_was_set() -> None:
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        # Linux doubles what is asked for, to count its own bookkeeping in.
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 50_000
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 60_000
+
+    over_a_connection(main, SocketBuffers(50_000, 60_000))
+
+
+def test_minus_one_leaves_the_buffers_to_the_system() -> None:
+    with socket.socket() as plain:
+        usual = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= usual
+
+    over_a_connection(main, SocketBuffers())
