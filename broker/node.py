@@ -1,55 +1,36 @@
-"""One node, broker and controller in one: how it starts, what runs beside the connections, how it stops.
+"""One node, broker and controller in one: it wires the parts together, and lives.
 
 Start: listen, lock the directory, format it if it is new, read the metadata, lead it, open the partitions, register,
 serve. A clean stop goes the other way and leaves the mark that makes the next start quick. A disk that fails ends
-the node at once and leaves no mark.
+the node at once and leaves no mark; so does an error behind the metadata log.
 
 Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 import trio
 
 from ottla.broker.config import NodeConfig, parse_listener
-from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import Admin
-from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.replica.replicas import Replicas
+from ottla.broker.parts import Parts
+from ottla.broker.replica.losses import Losses
+from ottla.broker.replica.making import WORKERS
 from ottla.broker.replica.storage import Storage, WrongDirectory
 from ottla.broker.server import metrics
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
-from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import Sessions
-from ottla.broker.services import Services
-from ottla.broker.upkeep.cleaner import Cleaner
-from ottla.broker.upkeep.flusher import Flusher
-from ottla.broker.upkeep.scrubber import Scrubber
-from ottla.controller.brokers import Assign, DirectoriesOffline
-from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
-from ottla.controller.decision import Defaults
+from ottla.broker.server.listening import CannotListen, listen
+from ottla.broker.upkeep.supervise import raise_alone, supervise
+from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.delta import Delta
 from ottla.controller.format import Endpoint, format_directory
-from ottla.controller.image import Image
-from ottla.controller.shell import Controller
-from ottla.log.directory import LogDirectory
-from ottla.log.partition_log import PartitionLog
-from ottla.wire.messages.metadata_records import BrokerEndpoint
-from ottla.world.disk import is_passing
-from ottla.world.env import FOREVER_S, Env, Lane, Listener
+from ottla.log.directory import Identity
+from ottla.world.env import FOREVER_S, Env, Listener
 
-logger = logging.getLogger("ottla.node")
-LISTENER_NAME = "PLAINTEXT"
-RETRY_S = 1.0
+CONTROLLER = Endpoint("CONTROLLER", "localhost", 9093)
 
 
 class StartRefused(Exception):
@@ -61,241 +42,109 @@ class StorageFailed(Exception):
 
 
 class Node:
-    """A running node: it wires the parts together, and lives."""
+    """A running node."""
 
-    def __init__(self, env: Env, config: NodeConfig) -> None:
+    def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         self.env = env
         self.config = config
         self.port = config.port
-        self.purgatory = Purgatory(env)
-        self.timers = Timers(env)
-        self.sessions = Sessions(env, config.number("max.incremental.fetch.session.cache.slots"))
         self.storage = Storage(env.disk, config.data_dirs, config.metadata_dir)
-        self.controller: Controller
-        self.replicas: Replicas
-        self.groups: GroupCoordinator
-        self.producer_ids: ProducerIds
-        self.services: Services
-        self._metadata: MetadataCache
-        self._listener: Listener | None = None
-        self._metrics: Listener | None = None
-        self._nursery: trio.Nursery | None = None
-        self._failure: OSError | None = None
-        self._broker_epoch = -1
-
-    @property
-    def image(self) -> Image:
-        """The newest committed metadata."""
-        return self.controller.image
-
-    def fail(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
-        """A data directory failed; without ``where`` the one with the metadata log. Nothing more is acknowledged there.
-
-        It goes out of service, or the node stops where it cannot be without it. What only says that the process is
-        short of something (descriptors) has changed nothing: the client is told, and may try again.
-        """
-        storage = self.storage
-        if where is not None and is_passing(error):
-            logger.error("%s", error)
-            return
-        directory = storage.metadata if where is None else where
-        if isinstance(directory, PartitionLog):
-            directory = storage.of(directory)
-        if storage.can_lose(directory):
-            lost = storage.take_out(directory, error)
-            if lost:
-                self.replicas.lose(lost)
-            self._beside(self._tell_what_is_online)
-        elif self._failure is None:
-            self._failure = error
-            logger.critical("the data directory %s failed: %s", directory.path, error)
-            if self._nursery is not None:
-                self._nursery.cancel_scope.cancel()
-
-    async def _tell_what_is_online(self) -> None:
-        with contextlib.suppress(OSError):  # the controller has failed the node already
-            await self.controller.submit(DirectoriesOffline(self.config.node_id, self.storage.online_ids))
-
-    async def _tell_places(self) -> None:
-        """Tell the controller where replicas were put, and try again where one could not be made."""
-        if self.replicas.unmade:
-            await self.env.sleep(RETRY_S)
-            self.replicas.publish(Image(), self.image)
-        places = list(self.replicas.places.items())
-        self.replicas.places.clear()
-        if places:
-            with contextlib.suppress(OSError):
-                await self.controller.submit(Assign(self.config.node_id, places))
-
-    def _offsets_partitions(self) -> int:
-        """How many partitions `__consumer_offsets` has; 0 while there is none."""
-        topic = self.image.topics.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
-
-    def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside the connections; once the node stops, a clean stop syncs everything anyway."""
-        if self._nursery is not None:
-            self._nursery.start_soon(work)
-
-    # ------------------------------------------------------------------ life
+        self._on_grown = on_grown
+        self._ground = trio.CancelScope()
+        self._losses = Losses(self.storage, self._ground.cancel)
+        self._listeners: list[Listener] = []
 
     async def run(self, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None) -> None:
         """Serve until ``stop`` is set, then stop cleanly. Cancelled, it stops as a crash would.
+
+        ``on_grown`` of the node is called after the start and whenever many partitions have come.
 
         Raises:
             StartRefused, OSError, DirectoryInUse, CorruptFile, NotOurQuorum: it could not start.
             StorageFailed: the disk failed while it ran.
         """
-        self._listener = await self.env.net.listen(self.config.host, self.config.port, self.config.socket_buffers)
-        self.port = self._listener.port
+        losses = self._losses
         try:
-            address = self.config.values.get(METRICS_LISTENER)
-            if address:
-                _, host, port = parse_listener(address)
-                self._metrics = await self.env.net.listen(host, port)
+            await self._listen()
             self.storage.lock()
-            await self._start()
-            await self._serve(ready, stop)
-            if self._failure is None:
-                await self._stop()
-        except BaseException:
-            if self._failure is None:
-                raise
+            with self._ground:
+                await self._live(ready, stop)
+        except BaseException as error:
+            if losses.failure is None:
+                raise_alone(error)
         finally:
-            self._listener.close()
-            if self._metrics is not None:
-                self._metrics.close()
+            for listener in self._listeners:
+                listener.close()
             self.storage.unlock()
-        if self._failure is not None:
-            raise StorageFailed(f"a data directory failed: {self._failure}")
+        if losses.failure is not None:
+            raise StorageFailed(f"a data directory failed: {losses.failure}")
 
-    async def _start(self) -> None:
-        config, env = self.config, self.env
-        controller_endpoint = Endpoint("CONTROLLER", "localhost", 9093)
+    async def _listen(self) -> None:
+        addresses = [(self.config.host, self.config.port)]
+        metrics_address = self.config.values.get(METRICS_LISTENER)
+        if metrics_address:
+            addresses.append(parse_listener(metrics_address)[1:])
+        for host, port in addresses:
+            try:
+                self._listeners.append(await listen(self.env, host, port, self.config.socket_buffers))
+            except CannotListen as error:
+                raise StartRefused(str(error)) from None
+        self.port = self._listeners[0].port
+
+    def _identify(self) -> Identity:
+        """Whose the directories are; new ones are this node's from now on."""
+        config, env, storage = self.config, self.env, self.storage
         try:
-            identity = self.storage.identify(config.node_id, config.cluster_id)
+            identity = storage.identify(config.node_id, config.cluster_id)
         except WrongDirectory as error:
             raise StartRefused(str(error)) from None
         if identity is None:
             identity = format_directory(
-                self.storage.metadata, config.node_id, config.cluster_id, controller_endpoint, env.now_ms(), env.uuid
+                storage.metadata, config.node_id, config.cluster_id, CONTROLLER, env.now_ms(), env.uuid
             )
-        self.storage.begin(identity, env.now_ms(), env.uuid)
-        defaults = Defaults(
-            config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
-        )
-        self.controller = Controller(env, self.storage.metadata, identity, defaults, self.fail)
-        self.controller.load()
-        self._metadata = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
-        self.groups = GroupCoordinator(env, config, self.timers, self.fail, self._offsets_partitions)
-        self.flusher = Flusher(
-            env,
-            self.storage,
-            config.number("log.retention.check.interval.ms"),
-            config.number("producer.id.expiration.ms"),
-            self.fail,
-            self._beside,
-        )
-        self.replicas = Replicas(env, config, self.storage, self.purgatory.wake, self.flusher.flush_due, self.fail)
-        self.cleaner = Cleaner(env, self.storage, lambda name: config.current(self.image, name) or "", self.fail)
-        self.scrubber = Scrubber(env, self.storage, lambda: int(config.current(self.image, SCRUB_RATE) or 0))
-        self.flusher.on_flushed.append(self.groups.flushed)
-        self.replicas.on_leader.append(self.groups.lead)
-        self.replicas.on_removed.append(self.groups.resign)
-        self.replicas.on_doomed.append(self._remove_later)
-        self.replicas.on_placed = partial(self._beside, self._tell_places)
-        self.producer_ids = ProducerIds(self.controller, config.node_id)
-        await self.controller.lead(controller_endpoint)
-        self.replicas.load(self.image)
-        self._publish(self.image, Delta.everything(self.image))
-        self.controller.listeners += [self._publish, self.groups.publish]
-        await self._register()
-        await self._tell_places()
-        self.services = self._services()
+        storage.begin(identity, env.now_ms(), env.uuid)
+        return identity
 
-    def _publish(self, image: Image, delta: Delta) -> None:
-        """Follow committed metadata: handlers see the new image once the replicas are as it says."""
-        self.replicas.publish(self._metadata.image, image)
-        self._metadata.image = image
+    async def _live(self, ready: Callable[[Node], None] | None, stop: trio.Event | None) -> None:
+        """From the first look at the directories to the mark of a clean stop."""
+        async with trio.open_nursery() as ground:
+            made = Parts(self.env, self.config, self.storage, self._losses, self._identify(), ground)
+            made.lifecycle.port = self.port
+            made.making.on_grown = self._on_grown
+            ground.start_soon(made.applier.run)
+            await made.controller.lead(CONTROLLER)
+            made.replicas.load(made.controller.image)
+            made.applier.publish(made.controller.image, Delta.everything(made.controller.image))
+            made.controller.listeners.append(made.applier.publish)
+            await made.lifecycle.register()
+            async with trio.open_nursery() as serving:
+                self._serve(made, serving)
+                if ready is not None:
+                    ready(self)
+                self._on_grown()
+                await (self.env.sleep(FOREVER_S) if stop is None else stop.wait())
+                serving.cancel_scope.cancel()
+            await made.lifecycle.resign()
+            ground.cancel_scope.cancel()
+        await self._close(made)
 
-    def _services(self) -> Services:
-        return Services(
-            self.env,
-            self.config,
-            self._metadata,
-            Admin(self.controller, self.config, self._beside),
-            self.controller,
-            self.replicas,
-            self.storage,
-            self.purgatory,
-            self.sessions,
-            self.groups,
-            self.producer_ids,
-            self.config.number("fetch.max.bytes"),
-            self.fail,
-            self.register_again,
-        )
+    def _serve(self, made: Parts, nursery: trio.Nursery) -> None:
+        """Start what goes on while requests are served. What may fail and begin anew is supervised."""
+        nursery.start_soon(made.timers.run)
+        nursery.start_soon(made.groups.load_all)
+        for _ in range(WORKERS):
+            nursery.start_soon(made.making.run)
+        for name, work in made.upkeep():
+            nursery.start_soon(supervise, self.env, name, work)
+        for listener in self._listeners[1:]:
+            numbers = metrics.Numbers(self.storage, made.replicas, made.cleaner, made.scrubber)
+            nursery.start_soon(supervise, self.env, "metrics", partial(metrics.serve, self.env, numbers, listener))
+        nursery.start_soon(Acceptor(Dispatcher(made.services)).run, self._listeners[0])
 
-    async def _register(self) -> None:
-        """Make this broker known to the controller."""
-        config = self.config
-        host, port = config.advertised() or (config.host or "localhost", self.port)
-        self._broker_epoch = await self.controller.register_broker(
-            self.storage.online_ids,
-            [BrokerEndpoint(LISTENER_NAME, host, port, 0)],
-            config.values.get("broker.rack"),
-        )
-        self.producer_ids.broker_epoch = self._broker_epoch
-
-    def register_again(self) -> None:
-        """The controller has forgotten this broker: come back under a new epoch, and lead again."""
-
-        async def come_back() -> None:
-            await self._register()
-            await self.groups.load_all()
-
-        self._beside(come_back)
-
-    async def _serve(self, ready: Callable[[Node], None] | None, stop: trio.Event | None) -> None:
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            nursery.start_soon(self.timers.run)
-            nursery.start_soon(self.groups.load_all)
-            nursery.start_soon(self.flusher.run)
-            nursery.start_soon(self.scrubber.run)
-            if self._metrics is not None:
-                nursery.start_soon(metrics.serve, self, self._metrics)
-            if self.config.flag("log.cleaner.enable"):
-                nursery.start_soon(self.cleaner.run)
-            assert self._listener is not None
-            nursery.start_soon(Acceptor(Dispatcher(self.services, listener=LISTENER_NAME)).run, self._listener)
-            if ready is not None:
-                ready(self)
-            if stop is None:
-                await self.env.sleep(FOREVER_S)
-            else:
-                await stop.wait()
-            nursery.cancel_scope.cancel()
-
-    def _remove_later(self, path: str) -> None:
-        """Remove a renamed directory after ``file.delete.delay.ms``: readers may still be sending from it."""
-        delay = self.config.number("log.segment.delete.delay.ms")
-        nursery = self._nursery
-        if nursery is not None:
-            at = self.env.now_ms() + delay
-            self.timers.arm(("remove", path), at, partial(nursery.start_soon, self._remove, path))
-
-    async def _remove(self, path: str) -> None:
+    async def _close(self, made: Parts) -> None:
+        """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""
         try:
-            await self.env.in_thread(partial(self.env.disk.rmtree, path), Lane.REMOVAL)
+            made.controller.close()
+            await self.env.in_thread(partial(self.storage.close, made.lifecycle.broker_epoch))
         except OSError as error:
-            logger.warning("%s could not be removed: %s", path, error)
-
-    async def _stop(self) -> None:
-        """Give leadership back, flush and seal everything, leave the mark of a clean stop."""
-        try:
-            await self.controller.resign_broker()
-            await self.env.in_thread(partial(self.storage.close, self._broker_epoch))
-            self.controller.close()
-        except OSError as error:
-            self.fail(error)
+            self._losses.fail(error)

@@ -10,6 +10,7 @@ from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
@@ -29,6 +30,8 @@ class Services:
     controller: Controller
     """The controller in this process, for what is asked about the quorum itself."""
     replicas: Replicas
+    making: Making
+    """Partitions that are still to be made; empty most of the time."""
     storage: Storage
     purgatory: Purgatory
     sessions: Sessions

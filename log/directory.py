@@ -158,11 +158,25 @@ class LogDirectory:
         self, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int
     ) -> PartitionLog:
         """Make a partition's directory and first segment."""
-        path = f"{self.path}/{topic}-{partition}"
-        log = create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
-        log.noted_by(self.write_checkpoints, 0, 0)
-        self.logs[topic, partition] = log
+        log = self.make_partition(topic, partition, topic_id, settings, now_ms)
+        self.adopt(log)
         return log
+
+    def make_partition(
+        self, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int
+    ) -> PartitionLog:
+        """Only the files of a new partition: what a thread may do. The log counts once it is adopted.
+
+        Raises:
+            OSError: the disk failed, or the process is short of something.
+        """
+        path = f"{self.path}/{topic}-{partition}"
+        return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
+
+    def adopt(self, log: PartitionLog) -> None:
+        """Take a log that was made here among the directory's own."""
+        log.noted_by(self.write_checkpoints, 0, 0)
+        self.logs[log.topic, log.partition] = log
 
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = "delete") -> str:
         """Take a partition out of service: its directory is renamed, its files stay until they are removed later.

@@ -30,19 +30,26 @@ class Submits(Protocol):
 class Admin:
     """The way to the active controller."""
 
-    def __init__(self, controller: Submits, config: NodeConfig, beside: Beside) -> None:
+    def __init__(
+        self, controller: Submits, config: NodeConfig, beside: Beside, settled: Callable[[], Awaitable[None]]
+    ) -> None:
         self._controller = controller
         self._config = config
         self._beside = beside
+        self._settled = settled
         self._creating: set[str] = set()
 
     async def submit(self, request: Any, version: int) -> Any:
-        """Hand in a client's request; gives the controller's answer to it.
+        """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
+
+        Partitions are waited for where they are few; the answer to a request for many does not wait for their files.
 
         Raises:
             OSError: the metadata log could not be written; the node stops.
         """
-        return await self._controller.submit(request, version)
+        answer = await self._controller.submit(request, version)
+        await self._settled()
+        return answer
 
     def auto_create(self, name: str) -> None:
         """Have a topic created in the background; one request at a time for each name."""

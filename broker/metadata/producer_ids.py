@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import trio
 
-from ottla.controller.shell import Controller
+from ottla.broker.metadata.admin import Submits
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 
 class ProducerIds:
     """The block at hand."""
 
-    def __init__(self, controller: Controller, node_id: int) -> None:
+    def __init__(self, controller: Submits, node_id: int) -> None:
         self._controller = controller
         self._node_id = node_id
         self._next = 0
         self._end = 0
         self._lock = trio.Lock()
-        self.broker_epoch = -1
+        self._broker_epoch = -1
+
+    def registered(self, broker_epoch: int) -> None:
+        """Ask under another broker epoch from now on."""
+        self._broker_epoch = broker_epoch
 
     def next_nowait(self) -> int | None:
         """The next id, or None where the block is used up."""
@@ -31,7 +35,7 @@ class ProducerIds:
         async with self._lock:
             found = self.next_nowait()
             if found is None:
-                request = AllocateProducerIdsRequest(self._node_id, self.broker_epoch)
+                request = AllocateProducerIdsRequest(self._node_id, self._broker_epoch)
                 block = await self._controller.submit(request)
                 self._next, self._end = block.producer_id_start, block.producer_id_start + block.producer_id_len
                 found = self.next_nowait()

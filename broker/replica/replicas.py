@@ -1,4 +1,4 @@
-"""The partitions this node hosts: opened, made, led and removed as the metadata image says.
+"""The partitions this node hosts: which there are, who leads them, and what becomes of those that go.
 
 Source: ``ReplicaManager.scala``, ``Partition.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
@@ -12,8 +12,8 @@ from functools import cache, partial
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Topic
+from ottla.controller.directories import directory_of
+from ottla.controller.image import Image, Partition
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -48,40 +48,38 @@ class Replicas:
         self._storage = storage
         self._fail = fail
         self._hosted: dict[TopicPartition, Replica] = {}
-        self._offline: set[TopicPartition] = set()
+        self.offline: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
-        self._starting = True
-        """Until the first image: what is not found then may lie in a directory that has failed."""
-        self._half_made: dict[TopicPartition, LogDirectory] = {}
-        self.unmade = False
-        """Whether some partition could not be made for want of something that may come back."""
-        self.places: dict[tuple[bytes, int], bytes] = {}
-        """(topic id, partition) -> directory, where the controller does not know it yet."""
-        self.on_placed: Callable[[], None] = lambda: None
-        self._image = Image()
+        self.image = Image()
+        """The metadata the partitions follow; only whoever applies it assigns to it."""
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
         self.on_removed: list[Callable[[Replica], None]] = []
         self.on_doomed: list[Callable[[str], None]] = []
         """Called with a directory that was renamed for deletion and must be removed later."""
+        self.on_place: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
+        """Called with (topic id, partition, directory) where the controller knows another place, or none."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._hosted.values())
 
+    def __len__(self) -> int:
+        return len(self._hosted)
+
     def _may_join(self, broker: int, broker_epoch: int) -> bool:
         """Whether the image lets a broker into an ISR: alive, and the process whose fetches were seen (KIP-903)."""
-        known = self._image.brokers.get(broker)
+        known = self.image.brokers.get(broker)
         alive = known is not None and not known.fenced and not known.in_controlled_shutdown
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
-
-    @property
-    def offline_count(self) -> int:
-        """Partitions of this node in directories that have failed."""
-        return len(self._offline)
 
     def get(self, topic: str, partition: int) -> Replica | None:
         """A hosted partition."""
         return self._hosted.get((topic, partition))
+
+    def id_of(self, at: TopicPartition) -> bytes | None:
+        """The id of the topic a hosted partition belongs to; None where it is not hosted."""
+        replica = self._hosted.get(at)
+        return None if replica is None else replica.topic_id
 
     def leader(self, topic: str, partition: int) -> Replica:
         """A partition this node leads.
@@ -91,18 +89,16 @@ class Replicas:
         """
         replica = self._hosted.get((topic, partition))
         if replica is None:
-            if (topic, partition) in self._offline:
+            if (topic, partition) in self.offline:
                 raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
-            known = self._image.topics.get(topic)
+            known = self.image.topics.get(topic)
             elsewhere = known is not None and partition in known.partitions
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not replica.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
-    def _settings(self, image: Image) -> Callable[[str], LogSettings]:
-        """Settings by topic, made once for all its partitions."""
-        return cache(partial(self._config.log_settings, image))
+    # ------------------------------------------------------------------ start
 
     def load(self, image: Image) -> None:
         """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
@@ -110,7 +106,7 @@ class Replicas:
         Raises:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
         """
-        settings_of = self._settings(image)
+        settings_of = cache(partial(self._config.log_settings, image))
         for directory in self._storage.online:
             try:
                 self._load(directory, image, settings_of)
@@ -132,7 +128,7 @@ class Replicas:
                     twin = self._hosted.get((topic, number))
                     if twin is not None:
                         raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
-                    self._hosted[topic, number] = Replica(log, known.id, self._wake, self._flush_due, self._rules)
+                    self.host(log, known.id)
                     continue
                 log.close_files()
             target = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
@@ -140,111 +136,62 @@ class Replicas:
         for path in directory.leftovers():
             self._env.disk.rmtree(path)
 
-    def lose(self, logs: list[PartitionLog]) -> None:
-        """Stop serving logs whose directory has failed."""
-        for log in logs:
-            at = (log.topic, log.partition)
-            self._offline.add(at)
-            replica = self._hosted.pop(at, None)
-            if replica is not None:
-                replica.resign()
-                for callback in self.on_removed:
-                    callback(replica)
-                replica.changed()
+    # ------------------------------------------------------------------ following the image
 
-    def _make(self, topic: Topic, number: int, directory_id: bytes, settings: LogSettings) -> Replica | None:
-        """Make a partition that is not there yet; None where it may lie in a directory that is out of service."""
-        storage, at = self._storage, (topic.name, number)
-        placed = directory_id not in (MIGRATING, UNASSIGNED)
-        known = next((d for d in storage.online if d.id == directory_id), None)
-        lies_elsewhere = known is None and (placed or (self._starting and bool(storage.failed)))
-        if at in self._offline or lies_elsewhere:
-            self._offline.add(at)
-            return None
-        directory = known or self._half_made.get(at) or storage.roomiest()
-        try:
-            log = directory.create_partition(topic.name, number, topic.id, settings, self._env.now_ms())
-        except OSError as error:
-            self._fail(error, directory)
-            if is_passing(error):
-                self.unmade = True
-                self._half_made[at] = directory
-            else:
-                self._offline.add(at)
-            return None
-        self._half_made.pop(at, None)
-        replica = self._hosted[at] = Replica(log, topic.id, self._wake, self._flush_due, self._rules)
-        return replica
+    def host(self, log: PartitionLog, topic_id: bytes) -> None:
+        """Take an open log among the hosted partitions; it is led once it follows the image."""
+        at = (log.topic, log.partition)
+        self._hosted[at] = Replica(log, topic_id, self._wake, self._flush_due, self._rules)
 
-    def publish(self, old: Image, new: Image) -> None:
-        """Follow the image: remove, create, lead, take new settings."""
-        self._image = new
-        self.unmade = False
-        for name, topic in old.topics.items():
-            successor = new.topics.get(name)
-            if successor is None or successor.id != topic.id:
-                for number in topic.partitions:
-                    self._remove(name, number)
-        for name, topic in new.topics.items():
-            if old.topics.get(name) is not topic:
-                self._follow(topic, new)
-        if old.configs is not new.configs:
-            self._reconfigure(old, new)
-        self._starting = False
-        if self.places or self.unmade:
-            self.on_placed()
+    def follow(self, at: TopicPartition, told: Partition) -> None:
+        """Take over what the image says of a hosted partition, and lead it where it says so."""
+        replica, node = self._hosted[at], self._config.node_id
+        actual = self._storage.of(replica.log).id
+        if actual != directory_of(told, node):
+            self.on_place(replica.topic_id, replica.partition, actual)
+        if replica.follow_image(node, told, self._env.now_ms()):
+            log = replica.log
+            try:
+                log.begin_epoch(told.leader_epoch)
+            except OSError as error:
+                self._fail(error, log)  # in memory it is assigned; the next one written takes it along
+                if not is_passing(error):
+                    return
+            replica.advance(log.log_end_offset, self._env.now_ms())
+            for callback in self.on_leader:
+                callback(replica)
 
-    def _follow(self, topic: Topic, image: Image) -> None:
-        node = self._config.node_id
-        settings_of = self._settings(image)
-        for number, partition in topic.partitions.items():
-            if node not in partition.replicas:
-                continue
-            replica = self._hosted.get((topic.name, number))
-            place = directory_of(partition, node)
-            replica = replica or self._make(topic, number, place, settings_of(topic.name))
-            if replica is None:
-                continue
-            actual = self._storage.of(replica.log).id
-            if actual != place:
-                self.places[topic.id, number] = actual
-            if replica.follow_image(node, partition, self._env.now_ms()):
-                log = replica.log
-                try:
-                    log.begin_epoch(partition.leader_epoch)
-                except OSError as error:
-                    self._fail(error, log)  # in memory it is assigned; the next one written takes it along
-                    if not is_passing(error):
-                        continue
-                replica.advance(log.log_end_offset, self._env.now_ms())
-                for callback in self.on_leader:
-                    callback(replica)
-
-    def _remove(self, topic: str, number: int) -> None:
-        self._offline.discard((topic, number))
-        replica = self._hosted.pop((topic, number), None)
+    def remove(self, at: TopicPartition) -> None:
+        """Stop serving a partition whose topic is gone, or that lives elsewhere now; its directory is renamed."""
+        self.offline.discard(at)
+        replica = self._hosted.pop(at, None)
         if replica is None:
             return
         replica.resign()
         replica.changed()
         for callback in self.on_removed:
             callback(replica)
-        directory = self._storage.of(replica.log)
+        self.discard(replica.log)
+
+    def discard(self, log: PartitionLog) -> None:
+        """Rename the directory of a log nobody serves; its files are removed later."""
+        directory = self._storage.of(log)
         try:
-            path = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()))
+            path = directory.rename_for_deletion(log.topic, log.partition, uuid_text(self._env.uuid()))
         except OSError as error:
             self._fail(error, directory)
             return
         for doomed in self.on_doomed:
             doomed(path)
 
-    def _reconfigure(self, old: Image, new: Image) -> None:
-        """Give logs whose settings changed their new ones. A broker-wide change touches all."""
-        wide = any(
-            old.config(RESOURCE_BROKER, r) is not new.config(RESOURCE_BROKER, r)
-            for r in ("", str(self._config.node_id))
-        )
-        settings_of = self._settings(new)
-        for (topic, _), replica in self._hosted.items():
-            if wide or old.config(RESOURCE_TOPIC, topic) is not new.config(RESOURCE_TOPIC, topic):
-                replica.log.update_settings(settings_of(topic))
+    def lose(self, logs: list[PartitionLog]) -> None:
+        """Stop serving logs whose directory has failed."""
+        for log in logs:
+            at = (log.topic, log.partition)
+            self.offline.add(at)
+            replica = self._hosted.pop(at, None)
+            if replica is not None:
+                replica.resign()
+                for callback in self.on_removed:
+                    callback(replica)
+                replica.changed()

@@ -8,8 +8,9 @@ Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafk
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -17,6 +18,7 @@ from ottla.world.disk import Disk
 
 logger = logging.getLogger("ottla.storage")
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
 Fail = Callable[[OSError, LogDirectory | PartitionLog | None], None]
 """Told of an error with the directory or log it came from; None is the metadata directory."""
 
@@ -127,9 +129,12 @@ class Storage:
 
     # ------------------------------------------------------------------ partitions
 
-    def roomiest(self) -> LogDirectory:
-        """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``)."""
-        return min(self.online, key=lambda d: len(d.logs))
+    def roomiest(self, coming: Mapping[str, int] = NOTHING) -> LogDirectory:
+        """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``).
+
+        ``coming``: partitions that are being made, by directory.
+        """
+        return min(self.online, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
     def of(self, log: PartitionLog) -> LogDirectory:
         """The directory a log lies in."""

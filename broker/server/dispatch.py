@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.server.asked import partitions_of
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.turn import Turn
 from ottla.wire import compiler
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.services import Services
     from ottla.controller.image import Image
 
+MAKING_PATIENCE_S = 5.0
 Answer = Message | None | Awaitable[Message | None]
 Handler = Callable[["Context", Any], Answer]
 
@@ -56,20 +58,20 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
     ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
-    ApiKey.CREATE_TOPICS: Route(2, 7, "create_topics"),
+    ApiKey.CREATE_TOPICS: Route(2, 7, "forwarded"),
     ApiKey.DELETE_TOPICS: Route(1, 6, "delete_topics"),
     ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
     ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
-    ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
+    ApiKey.ALTER_CONFIGS: Route(0, 2, "forwarded"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
-    ApiKey.CREATE_PARTITIONS: Route(0, 3, "create_partitions"),
+    ApiKey.CREATE_PARTITIONS: Route(0, 3, "forwarded"),
     ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "forwarded"),
     ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
     ApiKey.DESCRIBE_QUORUM: Route(0, 2, "describe_quorum"),
-    ApiKey.UPDATE_FEATURES: Route(0, 2, "update_features"),
+    ApiKey.UPDATE_FEATURES: Route(0, 2, "forwarded"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
     ApiKey.UNREGISTER_BROKER: Route(0, 0, "unregister_broker"),
     ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
@@ -131,7 +133,12 @@ class Dispatcher:
         if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
             raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
         body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
-        return handler_of(route.module)(context, body)
+        handler = handler_of(route.module)
+        if self.services.making:  # a topic of many partitions was made a moment ago
+            asked = partitions_of(key, body, self.services)
+            if asked:
+                return _once_made(context, body, handler, asked)
+        return handler(context, body)
 
     def answered_version(self, request: Request) -> int:
         """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
@@ -144,3 +151,11 @@ class Dispatcher:
         module = import_module("ottla.broker.handlers.api_versions")
         refusal: Message = module.unsupported_version(context)
         return refusal
+
+
+async def _once_made(context: Context, body: Any, handler: Handler, asked: list[tuple[str, int]]) -> Message | None:
+    """Have the partitions a request is about made first; one that is not in time is told as one that is not led."""
+    await context.services.making.made(asked, MAKING_PATIENCE_S)
+    context.now_ms = context.services.env.now_ms()
+    result = handler(context, body)
+    return result if result is None or isinstance(result, Message) else await result

@@ -125,7 +125,7 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         self.env = World()
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
-        self.services: Any = SimpleNamespace(env=self.env, config=NodeConfig(values=settings))
+        self.services: Any = SimpleNamespace(env=self.env, config=NodeConfig(values=settings), making=())
         self.apis: dict[ApiKey, Route] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)
         monkeypatch.setattr(dispatch, "handler_of", self.handlers.__getitem__)

@@ -145,6 +145,7 @@ class Stage:
             config=self.config,
             metadata=Metadata(),
             replicas=hosted,
+            making=(),
             purgatory=purgatory,
             sessions=Sessions(self.env, 3),  # type: ignore[arg-type]
             fetch_max_bytes=self.config.number("fetch.max.bytes"),

@@ -52,20 +52,16 @@ class Flusher:
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
         self._noted: dict[str, object] = {}
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._look_round)
-            nursery.start_soon(self._retain_now_and_then)
-
-    async def _retain_now_and_then(self) -> None:
+    async def retain_now_and_then(self) -> None:
+        """Remove what retention no longer keeps, until cancelled."""
         every_s = self._retention_every_ms / 1000
         await self._env.sleep(min(FIRST_RETENTION_S, every_s))
         while True:
             await self.retain()
             await self._env.sleep(every_s)
 
-    async def _look_round(self) -> None:
+    async def run(self) -> None:
+        """Look at every log now and then, until cancelled."""
         while True:
             await self._env.sleep(CHECKPOINT_EVERY_S)
             for number, log in enumerate(self._storage.logs()):

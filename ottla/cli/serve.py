@@ -100,8 +100,13 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def tidy() -> None:
+    """What has come will stay: the garbage collector need not look at it again and again."""
+    gc.freeze()
+
+
 async def _main(config: NodeConfig) -> None:
-    node = Node(RealEnv(), config)
+    node = Node(RealEnv(), config, tidy)
     stop = trio.Event()
 
     def ready(running: Node) -> None:
@@ -109,7 +114,6 @@ async def _main(config: NodeConfig) -> None:
         # Tools that start brokers wait for "Kafka Server started".
         print(f"Kafka Server started: {host}:{running.port}, data in {config.data_dir}", flush=True)
         gc.collect()
-        gc.freeze()
 
     async def watch() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

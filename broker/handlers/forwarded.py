@@ -1,0 +1,18 @@
+"""Requests the controller decides, handed on as they are: which ones they are stands in the dispatcher's table.
+
+CreateTopics (19), CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), UpdateFeatures (57). The
+answer leaves once what it changed is committed and this node has applied it: new settings hold, and the partitions of
+a topic are led here, unless there are many.
+
+Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: Message) -> Answer:
+    """Ask the controller."""
+    return context.services.admin.submit(request, context.version)

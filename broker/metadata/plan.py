@@ -1,0 +1,100 @@
+"""What a publication of metadata asks of this node's partitions: from a delta to steps, and nothing is done here.
+
+Steps come in the order they must be done: what goes makes room for what takes its name, and what is open is led before
+anything is made. A step's cost is that of one partition, so whoever does them may let others run between two.
+
+Source: ``TopicsDelta.localChanges``, ``ReplicaManager.applyDelta`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Partition
+
+TopicPartition = tuple[str, int]
+
+
+class Remove(NamedTuple):
+    """A partition is no longer this node's, or its topic is gone: out of service, and its files with it."""
+
+    at: TopicPartition
+
+
+class Follow(NamedTuple):
+    """An open partition has another leader, epoch, ISR or place."""
+
+    at: TopicPartition
+    state: Partition
+
+
+class Make(NamedTuple):
+    """A partition of this node is not open: its files are to be found or made."""
+
+    at: TopicPartition
+    topic_id: bytes
+    state: Partition
+
+
+class Settle(NamedTuple):
+    """A topic's settings changed; None: all of them may have, with those of the broker."""
+
+    topic: str | None
+
+
+Step = Remove | Follow | Make | Settle
+IdOf = Callable[[TopicPartition], bytes | None]
+"""Under which topic id a partition is open on this node; None where it is not."""
+
+
+def steps_of(delta: Delta, node_id: int, id_of: IdOf) -> Iterator[Step]:
+    """The steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
+    for name, topic in delta.topics.items():
+        yield from _gone(name, topic, node_id)
+    later: list[Make] = []
+    for name, topic in delta.topics.items():
+        yield from _changed(name, topic, node_id, id_of, later)
+    yield from later
+    yield from _settings(delta, node_id)
+
+
+def _gone(name: str, topic: TopicDelta, node_id: int) -> Iterator[Remove]:
+    if topic.old is None:
+        return
+    if not topic.same:
+        for number, partition in topic.old.partitions.items():
+            if node_id in partition.replicas:
+                yield Remove((name, number))
+        return
+    assert topic.new is not None
+    for number in sorted(topic.partitions):
+        before = topic.old.partitions.get(number)
+        if before is not None and node_id in before.replicas and node_id not in topic.new.partitions[number].replicas:
+            yield Remove((name, number))
+
+
+def _changed(name: str, topic: TopicDelta, node_id: int, id_of: IdOf, later: list[Make]) -> Iterator[Follow]:
+    new = topic.new
+    if new is None:
+        return
+    for number in sorted(topic.partitions):
+        partition = new.partitions[number]
+        if node_id not in partition.replicas:
+            continue
+        at = (name, number)
+        if id_of(at) == new.id:
+            yield Follow(at, partition)
+        else:
+            later.append(Make(at, new.id, partition))
+
+
+def _settings(delta: Delta, node_id: int) -> Iterator[Settle]:
+    if not delta.configs.isdisjoint({(RESOURCE_BROKER, ""), (RESOURCE_BROKER, str(node_id))}):
+        yield Settle(None)
+        return
+    for kind, name in sorted(delta.configs):
+        topic = delta.topics.get(name)
+        if kind == RESOURCE_TOPIC and (topic is None or topic.same):
+            yield Settle(name)

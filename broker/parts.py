@@ -1,0 +1,137 @@
+"""The parts of a node, made and joined: who hears of what. Nothing runs here.
+
+Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.metadata.admin import Admin
+from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.directories import Directories
+from ottla.broker.metadata.lifecycle import Lifecycle
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.replica.losses import Losses
+from ottla.broker.replica.making import Making
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.sessions import Sessions
+from ottla.broker.services import Services
+from ottla.broker.upkeep.cleaner import Cleaner
+from ottla.broker.upkeep.flusher import Flusher
+from ottla.broker.upkeep.removals import Removals
+from ottla.broker.upkeep.scrubber import Scrubber
+from ottla.broker.upkeep.supervise import attempt, supervise
+from ottla.controller.config_keys import SCRUB_RATE
+from ottla.controller.decision import Defaults
+from ottla.controller.shell import Controller
+from ottla.log.directory import Identity
+from ottla.world.env import Env
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Parts:
+    """What a running node consists of, over directories that know whose they are; the metadata is read.
+
+    Raises:
+        NotOurQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or not be led from here.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        storage: Storage,
+        losses: Losses,
+        identity: Identity,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._env, self._config, self._nursery = env, config, nursery
+        fail = losses.fail
+        defaults = Defaults(
+            config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
+        )
+        self.controller = Controller(env, storage.metadata, identity, defaults, fail)
+        self.controller.load()
+        self.cache = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
+        self.timers, self.purgatory = Timers(env), Purgatory(env)
+        retain_ms = config.number("log.retention.check.interval.ms")
+        expire_ms = config.number("producer.id.expiration.ms")
+        self.flusher = Flusher(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
+        self.replicas = Replicas(env, config, storage, self.purgatory.wake, self.flusher.flush_due, fail)
+        self.making = Making(env, config, storage, self.replicas, fail)
+        self.applier = Applier(env, config, self.cache, self.replicas, self.making)
+        self.lifecycle = Lifecycle(config, self.controller, self.applier, storage)
+        self.directories = Directories(env, config.node_id, self.controller, self.cache, storage)
+        self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
+        self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
+        self.producer_ids = ProducerIds(self.controller, config.node_id)
+        self.cleaner = Cleaner(env, storage, lambda name: config.current(self.cache.image, name) or "", fail)
+        self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
+        self._join(losses)
+        self.services = self._services(storage, fail)
+
+    def _offsets_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has; 0 while there is none."""
+        topic = self.replicas.image.topics.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _join(self, losses: Losses) -> None:
+        """Who hears of what."""
+        replicas, groups, directories = self.replicas, self.groups, self.directories
+        losses.on_lost += [replicas.lose, lambda _: directories.changed()]
+        self.flusher.on_flushed.append(groups.flushed)
+        replicas.on_leader.append(groups.lead)
+        replicas.on_removed.append(groups.resign)
+        replicas.on_doomed.append(self.removals.remove_later)
+        replicas.on_place = directories.place
+        self.applier.followers.append(groups.publish)
+        self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
+
+    def _services(self, storage: Storage, fail: Fail) -> Services:
+        env, config, nursery = self._env, self._config, self._nursery
+
+        async def register_again() -> None:
+            await self.lifecycle.register()
+            await self.groups.load_all()
+
+        def once(work: Work) -> None:
+            nursery.start_soon(attempt, "making a topic", work)
+
+        return Services(
+            env,
+            config,
+            self.cache,
+            Admin(self.controller, config, once, self.applier.settled),
+            self.controller,
+            self.replicas,
+            self.making,
+            storage,
+            self.purgatory,
+            Sessions(env, config.number("max.incremental.fetch.session.cache.slots")),
+            self.groups,
+            self.producer_ids,
+            config.number("fetch.max.bytes"),
+            fail,
+            lambda: nursery.start_soon(supervise, env, "registering again", register_again),
+        )
+
+    def upkeep(self) -> Iterator[tuple[str, Work]]:
+        """What goes on beside the requests, by name."""
+        yield "telling of directories", self.directories.run
+        yield "the look round the files", self.flusher.run
+        yield "retention", self.flusher.retain_now_and_then
+        yield "removal", self.removals.run
+        yield "scrubbing", self.scrubber.run
+        if self._config.flag("log.cleaner.enable"):
+            yield "compaction", self.cleaner.run

@@ -1,0 +1,267 @@
+"""Partitions this node is to host and does not have yet: their files are made in threads, what is asked for first.
+
+Making costs a partition several calls that wait for the disk. So the controller's answer does not wait for it, and
+nobody else does: a batch is made beside the loop, and each log is taken into the books on it. A request that comes
+before its partition is made has it made next, and waits a little.
+
+Source: ``LogManager.getOrCreateLog``, ``Partition.createLogIfNotExists`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.upkeep.slices import Slices
+from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
+from ottla.controller.image import Image, Partition, Topic
+from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.world.disk import is_passing
+from ottla.world.env import Env, Lane
+
+logger = logging.getLogger("ottla.making")
+WORKERS = 2
+"""Two that wait for the disk at once share its commits; more only contend for the interpreter."""
+BATCH = 16
+RETRY_S = 1.0
+ENOUGH_TO_TIDY = 500
+
+
+class Job(NamedTuple):
+    """One partition on its way."""
+
+    topic: str
+    number: int
+    topic_id: bytes
+    directory: LogDirectory
+    settings: LogSettings
+
+    @property
+    def at(self) -> TopicPartition:
+        """Its place in the books."""
+        return self.topic, self.number
+
+
+def make(jobs: list[Job], now_ms: int) -> list[PartitionLog | OSError]:
+    """Make the files of some partitions; runs in a thread. After a failure nothing more is tried in that directory."""
+    out: list[PartitionLog | OSError] = []
+    broken: dict[str, OSError] = {}
+    for job in jobs:
+        path = job.directory.path
+        try:
+            if path in broken:
+                raise broken[path]
+            out.append(job.directory.make_partition(job.topic, job.number, job.topic_id, job.settings, now_ms))
+        except OSError as error:
+            broken[path] = error
+            out.append(error)
+    return out
+
+
+class Making:
+    """What is still to be made."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        storage: Storage,
+        replicas: Replicas,
+        fail: Fail,
+    ) -> None:
+        self._env = env
+        self._config = config
+        self._storage = storage
+        self._replicas = replicas
+        self._fail = fail
+        self._wanted: dict[TopicPartition, None] = {}
+        self._asked: dict[TopicPartition, None] = {}
+        self._under_way: dict[TopicPartition, bool] = {}
+        """False: it was removed while its files were being made."""
+        self._half_made: dict[TopicPartition, LogDirectory] = {}
+        self._in_flight: Counter[str] = Counter()
+        self._more = trio.Event()
+        self._progress = trio.Event()
+        self._untidied = 0
+        self._settings_image: Image | None = None
+        self._known_settings: dict[str, LogSettings] = {}
+        self.starting = True
+        """Until the first image is applied: what is not found then may lie in a directory that has failed."""
+        self.on_grown: Callable[[], None] = lambda: None
+        """Called when many partitions have come, or the last of many."""
+
+    def __len__(self) -> int:
+        return len(self._wanted) + len(self._under_way)
+
+    def __contains__(self, at: TopicPartition) -> bool:
+        return at in self._wanted or at in self._under_way
+
+    # ------------------------------------------------------------------ what is to be made
+
+    def want(self, at: TopicPartition, topic_id: bytes, told: Partition) -> None:
+        """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
+        if self._under_way.get(at) or self._replicas.id_of(at) == topic_id:
+            return  # it comes, or has come meanwhile
+        place = directory_of(told, self._config.node_id)
+        placed = place not in (MIGRATING, UNASSIGNED)
+        known = any(d.id == place for d in self._storage.online)
+        lies_elsewhere = not known and (placed or (self.starting and bool(self._storage.failed)))
+        if at in self._replicas.offline or lies_elsewhere:
+            self._replicas.offline.add(at)
+            return
+        self._wanted[at] = None
+        self._more.set()
+
+    def forget(self, at: TopicPartition) -> None:
+        """A partition is not wanted any more."""
+        self._wanted.pop(at, None)
+        self._asked.pop(at, None)
+        self._half_made.pop(at, None)
+        if at in self._under_way:
+            self._under_way[at] = False
+
+    async def made(self, asked: Iterable[TopicPartition], patience_s: float) -> bool:
+        """Have some partitions made before the others, and wait for them; says whether all of them are there."""
+        left = [at for at in asked if at in self]
+        for at in left:
+            if at in self._wanted:
+                self._asked[at] = None
+        with self._env.timeout(patience_s):
+            while left := [at for at in left if at in self]:
+                await self._progress.wait()
+        return not left
+
+    async def all_made(self, at_most: int, patience_s: float) -> None:
+        """Wait for everything that is wanted now, where it is not more than so much."""
+        if 0 < len(self) <= at_most:
+            await self.made([*self._wanted, *self._under_way], patience_s)
+
+    # ------------------------------------------------------------------ making it
+
+    async def run(self) -> None:
+        """Make what is wanted, until cancelled."""
+        while True:
+            jobs = self._next()
+            if not jobs:
+                if self._more.is_set():
+                    self._more = trio.Event()
+                await self._more.wait()
+                continue
+            results = await self._env.in_thread(partial(make, jobs, self._env.now_ms()), Lane.FILES)
+            passing = await self._take(jobs, results)
+            self._tell()
+            if passing:
+                await self._env.sleep(RETRY_S)  # it may come back, and trying faster takes it from others
+
+    def _tell(self) -> None:
+        """Whoever waits for a partition looks again."""
+        self._progress.set()
+        self._progress = trio.Event()
+
+    def _next(self) -> list[Job]:
+        """The next batch: what was asked for, then what has waited longest."""
+        picked: dict[TopicPartition, None] = {}
+        for at in chain(self._asked, self._wanted):
+            if len(picked) == BATCH:
+                break
+            if at in self._wanted and at not in self._under_way:
+                picked[at] = None
+        jobs: list[Job] = []
+        for at in picked:
+            self._asked.pop(at, None)
+            del self._wanted[at]
+            topic = self._topic_of(at)
+            directory = None if topic is None else self._directory_for(at, topic)
+            if topic is not None and directory is not None:
+                self._under_way[at] = True
+                self._in_flight[directory.path] += 1
+                jobs.append(Job(*at, topic.id, directory, self._settings(at[0])))
+        if len(jobs) < len(picked):
+            self._tell()
+        return jobs if jobs or not picked else self._next()
+
+    def _settings(self, topic: str) -> LogSettings:
+        """A topic's settings in the newest image, made once for all its partitions."""
+        if self._settings_image is not self._replicas.image:
+            self._settings_image, self._known_settings = self._replicas.image, {}
+        known = self._known_settings.get(topic)
+        if known is None:
+            known = self._known_settings[topic] = self._config.log_settings(self._replicas.image, topic)
+        return known
+
+    def _topic_of(self, at: TopicPartition) -> Topic | None:
+        """The topic of a partition that this node is still to host."""
+        topic = self._replicas.image.topics.get(at[0])
+        told = None if topic is None else topic.partitions.get(at[1])
+        return topic if told is not None and self._config.node_id in told.replicas else None
+
+    def _directory_for(self, at: TopicPartition, topic: Topic) -> LogDirectory | None:
+        """Where a partition is to lie; None where its place has failed."""
+        place = directory_of(topic.partitions[at[1]], self._config.node_id)
+        known = next((d for d in self._storage.online if d.id == place), None)
+        if known is None and place not in (MIGRATING, UNASSIGNED):
+            self._replicas.offline.add(at)
+            return None
+        return known or self._half_made.get(at) or self._storage.roomiest(self._in_flight)
+
+    async def _take(self, jobs: list[Job], results: list[PartitionLog | OSError]) -> bool:
+        """Take what was made into the books; says whether something was missing that may come back."""
+        passing = False
+        told: OSError | None = None
+        slices = Slices(self._env)
+        for job, result in zip(jobs, results, strict=True):
+            still_wanted = self._under_way.pop(job.at)
+            self._in_flight[job.directory.path] -= 1
+            if not isinstance(result, OSError):
+                self._adopt(job, result, still_wanted=still_wanted)
+            else:
+                if result is not told:
+                    self._fail(result, job.directory)
+                told = result
+                if still_wanted:
+                    passing |= self._not_made(job, result)
+            await slices.step()
+        return passing
+
+    def _not_made(self, job: Job, error: OSError) -> bool:
+        """A partition could not be made; says whether trying again may help."""
+        if is_passing(error):
+            self._half_made[job.at] = job.directory
+            self._wanted[job.at] = None
+            return True
+        self._replicas.offline.add(job.at)
+        return False
+
+    def _adopt(self, job: Job, log: PartitionLog, *, still_wanted: bool) -> None:
+        replicas, at = self._replicas, job.at
+        self._half_made.pop(at, None)
+        if job.directory.path in self._storage.failed:
+            log.close_files()
+            if still_wanted:
+                replicas.offline.add(at)
+            return
+        job.directory.adopt(log)
+        topic = self._topic_of(at)
+        if not still_wanted or topic is None or topic.id != job.topic_id:
+            replicas.discard(log)
+            return
+        replicas.host(log, job.topic_id)
+        settings = self._settings(at[0])
+        if settings is not job.settings:
+            log.update_settings(settings)  # they changed meanwhile
+        replicas.follow(at, topic.partitions[at[1]])
+        self._untidied += 1
+        if self._untidied >= ENOUGH_TO_TIDY:
+            self._untidied = 0
+            self.on_grown()

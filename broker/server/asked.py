@@ -1,0 +1,74 @@
+"""Which partitions a request is about: those that are still to be made come first then.
+
+Asked only while something is to be made, so the table need not be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.services import Services
+from ottla.wire.apis import ApiKey
+from ottla.wire.schema import ZERO_UUID
+
+Asked = Iterator[tuple[str | None, int]]
+
+
+def _produce(body: Any, services: Services) -> Asked:
+    names = services.replicas.image.topic_names
+    for topic in body.topic_data:
+        name = topic.name if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
+        yield from ((name, part.index) for part in topic.partition_data)
+
+
+def _fetch(body: Any, services: Services) -> Asked:
+    names = services.replicas.image.topic_names
+    for topic in body.topics:
+        name = topic.topic if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
+        yield from ((name, part.partition) for part in topic.partitions)
+
+
+def _list_offsets(body: Any, _: Services) -> Asked:
+    return ((topic.name, part.partition_index) for topic in body.topics for part in topic.partitions)
+
+
+def _epochs(body: Any, _: Services) -> Asked:
+    return ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
+
+
+def _delete_records(body: Any, _: Services) -> Asked:
+    return ((topic.name, part.partition_index) for topic in body.topics for part in topic.partitions)
+
+
+def _producers(body: Any, _: Services) -> Asked:
+    return ((topic.name, number) for topic in body.topics for number in topic.partition_indexes)
+
+
+def _coordinators(body: Any, services: Services) -> Asked:
+    topic = services.replicas.image.topics.get(OFFSETS_TOPIC)
+    if topic is not None:
+        for key in body.coordinator_keys or [body.key]:
+            yield OFFSETS_TOPIC, partition_of(key, len(topic.partitions))
+
+
+_TABLE: dict[ApiKey, Callable[[Any, Services], Asked]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.DESCRIBE_PRODUCERS: _producers,
+    ApiKey.FIND_COORDINATOR: _coordinators,
+}
+
+
+def partitions_of(key: ApiKey, body: Any, services: Services) -> list[tuple[str, int]]:
+    """The partitions among them that are still to be made."""
+    named = _TABLE.get(key)
+    if named is None:
+        return []
+    making = services.making
+    return [(name, number) for name, number in named(body, services) if name is not None and (name, number) in making]

@@ -1,0 +1,131 @@
+"""From a delta to steps, as a table: what changed in the metadata, and what this node must do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, TopicPartition, steps_of
+from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.image import Partition, Topic
+
+ME, OTHER = 1, 2
+X, Y = b"x" * 16, b"y" * 16
+MINE = Partition((ME,), (ME,), ME, 0, 0)
+THEIRS = Partition((OTHER,), (OTHER,), OTHER, 0, 0)
+BOTH = Partition((OTHER, ME), (OTHER, ME), OTHER, 3, 5)
+TOPIC, BROKER, GROUP = 2, 4, 32
+
+
+def topic(name: str = "t", topic_id: bytes = X, *partitions: Partition) -> Topic:
+    return Topic(name, topic_id, dict(enumerate(partitions)))
+
+
+def of(old: Topic | None, new: Topic | None, *numbers: int) -> Delta:
+    some = new or old
+    assert some is not None
+    return Delta({some.name: TopicDelta(old, new, frozenset(numbers))})
+
+
+# What it shows: the delta, what is open here, the steps.
+ROWS: dict[str, tuple[Delta, dict[TopicPartition, bytes], list[Step]]] = {
+    "a new topic's own partitions are made, in order": (
+        of(None, topic("t", X, MINE, THEIRS, BOTH), 2, 1, 0),
+        {},
+        [Make(("t", 0), X, MINE), Make(("t", 2), X, BOTH)],
+    ),
+    "what is open is followed, not made again": (
+        of(None, topic("t", X, MINE, MINE), 0, 1),
+        {("t", 1): X},
+        [Follow(("t", 1), MINE), Make(("t", 0), X, MINE)],
+    ),
+    "only what changed": (
+        of(topic("t", X, MINE, MINE, MINE), topic("t", X, MINE, BOTH, MINE), 1),
+        {("t", n): X for n in range(3)},
+        [Follow(("t", 1), BOTH)],
+    ),
+    "added partitions": (
+        of(topic("t", X, MINE), topic("t", X, MINE, MINE), 1),
+        {("t", 0): X},
+        [Make(("t", 1), X, MINE)],
+    ),
+    "a deleted topic goes with every partition that is this node's": (
+        of(topic("t", X, MINE, THEIRS, BOTH), None),
+        {("t", 0): X},
+        [Remove(("t", 0)), Remove(("t", 2))],
+    ),
+    "a topic made again under its name: what was goes first, although its id is all that differs": (
+        of(topic("t", X, MINE, MINE), topic("t", Y, MINE), 0),
+        {("t", 0): X, ("t", 1): X},
+        [Remove(("t", 0)), Remove(("t", 1)), Make(("t", 0), Y, MINE)],
+    ),
+    "a replica that moved away is removed, the others stay": (
+        of(topic("t", X, BOTH, BOTH), topic("t", X, THEIRS, BOTH), 0, 1),
+        {("t", 0): X, ("t", 1): X},
+        [Remove(("t", 0)), Follow(("t", 1), BOTH)],
+    ),
+    "a replica that came here is made": (
+        of(topic("t", X, THEIRS), topic("t", X, BOTH), 0),
+        {},
+        [Make(("t", 0), X, BOTH)],
+    ),
+    "a partition of others is nothing to us": (
+        of(topic("t", X, THEIRS), topic("t", X, THEIRS), 0),
+        {},
+        [],
+    ),
+    "all that is open is led before anything is made, over all topics": (
+        Delta(
+            {
+                "a": TopicDelta(None, topic("a", X, MINE), frozenset({0})),
+                "b": TopicDelta(None, topic("b", Y, MINE), frozenset({0})),
+            }
+        ),
+        {("b", 0): Y},
+        [Follow(("b", 0), MINE), Make(("a", 0), X, MINE)],
+    ),
+    "all that goes goes before anything is followed": (
+        Delta(
+            {
+                "a": TopicDelta(None, topic("a", X, MINE), frozenset({0})),
+                "b": TopicDelta(topic("b", Y, MINE), None, frozenset()),
+            }
+        ),
+        {("a", 0): X, ("b", 0): Y},
+        [Remove(("b", 0)), Follow(("a", 0), MINE)],
+    ),
+    "topics whose settings changed, and no others": (
+        Delta(configs=frozenset({(TOPIC, "b"), (TOPIC, "a"), (GROUP, "g")})),
+        {},
+        [Settle("a"), Settle("b")],
+    ),
+    "settings of a topic that was just made come with it": (
+        Delta({"t": TopicDelta(None, topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
+        {},
+        [Make(("t", 0), X, MINE)],
+    ),
+    "settings of a topic that stays, changed with a partition of it": (
+        Delta({"t": TopicDelta(topic("t", X, MINE), topic("t", X, MINE), frozenset({0}))}, frozenset({(TOPIC, "t")})),
+        {("t", 0): X},
+        [Follow(("t", 0), MINE), Settle("t")],
+    ),
+    "settings of all brokers are every topic's": (
+        Delta(configs=frozenset({(BROKER, ""), (TOPIC, "a")})),
+        {},
+        [Settle(None)],
+    ),
+    "settings of this broker are every topic's": (Delta(configs=frozenset({(BROKER, str(ME))})), {}, [Settle(None)]),
+    "settings of another broker are nothing to us": (Delta(configs=frozenset({(BROKER, str(OTHER))})), {}, []),
+    "nothing changed": (Delta(), {}, []),
+}
+
+
+@pytest.mark.parametrize("row", list(ROWS))
+def test_a_delta_becomes_steps(row: str) -> None:
+    delta, hosted, expected = ROWS[row]
+    there = dict(hosted)
+    found = []
+    for step in steps_of(delta, ME, there.get):
+        found.append(step)
+        if isinstance(step, Remove):
+            there.pop(step.at, None)
+    assert found == expected
