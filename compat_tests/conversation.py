@@ -283,15 +283,13 @@ def prepare(port: int) -> bytes:
     return ident
 
 
-def conversation(port: int) -> list[tuple[ApiKey, int, Message, Any]]:
+def conversation(port: int) -> Iterator[tuple[ApiKey, int, Message, Any]]:
     """Ask everything; (api, version, request, answer) in order."""
     own = prepare(port)
     peer = RawClient(port)
-    out = []
     for key, route in sorted(ROUTES.items()):
         low = route.low if route.oldest_answered is None else route.oldest_answered
         for version in range(low, route.high + 1):
             for request in requests(key, version, own):
-                out.append((key, version, request, peer.call(key, version, request)))
+                yield key, version, request, peer.call(key, version, request)
     peer.close()
-    return out

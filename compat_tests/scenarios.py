@@ -256,8 +256,11 @@ STORIES: list[Callable[[Stage], None]] = [
 ]
 
 
-def tell(port: int) -> dict[str, list[tuple[str, Any]]]:
-    """Every story, each on connections of its own."""
+Told = dict[str, list[tuple[str, Any]]]
+
+
+def tell(port: int, kind: Callable[[int, str], Stage] = lambda port, _: Stage(port)) -> Told:
+    """Every story, each on connections of its own; `kind` makes a stage, from the port and the story's name."""
     first = Stage(port)
     while (
         first["a"]
@@ -277,7 +280,7 @@ def tell(port: int) -> dict[str, list[tuple[str, Any]]]:
         time.sleep(0.1)
     out = {}
     for story in STORIES:
-        stage = Stage(port)
+        stage = kind(port, story.__name__)
         story(stage)
         out[story.__name__] = stage.told
         for peer in stage.peers.values():

@@ -26,6 +26,9 @@ BASE_MS = 1_700_000_000_000
 class Stage:
     """Connections by name, and everything that was answered."""
 
+    # Kafka's broker learns of a change a little after its controller has made it.
+    pause_s = 0.3
+
     def __init__(self, port: int) -> None:
         self.port = port
         self.peers: dict[str, RawClient] = {}
@@ -42,7 +45,7 @@ class Stage:
         try:
             answer = self[who].call(key, version, body)
         except ConnectionError:
-            self.told.append((what, "closed"))
+            self.tell(what, "closed")
             del self.peers[who]
             return None
         self.note(what, answer)
@@ -50,7 +53,11 @@ class Stage:
 
     def note(self, what: str, answer: Any) -> None:
         """Write down an answer as it can be compared."""
-        self.told.append((what, self._named(plain(answer))))
+        self.tell(what, self._named(plain(answer)))
+
+    def tell(self, what: str, answer: Any) -> None:
+        """What was answered, without ids and times."""
+        self.told.append((what, answer))
 
     def _named(self, value: Any, field: str = "") -> Any:
         if isinstance(value, dict):
@@ -95,10 +102,10 @@ class Stage:
         request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
         done = self.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
-            time.sleep(0.3)  # Kafka's broker learns of a change a little after its controller has made it
+            time.sleep(self.pause_s)
 
     def look(self, what: str, kind: int, name: str, *keys: str) -> None:
         """A resource's settings and where they come from."""
-        time.sleep(0.3)
+        time.sleep(self.pause_s)
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
         self.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
