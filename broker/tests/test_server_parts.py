@@ -166,8 +166,10 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("version", "answered"), [(0, 0), (4, 4), (5, 0), (-1, 0), (99, 0)])
-def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(version: int, answered: int) -> None:
-    dispatcher = Dispatcher(Stage(pytest.MonkeyPatch()).services, {ApiKey.API_VERSIONS: Route(0, 4, "x")})
+def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(
+    monkeypatch: pytest.MonkeyPatch, version: int, answered: int
+) -> None:
+    dispatcher = Dispatcher(Stage(monkeypatch).services, {ApiKey.API_VERSIONS: Route(0, 4, "x")})
     assert dispatcher.answered_version(request(version, ApiKey.API_VERSIONS)) == answered
     assert dispatcher.answered_version(request(version)) == version
 
