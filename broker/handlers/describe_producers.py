@@ -5,6 +5,9 @@ Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from functools import partial
+
+from ottla.broker.handlers.rows import Steps, each, in_turns
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_producers import (
@@ -16,25 +19,29 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> Answer:
-    """Answer each partition on its own."""
+def _one(context: Context, topic: str, number: int) -> PartitionResponse:
+    producers = context.services.replicas.leader(topic, number).log.producers.producers
+    active = [
+        ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
+        for pid, p in producers.items()
+    ]
+    return PartitionResponse(number, active_producers=active)
+
+
+def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer]:
     response = DescribeProducersResponse()
     for topic in request.topics:
-        rows = []
-        for number in topic.partition_indexes:
-            row = PartitionResponse(number)
-            try:
-                producers = context.services.replicas.leader(topic.name, number).log.producers.producers
-                row.active_producers = [
-                    ProducerState(
-                        pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset
-                    )
-                    for pid, p in producers.items()
-                ]
-            except ProtocolError as error:
-                row.error_code = error.code
-                if topic.name not in context.image.topics:
-                    row.error_message = "This server does not host this topic-partition."
-            rows.append(row)
+        known = topic.name in context.image.topics
+        text = None if known else "This server does not host this topic-partition."
+
+        def refused(number: int, error: ProtocolError, text: str | None = text) -> PartitionResponse:
+            return PartitionResponse(number, error.code, text)
+
+        rows = yield from each(topic.partition_indexes, partial(_one, context, topic.name), refused)
         response.topics.append(TopicResponse(topic.name, rows))
     return response
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> Answer:
+    """Answer each partition on its own."""
+    return in_turns(context, _answer(context, request))

@@ -13,8 +13,9 @@ Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``De
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
+from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.sessions import FetchContext, Wanted
@@ -97,27 +98,40 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
 class _Attempt:
     """One reading of everything a fetch wants."""
 
-    def __init__(self, context: Context, request: FetchRequest, wanted: Iterable[Wanted]) -> None:
-        limit = min(request.max_bytes, context.services.fetch_max_bytes)
-        committed = request.isolation_level == READ_COMMITTED
+    def __init__(self, limit: int) -> None:
+        self.left = limit
         self.bytes = 0
         self.urgent = False
         self.rows: list[tuple[Wanted, PartitionData]] = []
-        for want in wanted:
-            row = _read(context, want, max(limit - self.bytes, 0), committed=committed, first=self.bytes == 0)
-            self.bytes += len(row.records)
-            if row.error_code or row.diverging_epoch.epoch >= 0:
-                self.urgent = True
-            self.rows.append((want, row))
+
+
+def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted]) -> Steps[_Attempt]:
+    """Read everything that is wanted, as far as the limits go: a step a partition."""
+    attempt = _Attempt(min(request.max_bytes, context.services.fetch_max_bytes))
+    committed = request.isolation_level == READ_COMMITTED
+    for want in wanted:
+        row = _read(context, want, max(attempt.left, 0), committed=committed, first=attempt.bytes == 0)
+        size = len(row.records)
+        attempt.bytes += size
+        attempt.left -= size
+        if row.error_code or row.diverging_epoch.epoch >= 0:
+            attempt.urgent = True
+        attempt.rows.append((want, row))
+        yield
+    return attempt
 
 
 def handle(context: Context, request: FetchRequest) -> Answer:
     """Read now if that is enough, else wait for more."""
-    session = context.services.sessions.open(context, request)
+    return in_turns(context, _fetch(context, request))
+
+
+def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
+    session = yield from context.services.sessions.open(context, request)
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
-    attempt = _Attempt(context, request, wanted)
+    attempt = yield from _attempt(context, request, wanted)
     min_bytes = min(request.min_bytes, request.max_bytes)
     if request.max_wait_ms <= 0 or not wanted or attempt.bytes >= min_bytes or attempt.urgent:
         return _respond(context, session, attempt)
@@ -140,32 +154,52 @@ def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> Fetc
     return response
 
 
-def _available(context: Context, wanted: list[Wanted], enough: int, *, committed: bool) -> int:
-    """How many bytes a reading would bring; any change that must be told counts as enough."""
-    total = 0
-    for want in wanted:
+class _Available:
+    """How many bytes a reading would bring: only what a change touched is looked at again."""
+
+    def __init__(self, context: Context, request: FetchRequest, wanted: list[Wanted], enough: int) -> None:
+        self._context = context
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._enough = enough
+        self._wanted = {("fetch", want.topic, want.partition): want for want in wanted}
+        self._bytes: dict[Hashable, int] = {}
+        self._total = 0
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        """What a reader waits on."""
+        return self._wanted
+
+    def is_enough_after(self, key: Hashable) -> bool:
+        """Look at one partition again."""
+        found = self._of(self._wanted[key])  # type: ignore[index]
+        self._total += found - self._bytes.get(key, 0)
+        self._bytes[key] = found
+        return self._total >= self._enough
+
+    def _of(self, want: Wanted) -> int:
+        """What one partition would bring; any change that must be told counts as enough."""
         assert want.topic is not None
-        replica = context.services.replicas.get(want.topic, want.partition)
+        replica = self._context.services.replicas.get(want.topic, want.partition)
         if replica is None or not replica.is_leader:
-            return enough
+            return self._enough
         log = replica.log
-        upper = log.last_stable_offset if committed else log.high_watermark
+        upper = log.last_stable_offset if self._committed else log.high_watermark
         if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
-            return enough
-        if upper > want.fetch_offset:
-            total += log.bytes_between(want.fetch_offset, upper, want.max_bytes)
-            if total >= enough:
-                break
-    return total
+            return self._enough
+        return log.bytes_between(want.fetch_offset, upper, want.max_bytes) if upper > want.fetch_offset else 0
 
 
 async def _wait(
     context: Context, request: FetchRequest, session: FetchContext, wanted: list[Wanted], min_bytes: int
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    committed = request.isolation_level == READ_COMMITTED
-    keys = [("fetch", want.topic, want.partition) for want in wanted]
-    await context.services.purgatory.wait(
-        keys, lambda: _available(context, wanted, min_bytes, committed=committed) >= min_bytes, request.max_wait_ms
-    )
-    return _respond(context, session, _Attempt(context, request, wanted))
+    available = _Available(context, request, wanted, min_bytes)
+    enough = False
+    for key in available.keys:  # in one go: nobody may change a partition between this look and the parking
+        enough = available.is_enough_after(key) or enough
+    if not enough:
+        purgatory = context.services.purgatory
+        await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
+    attempt = await context.turn.through(_attempt(context, request, wanted))
+    return _respond(context, session, attempt)

@@ -11,7 +11,9 @@ Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apac
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
+from ottla.broker.handlers.rows import Steps, each, in_turns
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.by_time import find_by_time, find_max_time
@@ -48,31 +50,52 @@ def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> t
             return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
 
 
-def handle(context: Context, request: ListOffsetsRequest) -> Answer:
-    """Answer each partition on its own."""
-    committed = request.isolation_level == READ_COMMITTED
+def _one(
+    context: Context, topic: str, counts: Counter[tuple[str, int]], isolation_level: int, part: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """One partition's answer.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if counts[topic, part.partition_index] > 1:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
+    if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
+    replica = context.services.replicas.leader(topic, part.partition_index)
+    replica.check_epoch(part.current_leader_epoch)
+    try:
+        timestamp_ms, offset, epoch = _find(replica, part, committed=isolation_level == READ_COMMITTED)
+    except WireError:
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
+    except OSError as error:
+        context.services.fail(error, replica.log)
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    leader_epoch = epoch if context.version >= 4 else -1
+    return ListOffsetsPartitionResponse(
+        part.partition_index, timestamp=timestamp_ms, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def _refused(part: ListOffsetsPartition, error: ProtocolError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(part.partition_index, error.code)
+
+
+def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
     response = ListOffsetsResponse()
-    counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    counts: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
-        rows = []
         for part in topic.partitions:
-            row = ListOffsetsPartitionResponse(part.partition_index)
-            try:
-                if counts[topic.name, part.partition_index] > 1:
-                    raise ProtocolError(ErrorCode.INVALID_REQUEST)
-                if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
-                    raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
-                replica = context.services.replicas.leader(topic.name, part.partition_index)
-                replica.check_epoch(part.current_leader_epoch)
-                row.timestamp, row.offset, epoch = _find(replica, part, committed=committed)
-                row.leader_epoch = epoch if context.version >= 4 else -1
-            except ProtocolError as error:
-                row.error_code = error.code
-            except WireError:
-                row.error_code = ErrorCode.CORRUPT_MESSAGE
-            except OSError as error:
-                context.services.fail(error, replica.log)
-                row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            rows.append(row)
+            counts[topic.name, part.partition_index] += 1
+            yield
+    for topic in request.topics:
+        rows = yield from each(
+            topic.partitions, partial(_one, context, topic.name, counts, request.isolation_level), _refused
+        )
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
     return response
+
+
+def handle(context: Context, request: ListOffsetsRequest) -> Answer:
+    """Answer each partition on its own."""
+    return in_turns(context, _answer(context, request))

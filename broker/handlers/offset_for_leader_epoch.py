@@ -8,30 +8,40 @@ Source: ``ReplicaManager.lastOffsetForLeaderEpoch``, ``LeaderEpochFileCache.java
 
 from __future__ import annotations
 
+from functools import partial
+
+from ottla.broker.handlers.rows import Steps, each, in_turns
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
-    """Answer each partition on its own."""
+def _end_of(context: Context, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    replica = context.services.replicas.leader(topic, part.partition)
+    replica.check_epoch(part.current_leader_epoch)
+    log = replica.log
+    epoch, end = log.epochs.end_offset_of(part.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(0, part.partition, epoch, end)
+
+
+def _refused(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOffset:
+    return EpochEndOffset(error.code, part.partition)
+
+
+def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Answer]:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
-        rows = []
-        for part in topic.partitions:
-            row = EpochEndOffset(partition=part.partition)
-            try:
-                replica = context.services.replicas.leader(topic.topic, part.partition)
-                replica.check_epoch(part.current_leader_epoch)
-                log = replica.log
-                row.leader_epoch, row.end_offset = log.epochs.end_offset_of(part.leader_epoch, log.log_end_offset)
-            except ProtocolError as error:
-                row.error_code = error.code
-            rows.append(row)
+        rows = yield from each(topic.partitions, partial(_end_of, context, topic.topic), _refused)
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
     return response
+
+
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
+    """Answer each partition on its own."""
+    return in_turns(context, _answer(context, request))

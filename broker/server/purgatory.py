@@ -16,11 +16,11 @@ from ottla.world.env import Env
 class Parked:
     """One waiting request."""
 
-    __slots__ = ("event", "is_ready", "keys")
+    __slots__ = ("event", "is_ready_after", "keys")
 
-    def __init__(self, keys: tuple[Hashable, ...], is_ready: Callable[[], bool]) -> None:
+    def __init__(self, keys: tuple[Hashable, ...], is_ready_after: Callable[[Hashable], bool]) -> None:
         self.keys = keys
-        self.is_ready = is_ready
+        self.is_ready_after = is_ready_after
         self.event = trio.Event()
 
 
@@ -36,9 +36,16 @@ class Purgatory:
 
     async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
         """Wait until ``is_ready`` or the time is over; says which. ``is_ready`` is asked at each wake-up."""
-        if is_ready():
-            return True
-        parked = Parked(tuple(keys), is_ready)
+        return is_ready() or await self.wait_for_change(keys, lambda _: is_ready(), timeout_ms)
+
+    async def wait_for_change(
+        self, keys: Iterable[Hashable], is_ready_after: Callable[[Hashable], bool], timeout_ms: float
+    ) -> bool:
+        """Wait until ``is_ready_after`` says so of a key that was woken, or the time is over; says which.
+
+        Who waits on many keys looks at that one only: a change costs its own size.
+        """
+        parked = Parked(tuple(keys), is_ready_after)
         for key in parked.keys:
             self._waiting.setdefault(key, {})[parked] = None
         try:
@@ -61,6 +68,6 @@ class Purgatory:
         entries = self._waiting.get(key)
         if entries:
             for parked in list(entries):
-                if parked.is_ready():
+                if parked.is_ready_after(key):
                     parked.event.set()
                     self._forget(parked)

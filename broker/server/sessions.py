@@ -8,7 +8,7 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.wire.errors import ErrorCode
@@ -174,8 +174,8 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, context: Context, request: FetchRequest) -> FetchContext | FetchResponse:
-        """How to serve a request; a response where the session it names is not what it thinks."""
+    def open(self, context: Context, request: FetchRequest) -> Generator[None, None, FetchContext | FetchResponse]:
+        """How to serve a request, a step a partition; a response where the session it names is not what it thinks."""
         version = context.version
         names = context.image.topic_names
         uses_ids = version >= 13
@@ -188,6 +188,7 @@ class Sessions:
             for part in topic.partitions:
                 named[key_of(name, topic.topic_id, part.partition, uses_ids=uses_ids)] = part
                 texts.setdefault(topic.topic_id, name)
+                yield
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)

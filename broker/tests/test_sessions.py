@@ -49,7 +49,12 @@ class Reader:
         self.sessions = Sessions(self.stage.env, slots)  # type: ignore[arg-type]
 
     def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
-        return self.sessions.open(self.stage.context(ApiKey.FETCH, version), what)
+        steps = self.sessions.open(self.stage.context(ApiKey.FETCH, version), what)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
 
     def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
         """Ask, and answer every partition with ``news``."""
