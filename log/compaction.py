@@ -31,7 +31,7 @@ from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of, compress
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import Buffer, write_varlong
+from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 from ottla.world.disk import Disk
 
 CLEANED = ".cleaned"
@@ -315,8 +315,8 @@ class Copier:
 
 def _time_delta(data: bytes, place: Place) -> tuple[int, int, int]:
     """A record's timestamp delta, with the positions of its attributes and behind the delta."""
-    _, head = r.varlong(data, place[0])
-    delta, after = r.varlong(data, head + 1)
+    _, head = read_varlong(data, place[0])
+    delta, after = read_varlong(data, head + 1)
     return delta, head, after
 
 

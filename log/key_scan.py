@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from ottla.wire.records import varlong
+from ottla.wire.primitives import read_varlong
 
 WHOLE_KEY_BYTES = 31
 DIGEST_BYTES = 32
@@ -31,7 +31,7 @@ def places(data: bytes, count: int) -> list[Place]:
     """
     out, at = [], 0
     for _ in range(count):
-        size, body = varlong(data, at)
+        size, body = read_varlong(data, at)
         out.append((at, body + size))
         at = body + size
     return out
@@ -53,7 +53,7 @@ def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offs
             stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
             at += 3
         else:
-            size, at = varlong(data, at)
+            size, at = read_varlong(data, at)
             stop = at + size
             at += 1
         while data[at] > 127:  # the timestamp delta
@@ -66,14 +66,14 @@ def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offs
             delta = (delta & 127 | data[at + 2] << 7) >> 1
             at += 3
         else:
-            delta, at = varlong(data, at + 1)
+            delta, at = read_varlong(data, at + 1)
         length = data[at]
         if length < 64:  # and even: a length below 32
             key = data[at + 1 : at + 1 + (length >> 1)]
             if length & 1 == 0 and base_offset + delta >= first_offset:
                 offsets[key] = base_offset + delta
         else:
-            length, at = varlong(data, at)
+            length, at = read_varlong(data, at)
             if length >= 0 and base_offset + delta >= first_offset:
                 offsets[short(data[at : at + length])] = base_offset + delta
         at = stop
@@ -104,7 +104,7 @@ def survivors(
             stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
             at += 3
         else:
-            size, at = varlong(data, at)
+            size, at = read_varlong(data, at)
             stop = at + size
             at += 1
         while data[at] > 127:  # the timestamp delta
@@ -117,14 +117,14 @@ def survivors(
             delta = (delta & 127 | data[at + 2] << 7) >> 1
             at += 3
         else:
-            delta, at = varlong(data, at + 1)
+            delta, at = read_varlong(data, at + 1)
         length = data[at]
         if length < 64 and length & 1 == 0:
             at += 1
             end = at + (length >> 1)
             last = last_of(data[at:end], -1)
         else:
-            length, at = varlong(data, at)
+            length, at = read_varlong(data, at)
             end = at + max(length, 0)
             last = last_of(short(data[at:end]), -1) if length >= 0 else _NEVER
         offset = base_offset + delta

@@ -5,15 +5,19 @@ compiling, so that nothing of the schema is left in what runs. ``source(cls, ver
 
 A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write``
 takes byte strings (and, for ``records``, whatever has a length: a range of a file is sent without being read).
+Messages with many elements have a second, sliced pair: generators that stop often and give the same result.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from ottla.wire.emit import DecodeEmitter, EncodeEmitter
+from ottla.wire.budget import Budget
+from ottla.wire.emit import Emitter, row_counter
+from ottla.wire.emit_decode import DecodeEmitter
+from ottla.wire.emit_encode import EncodeEmitter
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import check_version
 from ottla.wire.primitives import Buffer
@@ -26,12 +30,24 @@ _Encoder = Callable[[Any, Callable[[Chunk], None]], None]
 
 _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
+_sliced_decoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_sliced_encoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_row_counters: dict[type[Message], Callable[[Any], int]] = {}
+
+_WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
+_JOIN_CHUNKS = 2048
+_JOIN_BELOW_BYTES = 4096
 
 
-def source(cls: type[Message], version: int, direction: str) -> str:
-    """The text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
+def _emitter(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> Emitter:
     spec = check_version(cls, version)
-    emitter = (DecodeEmitter if direction == "decode" else EncodeEmitter)(version, flexible=version in spec.flexible)
+    kind = DecodeEmitter if direction == "decode" else EncodeEmitter
+    return kind(version, flexible=version in spec.flexible, sliced=sliced)
+
+
+def source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
+    """The text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
+    emitter = _emitter(cls, version, direction, sliced=sliced)
     emitter.struct(cls)
     return emitter.text()
 
@@ -40,9 +56,7 @@ def decoder(cls: type[Message], version: int) -> _Decoder:
     """The compiled decoder; raises WireError where there is no such version."""
     found = _decoders.get((cls, version))
     if found is None:
-        spec = check_version(cls, version)
-        emitter = DecodeEmitter(version, flexible=version in spec.flexible)
-        found = _decoders[cls, version] = emitter.build(cls)
+        found = _decoders[cls, version] = _emitter(cls, version, "decode").build(cls)
     return found
 
 
@@ -50,10 +64,30 @@ def encoder(cls: type[Message], version: int) -> _Encoder:
     """The compiled encoder; raises WireError where there is no such version."""
     found = _encoders.get((cls, version))
     if found is None:
-        spec = check_version(cls, version)
-        emitter = EncodeEmitter(version, flexible=version in spec.flexible)
-        found = _encoders[cls, version] = emitter.build(cls)
+        found = _encoders[cls, version] = _emitter(cls, version, "encode").build(cls)
     return found
+
+
+def _sliced(cls: type[Message], version: int, direction: str) -> Callable[..., Any]:
+    known = _sliced_decoders if direction == "decode" else _sliced_encoders
+    found = known.get((cls, version))
+    if found is None:
+        emitter = _emitter(cls, version, direction, sliced=True)
+        found = emitter.build(cls)
+        if not emitter.stops(cls):
+            found = _as_generator(found)
+        known[cls, version] = found
+    return found
+
+
+def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A message without arrays never stops."""
+
+    def run(*arguments: Any) -> Generator[None, None, Any]:
+        return function(*arguments)
+        yield
+
+    return run
 
 
 def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, int]:
@@ -67,6 +101,22 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, in
         return decoder(cls, version)(view, pos, len(view))
     except (struct.error, IndexError) as error:
         raise WireError(f"{cls.__name__} v{version}: {error}") from None
+
+
+def decode_slices(
+    cls: type[M], version: int, buf: Buffer, pos: int, budget: Budget
+) -> Generator[None, None, tuple[M, int]]:
+    """As `decode`, stopping often and within a budget.
+
+    Raises:
+        WireError: the bytes are not this message, or it would take too much memory.
+    """
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    try:
+        result: tuple[M, int] = yield from _sliced(cls, version, "decode")(view, pos, len(view), budget)
+    except (struct.error, IndexError) as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+    return result
 
 
 def decode_whole(cls: type[M], version: int, buf: Buffer) -> M:
@@ -90,9 +140,51 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
     out: list[Chunk] = []
     try:
         encoder(type(message), version)(message, out.append)
-    except (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError) as error:
+    except _WRONG_VALUES as error:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None
     return out
+
+
+def encode_slices(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
+    """As `encode_chunks`, stopping often; small chunks are joined on the way, as each of them is an object.
+
+    Raises:
+        WireError: the message holds something that this version cannot carry.
+    """
+    out: list[Chunk] = []
+    joined = 0
+    try:
+        for _ in _sliced(type(message), version, "encode")(message, out.append):
+            if len(out) - joined >= _JOIN_CHUNKS:
+                out[joined:] = _join(out[joined:])
+                joined = len(out)
+            yield
+    except _WRONG_VALUES as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+    return out
+
+
+def _join(chunks: list[Chunk]) -> list[Chunk]:
+    """The same bytes with small neighbours together."""
+    out: list[Chunk] = []
+    small: list[bytes] = []
+    for chunk in chunks:
+        if type(chunk) is bytes and len(chunk) < _JOIN_BELOW_BYTES:
+            small.append(chunk)
+            continue
+        out += [b"".join(small), chunk]
+        small = []
+    out.append(b"".join(small))
+    return out
+
+
+def rows(message: Message) -> int:
+    """How many structs lie in a message's arrays: what writing it takes goes by that."""
+    cls = type(message)
+    count = _row_counters.get(cls)
+    if count is None:
+        count = _row_counters[cls] = row_counter(cls)
+    return count(message)
 
 
 def encode(message: Message, version: int) -> bytes:

@@ -6,17 +6,23 @@ Pure functions over buffers; the socket is somebody else's. Source: Kafka protoc
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import NamedTuple
 
 from ottla.wire import compiler
-from ottla.wire.apis import ApiKey, request_header_version, response_header_version
+from ottla.wire.apis import ApiKey, request_header_version, request_spec, response_header_version
 from ottla.wire.errors import WireError
-from ottla.wire.messages.headers import RequestHeader, ResponseHeader
+from ottla.wire.messages.headers import RequestHeader
 from ottla.wire.schema import Message
 
 MAX_REQUEST_BYTES = 104_857_600
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
+_ANSWER_HEADS = (struct.Struct(">ii"), struct.Struct(">iib"))
+"""Size and correlation id; from header version 1 an empty section of tagged fields behind them."""
+
+_known_headers: dict[tuple[int, int], tuple[ApiKey, int]] = {}
+"""(key, version) -> the key, and the version of the request's header; only versions that exist are kept."""
 
 
 class Request(NamedTuple):
@@ -55,12 +61,21 @@ def parse_request(frame: memoryview) -> Request:
     if len(frame) < 8:
         raise WireError(f"a request of {len(frame)} bytes has no header")
     key_number, version, correlation_id = _HEAD.unpack_from(frame)
+    known = _known_headers.get((key_number, version))
+    key, header_version = _header(key_number, version) if known is None else known
+    header, body = compiler.decode(RequestHeader, header_version, frame)
+    return Request(key, version, correlation_id, header.client_id or "", frame, body)
+
+
+def _header(key_number: int, version: int) -> tuple[ApiKey, int]:
     try:
         key = ApiKey(key_number)
     except ValueError:
         raise WireError(f"unknown api key {key_number}") from None
-    header, body = compiler.decode(RequestHeader, request_header_version(key, version), frame)
-    return Request(key, version, correlation_id, header.client_id or "", frame, body)
+    found = key, request_header_version(key, version)
+    if version in request_spec(key).versions:
+        _known_headers[key_number, version] = found
+    return found
 
 
 def request_frame(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
@@ -72,8 +87,24 @@ def request_frame(key: ApiKey, version: int, correlation_id: int, client_id: str
 
 def response_chunks(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
     """A response frame as chunks; record data stays what the handler gave (bytes, or a range of a file)."""
-    head: list[compiler.Chunk] = [b""]
-    head += compiler.encode_chunks(ResponseHeader(correlation_id), response_header_version(key, version))
-    head += compiler.encode_chunks(body, version)
-    head[0] = _SIZE.pack(sum(map(len, head)))
-    return head
+    return _framed(key, version, correlation_id, compiler.encode_chunks(body, version))
+
+
+def response_slices(
+    key: ApiKey, version: int, correlation_id: int, body: Message
+) -> Generator[None, None, list[compiler.Chunk]]:
+    """As `response_chunks`, for answers with many rows: stopping often."""
+    chunks = yield from compiler.encode_slices(body, version)
+    return _framed(key, version, correlation_id, chunks)
+
+
+def _framed(key: ApiKey, version: int, correlation_id: int, chunks: list[compiler.Chunk]) -> list[compiler.Chunk]:
+    size = sum(map(len, chunks)) + 4
+    if response_header_version(key, version) == 0:
+        return [_ANSWER_HEADS[0].pack(size, correlation_id), *chunks]
+    return [_ANSWER_HEADS[1].pack(size + 1, correlation_id, 0), *chunks]
+
+
+def frame_bytes(chunks: list[compiler.Chunk]) -> int:
+    """The size of a whole frame, its prefix included, as its first chunk tells it."""
+    return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size

@@ -128,6 +128,8 @@ class Reader:
         start = pos
         count, pos = p.read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
+        if count > p.MAX_UNKNOWN_TAGS + len(known):
+            raise WireError(f"{path}: {count} tagged fields")
         for _ in range(count):
             tag, pos = p.read_uvarint(buf, pos)
             size, pos = p.read_uvarint(buf, pos)

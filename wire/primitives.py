@@ -1,4 +1,4 @@
-"""Integers, varints, strings and uuids, one slow and clear function each way: what the interpreter is made of.
+"""Integers, varints and uuids, one function each way: what every codec is made of.
 
 Readers take ``(buffer, position)`` and give ``(value, next position)``; writers give bytes.
 Sources: Kafka protocol guide; ``ByteUtils.java`` (apache/kafka 4.3.1).
@@ -15,6 +15,9 @@ Buffer = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES = 32767
 """Kafka's limit for every string, whatever its length prefix could hold."""
+
+MAX_UNKNOWN_TAGS = 64
+"""So many tagged fields a struct may have beyond those we know: a newer peer has few, an attacker millions."""
 
 FIXED = {
     "bool": "?",
@@ -60,20 +63,38 @@ def write_fixed(kind: str, value: float) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most 32 bits, in at most five bytes."""
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        raw, pos = take(buf, pos, 1)
-        value |= (raw[0] & 0x7F) << shift
-        if raw[0] < 0x80:
-            return value & 0xFFFFFFFF, pos
+    """An unsigned LEB128 number of at most 32 bits, in at most five bytes.
+
+    Raises:
+        WireError: it is cut off, or longer.
+    """
+    try:
+        first = buf[pos]
+    except IndexError:
+        raise WireError(f"a varint at {pos} of {len(buf)} bytes") from None
+    return (first, pos + 1) if first < 0x80 else long_uvarint(buf, pos + 1, first)
+
+
+def long_uvarint(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte says that there is more.
+
+    Raises:
+        WireError: it is cut off, or longer than five bytes.
+    """
+    value = first & 0x7F
+    try:
+        for shift in (7, 14, 21, 28):
+            byte = buf[pos]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & 0xFFFFFFFF, pos
+    except IndexError:
+        raise WireError("a varint that is cut off") from None
     raise WireError("a varint of more than five bytes")
 
 
-def write_uvarint(value: int) -> bytes:
-    """An unsigned LEB128 number of at most 32 bits."""
-    if not 0 <= value <= 0xFFFFFFFF:
-        raise WireError(f"{value} is no uvarint")
+def _uvarint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -82,13 +103,39 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+_SMALL = tuple(_uvarint(n) for n in range(1024))
+
+
+def write_uvarint(value: int) -> bytes:
+    """An unsigned LEB128 number of at most 32 bits; small ones come from a table.
+
+    Raises:
+        WireError: negative, or more than 32 bits.
+    """
+    if 0 <= value < 1024:
+        return _SMALL[value]
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise WireError(f"{value} is no uvarint")
+    return _uvarint(value)
+
+
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zig-zag number of at most 64 bits, in at most ten bytes."""
-    value = 0
-    for shift in range(0, 70, 7):
-        raw, pos = take(buf, pos, 1)
-        value |= (raw[0] & 0x7F) << shift
-        if raw[0] < 0x80:
+    """A zig-zag number of at most 64 bits, in at most ten bytes: records are made of them, so it is written out.
+
+    Raises:
+        WireError: it is longer than ten bytes.
+        IndexError: it is cut off.
+    """
+    byte = buf[pos]
+    pos += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), pos
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28, 35, 42, 49, 56, 63):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
             value &= 0xFFFFFFFFFFFFFFFF
             return (value >> 1) ^ -(value & 1), pos
     raise WireError("a varlong of more than ten bytes")
@@ -96,13 +143,7 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 def write_varlong(value: int) -> bytes:
     """A zig-zag number: small magnitudes take few bytes, whatever their sign."""
-    rest = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return _uvarint((value << 1) ^ (value >> 63))
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import Buffer, write_varlong
+from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -36,25 +36,8 @@ class NewRecord(NamedTuple):
     headers: Headers = ()
 
 
-def varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zig-zag number; the table-free fast form of `primitives.read_varlong`."""
-    byte = buf[pos]
-    pos += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), pos
-    value = byte & 0x7F
-    for shift in (7, 14, 21, 28, 35, 42, 49, 56, 63):
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= 0xFFFFFFFFFFFFFFFF
-            return (value >> 1) ^ -(value & 1), pos
-    raise WireError("a varlong of more than ten bytes")
-
-
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
-    size, pos = varlong(buf, pos)
+    size, pos = read_varlong(buf, pos)
     if size == -1:
         return None, pos
     if size < 0 or size > end - pos:
@@ -63,7 +46,7 @@ def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
-    count, pos = varlong(buf, pos)
+    count, pos = read_varlong(buf, pos)
     if count == 0:
         return (), pos
     if count < 0 or count * 2 > end - pos:
@@ -116,7 +99,7 @@ def first_by_time(
             elif data[at + 1] < 128:
                 size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
             else:
-                size, at = varlong(data, at)
+                size, at = read_varlong(data, at)
             stop = at + size
             if stop <= start:
                 raise WireError(f"a record of {size} bytes")
@@ -124,9 +107,9 @@ def first_by_time(
             if delta < 128:
                 delta, at = (delta >> 1) ^ -(delta & 1), at + 2
             else:
-                delta, at = varlong(data, at + 1)
+                delta, at = read_varlong(data, at + 1)
             if delta >= wanted:
-                offset = base + varlong(data, at)[0]
+                offset = base + read_varlong(data, at)[0]
                 if offset >= from_offset:
                     return offset, header.base_timestamp + delta
             at = stop
@@ -151,13 +134,13 @@ def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAU
     append_time = header.max_timestamp if header.has_log_append_time else None
     try:
         for _ in range(header.records_count):
-            size, at = varlong(data, at)
+            size, at = read_varlong(data, at)
             stop = at + size
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes, {end - at} left")
             at += 1  # attributes: unused
-            time_delta, at = varlong(data, at)
-            offset_delta, at = varlong(data, at)
+            time_delta, at = read_varlong(data, at)
+            offset_delta, at = read_varlong(data, at)
             key, at = _blob(data, at, stop)
             value, at = _blob(data, at, stop)
             headers, at = _headers(data, at, stop)

@@ -139,8 +139,11 @@ def data(kind: str, versions: str, flexible: str, key: int = -1) -> Spec:
     return Spec(kind, key, Versions.parse(versions), Versions.parse(flexible))
 
 
-class Message(msgspec.Struct):
-    """Base of every message and of every struct inside one. Fields are positional, in schema order."""
+class Message(msgspec.Struct, gc=False):
+    """Base of every message and of every struct inside one. Fields are positional, in schema order.
+
+    Messages are trees, so the garbage collector need not look at them: a large one costs no pause.
+    """
 
 
 class FieldSpec(NamedTuple):

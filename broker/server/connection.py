@@ -12,12 +12,12 @@ from collections.abc import Awaitable
 
 import trio
 
-from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.dispatch import Dispatcher, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.turn import Turn
-from ottla.wire.compiler import Chunk
+from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError
-from ottla.wire.framing import Request, frame_size, parse_request, response_chunks
+from ottla.wire.framing import Request, frame_bytes, frame_size, parse_request, response_chunks, response_slices
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Accepted
 
@@ -28,6 +28,7 @@ _BUSY_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
 _REQUESTS_IN_A_ROW = 64
+_MANY_ROWS = 500
 
 
 class CloseConnection(Exception):
@@ -154,13 +155,19 @@ class Connection:
         result = self._dispatcher.answer(self._peer, request, self._turn)
         if result is not None and not isinstance(result, Message):
             await self._flush()
-            result = await self._wait(request, result)
+            while isinstance(result, Preparing):
+                result = await result.work
+            if result is not None and not isinstance(result, Message):
+                result = await self._wait(request, result)
         if result is None:
             return
-        version = self._dispatcher.answered_version(request)
-        chunks = response_chunks(request.key, version, request.correlation_id, result)
+        key, version = request.key, self._dispatcher.answered_version(request)
+        if rows(result) > _MANY_ROWS:
+            chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
+        else:
+            chunks = response_chunks(key, version, request.correlation_id, result)
         self._out += chunks
-        self._out_bytes += sum(map(len, chunks))
+        self._out_bytes += frame_bytes(chunks)
         if self._out_bytes >= _FLUSH_BYTES:
             await self._flush()
 

@@ -7,7 +7,7 @@ node starts quickly. ApiVersions is computed from the listener's table, so nothi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -18,6 +18,7 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.server.turn import Turn
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.budget import Budget
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request
 from ottla.wire.schema import Message
@@ -27,8 +28,19 @@ if TYPE_CHECKING:
     from ottla.controller.image import Image
 
 MAKING_PATIENCE_S = 5.0
+LARGE_BYTES = 64 * 1024
+"""Below this no request can take memory or time worth counting, whatever is in it."""
+_STEPS_AT_ONCE = 8
+
+Decoding = Generator[None, None, tuple[Any, int]]
 Answer = Message | None | Awaitable[Message | None]
 Handler = Callable[["Context", Any], Answer]
+
+
+class Preparing(NamedTuple):
+    """What comes before the handler takes time: it is waited for whether or not the client is still there."""
+
+    work: Awaitable[Answer | Preparing]
 
 
 class Route(NamedTuple):
@@ -117,7 +129,7 @@ class Dispatcher:
         self.listener = listener
         self._env = services.env
 
-    def answer(self, peer: Peer, request: Request, turn: Turn) -> Answer:
+    def answer(self, peer: Peer, request: Request, turn: Turn) -> Answer | Preparing:
         """Decode a request's body and hand it to its handler.
 
         Raises:
@@ -132,30 +144,31 @@ class Dispatcher:
             return self._other_api_versions(context)
         if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:
             raise WireError(f"{key.name} has no version {version} here, only {route.low} to {route.high}")
-        body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
         handler = handler_of(route.module)
+        if len(request.frame) >= LARGE_BYTES:
+            return self._large(context, request, handler)
+        body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
+        return self._handled(context, handler, body)
+
+    def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
         if self.services.making:  # a topic of many partitions was made a moment ago
-            asked = partitions_of(key, body, self.services)
+            asked = partitions_of(context.key, body, self.services)
             if asked:
-                return _once_made(context, body, handler, asked)
+                return Preparing(self._once_made(context, handler, body, asked))
         return handler(context, body)
 
-    def answered_version(self, request: Request) -> int:
-        """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
-        key, version = request.key, request.version
-        if key is ApiKey.API_VERSIONS and not self.apis[key].low <= version <= self.apis[key].high:
-            return 0
-        return version
+    def _large(self, context: Context, request: Request, handler: Handler) -> Answer | Preparing:
+        """A request that may have many elements is decoded within a budget, and in slices if it has them."""
+        steps = compiler.decode_slices(
+            request_class(context.key), context.version, request.frame, request.body, Budget(len(request.frame))
+        )
+        for _ in range(_STEPS_AT_ONCE):  # mostly it is records that make a request large
+            try:
+                next(steps)
+            except StopIteration as end:
+                return self._handled(context, handler, end.value[0])
+        return Preparing(self._in_slices(context, handler, steps))
 
-    def _other_api_versions(self, context: Context) -> Message:
-        module = import_module("ottla.broker.handlers.api_versions")
-        refusal: Message = module.unsupported_version(context)
-        return refusal
-
-
-async def _once_made(context: Context, body: Any, handler: Handler, asked: list[tuple[str, int]]) -> Message | None:
-    """Have the partitions a request is about made first; one that is not in time is told as one that is not led."""
-    await context.services.making.made(asked, MAKING_PATIENCE_S)
-    context.now_ms = context.services.env.now_ms()
-    result = handler(context, body)
-    return result if result is None or isinstance(result, Message) else await result
+    async def _in_slices(self, context: Context, handler: Handler, steps: Decoding) -> Answer | Preparing:
+        body, _ = await context.turn.through(steps)
+        return self._handled(context, handler, body)

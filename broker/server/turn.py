@@ -35,6 +35,7 @@ class Turn:
         """The work stops, to wait for something; gives the time, in milliseconds of the monotonic clock."""
         now = self._env.monotonic_ms()
         self._used_ms += now - self.started_ms
+        self.started_ms = now
         return now
 
     def resume(self) -> None:
