@@ -46,7 +46,14 @@ LOADED += (
     "hypothesis.extra.pytestplugin",
 )
 # What these make is kept for the process's life (compiled codecs): later tests use it without passing there.
-KEPT = ("wire/emit.py", "wire/compiler.py", "wire/schema.py", "wire/interpreter.py")
+KEPT = (
+    "wire/emit.py",
+    "wire/emit_decode.py",
+    "wire/emit_encode.py",
+    "wire/compiler.py",
+    "wire/schema.py",
+    "wire/interpreter.py",
+)
 PYTEST = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--hypothesis-seed=0"]
 PYTEST += ["--assert=plain"]  # pytest would load our modules in its own way, past ours
 

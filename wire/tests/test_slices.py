@@ -1,0 +1,278 @@
+"""Large messages: the sliced codecs give what the plain ones give, stop often, and keep within a budget."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.budget import FREE_BYTES, FREE_ELEMENTS, Budget, cost_bytes
+from ottla.wire.errors import WireError
+from ottla.wire.interpreter import spec_of
+from ottla.wire.messages.catalogue import all_messages
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.schema import Message
+from ottla.wire.tests.instances import instance
+
+T = TypeVar("T")
+
+
+def went_through(steps: Generator[None, None, T]) -> tuple[T, int]:
+    """The result, and how often it stopped on the way."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+def decoded(cls: type[Message], version: int, raw: bytes, budget: Budget | None = None) -> tuple[Any, int]:
+    budget = Budget(len(raw)) if budget is None else budget
+    (message, pos), stops = went_through(compiler.decode_slices(cls, version, raw, 0, budget))
+    assert pos == len(raw)
+    return message, stops
+
+
+def encoded(message: Message, version: int) -> tuple[list[Any], int]:
+    return went_through(compiler.encode_slices(message, version))
+
+
+@pytest.mark.parametrize("cls", all_messages().values(), ids=lambda cls: cls.__name__)
+def test_sliced_codecs_equal_the_plain_ones(cls: type[Message]) -> None:
+    rng = random.Random(cls.__name__)
+    versions = spec_of(cls).versions
+    for version in range(versions.low, versions.high + 1):
+        message = instance(rng, cls, version)
+        raw = compiler.encode(message, version)
+        assert decoded(cls, version, raw)[0] == message
+        assert b"".join(encoded(message, version)[0]) == raw
+
+
+def test_cut_messages_are_refused_by_both_or_by_none() -> None:
+    rng = random.Random(9)
+    classes = [request_class(key) for key in ApiKey]
+    for _ in range(3000):
+        cls = rng.choice(classes)
+        version = rng.randrange(spec_of(cls).versions.low, spec_of(cls).versions.high + 1)
+        raw = bytearray(compiler.encode(instance(rng, cls, version), version))
+        if raw:
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        del raw[rng.randrange(len(raw) + 1) :]
+        outcomes = []
+        for decode in (
+            lambda: compiler.decode(cls, version, bytes(raw)),  # noqa: B023
+            lambda: went_through(compiler.decode_slices(cls, version, bytes(raw), 0, Budget(10**9)))[0],  # noqa: B023
+        ):
+            try:
+                outcomes.append(str(decode()[1]))
+            except WireError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+
+
+def partitions(count: int) -> OffsetCommitRequest:
+    rows = [OffsetCommitRequestPartition(n, 1000 + n, -1, "m") for n in range(count)]
+    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=rows)])
+
+
+def test_reading_and_writing_stop_every_64_elements_of_an_array() -> None:
+    message = partitions(64 * 10)
+    raw = compiler.encode(message, 8)
+    assert decoded(OffsetCommitRequest, 8, raw)[1] == 10 + 1
+    assert encoded(message, 8)[1] == 10 + 1
+
+
+def test_many_small_arrays_stop_in_each_of_them() -> None:
+    topics = [FetchTopic("t", partitions=[FetchPartition(0)]) for _ in range(500)]
+    raw = compiler.encode(FetchRequest(topics=topics), 12)
+    assert decoded(FetchRequest, 12, raw)[1] >= 500
+
+
+def test_numbers_are_read_4096_at_a_time() -> None:
+    group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=list(range(20_000)))])
+    message = OffsetFetchRequest(groups=[group])
+    got, stops = decoded(OffsetFetchRequest, 8, compiler.encode(message, 8))
+    assert got == message
+    assert stops == 5 + 2
+
+
+def test_texts_are_read_64_at_a_time() -> None:
+    message = FindCoordinatorRequest(coordinator_keys=[f"group-{n}" for n in range(640)])
+    got, stops = decoded(FindCoordinatorRequest, 6, compiler.encode(message, 6))
+    assert (got, stops) == (message, 10)
+    assert encoded(message, 6)[1] == 10
+
+
+def test_a_message_without_arrays_never_stops() -> None:
+    message = HeartbeatRequest("g", 3, "m")
+    assert decoded(HeartbeatRequest, 4, compiler.encode(message, 4)) == (message, 0)
+    assert encoded(message, 4)[1] == 0
+
+
+def test_small_chunks_are_joined_on_the_way_and_record_data_is_left_alone() -> None:
+    data = memoryview(b"x" * 9)
+    rows = [PartitionData(n, records=data if n == 3000 else b"") for n in range(5000)]
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
+    chunks = encoded(response, 12)[0]
+    assert any(chunk is data for chunk in chunks)
+    assert len(chunks) < 5000
+    assert b"".join(chunks) == compiler.encode(response, 12)
+
+
+def test_what_a_version_cannot_carry_is_refused_in_slices_too() -> None:
+    for message in (MetadataRequest([], allow_auto_topic_creation=False), FindCoordinatorRequest("g", 0, [None])):  # type: ignore[list-item]
+        with pytest.raises(WireError):
+            encoded(message, 3)
+
+
+def test_the_text_of_a_sliced_codec_can_be_read() -> None:
+    text = compiler.source(FetchRequest, 12, "decode", sliced=True)
+    assert "def decode_slices_FetchRequest_v12(buf, pos, end, budget):" in text
+    assert "yield" in text
+    assert "yield" not in compiler.source(FetchRequest, 12, "decode")
+
+
+# ---------------------------------------------------------------- rows
+
+
+def test_rows_are_the_structs_in_all_arrays() -> None:
+    aborted = [AbortedTransaction(), AbortedTransaction()]
+    rows = [PartitionData(0, aborted_transactions=aborted), PartitionData(1, aborted_transactions=None)]
+    response = FetchResponse(responses=[FetchableTopicResponse("a", partitions=rows), FetchableTopicResponse("b")])
+    assert compiler.rows(response) == 2 + 2 + 2
+    assert compiler.rows(HeartbeatRequest()) == 0
+    assert compiler.rows(MetadataRequest(None)) == 0
+
+
+# ---------------------------------------------------------------- budget
+
+
+def test_so_many_elements_cost_nothing_and_those_beyond_are_paid_for() -> None:
+    budget = Budget(100)
+    budget.take(FREE_ELEMENTS - 1, 10**9)
+    assert budget.bytes_left == FREE_BYTES + 200
+    budget.take(3, 50)
+    assert (budget.free_elements, budget.bytes_left) == (0, FREE_BYTES + 100)
+    budget.take(2, 50)
+    assert budget.bytes_left == FREE_BYTES
+
+
+def test_what_exceeds_the_budget_by_one_byte_is_refused() -> None:
+    budget = Budget(0)
+    budget.spend(FREE_BYTES)
+    with pytest.raises(WireError, match="far more memory"):
+        budget.spend(1)
+    budget = Budget(0)
+    budget.take(FREE_ELEMENTS, 1)
+    budget.take(FREE_BYTES, 1)
+    with pytest.raises(WireError, match="far more memory"):
+        budget.take(1, 1)
+
+
+def test_an_instance_costs_about_what_it_takes() -> None:
+    def real(make: Any) -> float:
+        tracemalloc.start()
+        kept = [make(n) for n in range(1000, 3000)]
+        size = tracemalloc.get_traced_memory()[0] / len(kept)
+        tracemalloc.stop()
+        return size
+
+    for cls, version, make in (
+        (OffsetCommitRequestPartition, 8, lambda n: OffsetCommitRequestPartition(n, 10**9 + n, n + 5000, "")),
+        (FetchPartition, 12, lambda n: FetchPartition(n, n + 5000, 10**9 + n, n + 9000, 10**10 + n, 10**6 + n)),
+        (CreatableTopic, 7, lambda n: CreatableTopic("", n, n + 5000)),
+    ):
+        assert cost_bytes(cls, version) == pytest.approx(real(make), rel=0.25)
+
+
+class Hostile(NamedTuple):
+    """Bytes that announce far more than they hold."""
+
+    name: str
+    message: Message
+    version: int
+
+
+MILLION = 1_000_000
+
+
+def hostile() -> list[Hostile]:
+    topics = [OffsetFetchRequestTopics("", partition_indexes=[])] * MILLION
+    return [
+        Hostile("empty structs", CreateTopicsRequest([CreatableTopic("")] * MILLION), 7),
+        Hostile("empty structs in one", OffsetFetchRequest(groups=[OffsetFetchRequestGroup("", topics=topics)]), 8),
+        Hostile("empty arrays in structs", FetchRequest(topics=[FetchTopic("")] * MILLION), 12),
+        Hostile(
+            "numbers", OffsetFetchRequest("g", [OffsetFetchRequestTopics("t", partition_indexes=[7] * MILLION)]), 7
+        ),
+        Hostile("wide texts", FindCoordinatorRequest(coordinator_keys=["\U0001f600" + "x" * 32_000] * 400), 6),
+        Hostile("empty texts", FindCoordinatorRequest(coordinator_keys=[""] * (3 * MILLION)), 6),
+        Hostile("names", MetadataRequest([MetadataRequestTopic(name="")] * MILLION), 9),
+    ]
+
+
+@pytest.mark.parametrize("shape", hostile(), ids=lambda shape: shape.name)
+def test_a_hostile_request_is_refused_before_it_takes_much_memory(shape: Hostile) -> None:
+    cls = type(shape.message)
+    raw = compiler.encode(shape.message, shape.version)
+    steps = compiler.decode_slices(cls, shape.version, raw, 0, Budget(len(raw)))
+    tracemalloc.start()
+    with pytest.raises(WireError, match="far more memory"):
+        went_through(steps)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2 * len(raw) + FREE_BYTES + (32 << 20), "the free elements of a shape with nested arrays come on top"
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (MetadataRequest([MetadataRequestTopic(name=f"topic-{n}") for n in range(FREE_ELEMENTS)]), 12),
+        (partitions(FREE_ELEMENTS - 1), 8),
+        (FindCoordinatorRequest(coordinator_keys=[f"g{n}" for n in range(FREE_ELEMENTS)]), 6),
+    ],
+    ids=["Metadata", "OffsetCommit", "FindCoordinator"],
+)
+def test_an_honest_request_of_200_000_elements_passes(message: Message, version: int) -> None:
+    raw = compiler.encode(message, version)
+    assert decoded(type(message), version, raw)[0] == message
+
+
+@pytest.mark.parametrize("many", [65, 66, 10_000])
+def test_more_tagged_fields_than_anybody_has_are_refused(many: int) -> None:
+    raw = compiler.encode(HeartbeatRequest(), 4)[:-1]
+    tags = b"".join(bytes([0x80 | n & 0x7F, n >> 7 | 0x40, 1, 7]) for n in range(many))
+    count = bytes([many]) if many < 128 else bytes([0x80 | many & 0x7F, many >> 7])
+    with pytest.raises(WireError, match="count of tags"):
+        compiler.decode(HeartbeatRequest, 4, raw + count + tags)
+    fewer = bytes([64]) + tags[: 64 * 4]
+    assert compiler.decode_whole(HeartbeatRequest, 4, raw + fewer) == HeartbeatRequest()
