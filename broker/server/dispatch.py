@@ -172,3 +172,23 @@ class Dispatcher:
     async def _in_slices(self, context: Context, handler: Handler, steps: Decoding) -> Answer | Preparing:
         body, _ = await context.turn.through(steps)
         return self._handled(context, handler, body)
+
+    async def _once_made(
+        self, context: Context, handler: Handler, body: Any, asked: list[tuple[str, int]]
+    ) -> Answer | Preparing:
+        """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
+        await self.services.making.made(asked, MAKING_PATIENCE_S)
+        context.now_ms = self._env.now_ms()
+        return handler(context, body)
+
+    def answered_version(self, request: Request) -> int:
+        """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
+        key, version = request.key, request.version
+        if key is ApiKey.API_VERSIONS and not self.apis[key].low <= version <= self.apis[key].high:
+            return 0
+        return version
+
+    def _other_api_versions(self, context: Context) -> Message:
+        module = import_module("ottla.broker.handlers.api_versions")
+        refusal: Message = module.unsupported_version(context)
+        return refusal
