@@ -112,6 +112,7 @@ class Node:
             made.lifecycle.port = self.port
             made.making.on_grown = self._on_grown
             ground.start_soon(made.applier.run)
+            ground.start_soon(made.controller.run)
             await made.controller.lead(CONTROLLER)
             made.replicas.load(made.controller.image)
             made.applier.publish(made.controller.image, Delta.everything(made.controller.image))

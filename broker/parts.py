@@ -33,7 +33,7 @@ from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt, supervise
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
-from ottla.controller.shell import Controller
+from ottla.controller.driver import Controller
 from ottla.log.directory import Identity
 from ottla.world.env import Env
 

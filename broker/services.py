@@ -15,7 +15,7 @@ from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
-from ottla.controller.shell import Controller
+from ottla.controller.driver import Controller
 from ottla.world.env import Env
 
 

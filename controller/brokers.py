@@ -41,7 +41,6 @@ class Register(NamedTuple):
     directory_ids: list[bytes]
     endpoints: list[m.BrokerEndpoint]
     rack: str | None
-    next_offset: int
 
 
 class Unfence(NamedTuple):
@@ -80,13 +79,13 @@ def _features() -> list[m.BrokerFeature]:
     return [m.BrokerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
 
 
-def register(event: Register) -> Decision:
+def register(event: Register, next_offset: int) -> Decision:
     """Write the registration, fenced: the broker epoch is this record's own offset."""
     record = m.RegisterBrokerRecord(
         event.broker_id,
         False,
         event.incarnation_id,
-        event.next_offset,
+        next_offset,
         event.endpoints,
         _features(),
         event.rack,
@@ -94,7 +93,7 @@ def register(event: Register) -> Decision:
         False,
         sorted(event.directory_ids),
     )
-    return Decision(event.next_offset, [record])
+    return Decision(next_offset, [record])
 
 
 def unfence(image: Image, event: Unfence) -> Decision:

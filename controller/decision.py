@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,6 +18,13 @@ class Decision:
     records: list[Message] = field(default_factory=list)
 
 
+Steps = Generator[None, None, Decision]
+"""A decision made in pieces: wherever it yields, other work may go on. The image it reads does not change meanwhile."""
+
+PAUSE_EVERY = 100
+"""So many records or partitions are looked at between two pauses: about a millisecond."""
+
+
 class Defaults(NamedTuple):
     """The node's settings that the controller's rules fall back on."""
 
@@ -26,11 +33,3 @@ class Defaults(NamedTuple):
     max_create_batch: int = 10_000
     broker: Mapping[str, str] = MappingProxyType({})
     """What was set in this node's configuration."""
-
-
-class Submission(NamedTuple):
-    """A request on its way into the controller: its body, the version it came in, a ticket for the reply."""
-
-    ticket: Any
-    request: Message
-    version: int

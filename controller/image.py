@@ -135,20 +135,22 @@ def partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Pa
                 yield topic.id, number, partition
 
 
-def records_of(image: Image) -> list[Message]:
+def records_of(image: Image) -> Iterator[Message]:
     """The records that make this image from nothing, in the order Kafka's snapshots have them."""
-    out: list[Message] = [m.FeatureLevelRecord(name, level) for name, level in _features_first(image.features)]
-    out += image.brokers.values()
-    out += image.controllers.values()
+    for name, level in _features_first(image.features):
+        yield m.FeatureLevelRecord(name, level)
+    yield from image.brokers.values()
+    yield from image.controllers.values()
     for topic in image.topics.values():
-        out.append(m.TopicRecord(topic.name, topic.id))
-        out += (partition_record(topic.id, number, p) for number, p in sorted(topic.partitions.items()))
+        yield m.TopicRecord(topic.name, topic.id)
+        for number, p in topic.partitions.items():
+            yield partition_record(topic.id, number, p)
     for (kind, name), values in image.configs.items():
-        out += (m.ConfigRecord(kind, name, key, value) for key, value in values.items())
-    out += image.others.values()
+        for key, value in values.items():
+            yield m.ConfigRecord(kind, name, key, value)
+    yield from image.others.values()
     if image.next_producer_id is not None:
-        out.append(image.next_producer_id)
-    return out
+        yield image.next_producer_id
 
 
 def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:

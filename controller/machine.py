@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.controller import brokers, configs, features, topics
-from ottla.controller.decision import Decision, Defaults, Submission
+from ottla.controller.decision import Decision, Defaults
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
-from ottla.log.machine import Effects, Reply
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import create_partitions as cp
@@ -28,7 +27,7 @@ from ottla.wire.schema import Message
 
 
 class ControllerMachine:
-    """Hard state: the image. There is no soft state yet: a quorum of one needs no leases."""
+    """Hard state: two images. What is decided is decided on the ``latest``; only what is committed is seen."""
 
     def __init__(self, defaults: Defaults, new_id: Callable[[], bytes], node_id: int = 1) -> None:
         self.defaults = defaults
@@ -36,13 +35,16 @@ class ControllerMachine:
         self.kraft_version = 1
         """The quorum's own level: its records lie outside the image."""
         self.image = Image()
+        """The newest committed one."""
+        self.latest = Image()
+        """With everything that was appended."""
         self._new_id = new_id
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
 
-    def decide(self, event: Any, version: int = 0) -> Decision:
-        """What the rules say to one event, against the image as it is."""
-        image = self.image
+    def decide(self, event: Any, version: int = 0, next_offset: int = 0) -> Decision:
+        """What the rules say to one event, against the latest image; its records would begin at ``next_offset``."""
+        image = self.latest
         match event:
             case ct.CreateTopicsRequest():
                 return topics.create_topics(image, event, version, self.defaults, self._new_id)
@@ -61,7 +63,7 @@ class ControllerMachine:
             case ub.UnregisterBrokerRequest():
                 return brokers.unregister(image, event)
             case brokers.Register():
-                return brokers.register(event)
+                return brokers.register(event, next_offset)
             case brokers.Unfence():
                 return brokers.unfence(image, event)
             case brokers.DirectoriesOffline():
@@ -75,13 +77,8 @@ class ControllerMachine:
             case _:
                 raise AssertionError(f"no control area handles {event!r}")
 
-    def handle(self, now_ms: int, event: Submission) -> Effects[Message]:
-        """Decide on a submission; the reply may leave once its records are committed."""
-        decision = self.decide(event.request, event.version)
-        return Effects(decision.records, [Reply(event.ticket, decision.response)])
-
     def replay(self, offset: int, record: Message) -> None:
-        """Take one record into the image being made. Records inside a metadata transaction wait for its end."""
+        """Take one appended record in. Records inside a metadata transaction wait for its end."""
         match record:
             case m.BeginTransactionRecord():
                 self._transaction = []
@@ -106,8 +103,19 @@ class ControllerMachine:
             self._draft = Draft(self.image)
         self._draft.take(record)
 
-    def publish(self, offset: int, epoch: int) -> tuple[Image, Delta]:
-        """The image as of ``offset``, with everything replayed so far, and what changed since the last one."""
+    def appended(self, offset: int, epoch: int) -> None:
+        """Everything up to ``offset`` was replayed: what comes next is decided on it."""
+        if self._draft is None:
+            self._draft = Draft(self.image)
+        self.latest = self._draft.image(offset, epoch)
+
+    def publish(self) -> tuple[Image, Delta]:
+        """Everything appended is committed: the image to be seen from now on, and what changed since the last one."""
         draft, self._draft = self._draft or Draft(self.image), None
-        self.image = draft.image(offset, epoch)
+        self.image = self.latest
         return self.image, draft.delta(self.image)
+
+    def revert(self) -> None:
+        """What is not committed never was: leadership is lost."""
+        self._draft = self._transaction = None
+        self.latest = self.image

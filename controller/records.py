@@ -6,8 +6,9 @@ Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/k
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from ottla.wire import batch as b
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
@@ -121,3 +122,54 @@ def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
             if record.value is None:
                 raise WireError(f"metadata record {record.offset} has no value")
             yield record.offset, decode_record(record.value)
+
+
+class BatchWriter:
+    """A batch of the metadata log, made record by record, so that whoever makes a large one may pause."""
+
+    def __init__(self, now_ms: int, *, control: bool = False) -> None:
+        self._now_ms = now_ms
+        self._control = control
+        self._parts: list[bytes] = []
+        self.count = 0
+        self.size_bytes = b.HEADER_BYTES
+
+    def add(self, record: r.NewRecord) -> None:
+        """Add one record; all carry the batch's own time."""
+        raw = r.encode_record(record, self.count, 0)
+        self._parts.append(raw)
+        self.count += 1
+        self.size_bytes += len(raw)
+
+    def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
+        """Add a metadata record."""
+        self.add(r.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
+
+    def done(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
+        """The batch's bytes. Asserts that it has records."""
+        assert self.count > 0
+        attributes = b.CONTROL_BIT if self._control else 0
+        header = BatchHeader(
+            base_offset,
+            0,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            self.count - 1,
+            self._now_ms,
+            self._now_ms,
+            b.NO_PRODUCER_ID,
+            b.NO_PRODUCER_EPOCH,
+            b.NO_SEQUENCE,
+            self.count,
+        )
+        return bytearray(b.pack_header(header, b"".join(self._parts)))
+
+
+def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
+    """A batch of control records."""
+    writer = BatchWriter(now_ms, control=True)
+    for control in controls:
+        writer.add(control_record(control, now_ms))
+    return writer.done(base_offset, leader_epoch)

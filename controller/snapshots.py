@@ -9,21 +9,31 @@ Source: ``RecordsSnapshotWriter.java``, ``Snapshots.java``, ``BootstrapDirectory
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ottla.controller.records import NEWEST_METADATA_VERSION, control_record, decode_control, encode_record, messages
+from ottla.controller.records import (
+    NEWEST_METADATA_VERSION,
+    BatchWriter,
+    control_batch,
+    decode_control,
+    messages,
+)
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk, read_file
 
 _NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
-_RECORDS_A_BATCH = 1000
+RECORDS_A_BATCH = 1024
+PAUSE_EVERY = 100
+
+T = TypeVar("T")
 
 
 class SnapshotId(NamedTuple):
@@ -93,31 +103,78 @@ def _take_control(out: Snapshot, message: Message | None) -> bool:
     return False
 
 
-def snapshot_bytes(
-    snapshot: Snapshot, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
-) -> bytes:
-    """The bytes of a snapshot file."""
+def snapshot_steps(
+    snapshot: Snapshot,
+    records: Iterable[Message],
+    epoch: int,
+    now_ms: int,
+    metadata_version: int = NEWEST_METADATA_VERSION,
+) -> Generator[None, None, bytes]:
+    """Make the bytes of a snapshot file of ``records``; pauses every hundred of them, where other work may go on.
+
+    ``snapshot`` gives what surrounds them: the quorum's version and voters, the time of the last record.
+    """
     head: list[Message] = [ctl.SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:
         head.append(ctl.KRaftVersionRecord(0, snapshot.kraft_version))
         assert snapshot.voters is not None
         head.append(snapshot.voters)
-    parts: list[bytes] = []
-    offset = 0
-
-    def add(records: Iterable[r.NewRecord], *, control: bool) -> None:
-        nonlocal offset
-        items = list(records)
-        attributes = b.CONTROL_BIT if control else 0
-        parts.append(r.build(items, base_offset=offset, attributes=attributes, leader_epoch=epoch))
-        offset += len(items)
-
-    add((control_record(x, now_ms) for x in head), control=True)
-    for start in range(0, len(snapshot.records), _RECORDS_A_BATCH):
-        chunk = snapshot.records[start : start + _RECORDS_A_BATCH]
-        add((r.NewRecord(None, encode_record(x, metadata_version), now_ms) for x in chunk), control=False)
-    add([control_record(ctl.SnapshotFooterRecord(), now_ms)], control=True)
+    parts: list[Buffer] = [control_batch(head, now_ms, 0, epoch)]
+    offset = len(head)
+    writer = BatchWriter(now_ms)
+    for number, record in enumerate(records, 1):
+        writer.add_message(record, metadata_version)
+        if writer.count == RECORDS_A_BATCH:
+            parts.append(writer.done(offset, epoch))
+            offset += writer.count
+            writer = BatchWriter(now_ms)
+        if number % PAUSE_EVERY == 0:
+            yield
+    if writer.count:
+        parts.append(writer.done(offset, epoch))
+        offset += writer.count
+    parts.append(control_batch([ctl.SnapshotFooterRecord()], now_ms, offset, epoch))
     return b"".join(parts)
+
+
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Do all steps without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def snapshot_bytes(
+    snapshot: Snapshot, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
+) -> bytes:
+    """The bytes of a snapshot file, made at once."""
+    return at_once(snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
+
+
+def timestamp_of(disk: Disk, path: str) -> int:
+    """The time of the last record a snapshot covers, from its first batch alone.
+
+    Raises:
+        CorruptFile: its beginning cannot be read.
+    """
+    file = disk.open(path)
+    try:
+        raw = file.pread(min(file.size(), 4096), 0)
+    finally:
+        file.close()
+    out = Snapshot()
+    try:
+        header = b.parse_header(raw)
+        if not b.crc_matches(raw, header):
+            raise WireError("bad CRC")
+        for record in r.iterate(raw, header):
+            _take_control(out, decode_control(record))
+    except WireError as error:
+        raise CorruptFile(f"{path}: {error}") from None
+    return out.timestamp_ms
 
 
 def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:

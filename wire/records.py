@@ -165,7 +165,8 @@ def validate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFA
             raise WireError(f"record {index} has offset delta {record.offset - header.base_offset}")
 
 
-def _encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
+def encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
+    """One record as it stands in an uncompressed batch, its length before it."""
     out = bytearray(1)
     out += write_varlong(time_delta)
     out += write_varlong(offset_delta)
@@ -195,7 +196,7 @@ def build(
     items = list(records)
     base_timestamp = items[0].timestamp_ms if items else b.NO_TIMESTAMP
     max_timestamp = max((r.timestamp_ms for r in items), default=b.NO_TIMESTAMP)
-    raw = b"".join(_encode_record(r, i, r.timestamp_ms - base_timestamp) for i, r in enumerate(items))
+    raw = b"".join(encode_record(r, i, r.timestamp_ms - base_timestamp) for i, r in enumerate(items))
     header = b.BatchHeader(
         base_offset,
         0,

@@ -5,23 +5,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ottla.controller import brokers
-from ottla.controller.decision import Defaults, Submission
+from ottla.controller.decision import Defaults
 from ottla.controller.directories import UNASSIGNED
-from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, records_of
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.placement import place
-from ottla.controller.quorum import NotOurQuorum, QuorumState, SoleVoter
 from ottla.controller.records import decode_record, encode_record
 from ottla.controller.snapshots import Snapshot, SnapshotId, read_snapshot, snapshot_bytes, write_snapshot
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
@@ -38,18 +34,24 @@ def machine(broker_count: int = 1) -> ControllerMachine:
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
     out = ControllerMachine(Defaults(num_partitions=2), lambda: next(ids))
     for broker in range(1, broker_count + 1):
-        submit(out, brokers.Register(broker, DIRECTORY_ID, [DIRECTORY_ID], [], None, 10 * broker))
+        submit(out, brokers.Register(broker, DIRECTORY_ID, [DIRECTORY_ID], [], None))
         submit(out, brokers.Unfence(broker))
     return out
 
 
 def submit(machine: ControllerMachine, request: Any, version: int = 7) -> Any:
-    """Handle, replay, publish, as the shell does."""
-    effects = machine.handle(0, Submission(None, request, version))
-    for number, record in enumerate(effects.records):
-        machine.replay(machine.image.offset + 1 + number, decode_record(encode_record(record)))
-    machine.publish(machine.image.offset + len(effects.records), 1)
-    return effects.replies[0].message
+    """Decide, replay, publish, as the driver does."""
+    offset = machine.image.offset + 1
+    decision = machine.decide(request, version, offset)
+    for number, record in enumerate(decision.records):
+        machine.replay(offset + number, decode_record(encode_record(record)))
+    publish(machine, offset + len(decision.records) - 1)
+    return decision.response
+
+
+def publish(machine: ControllerMachine, offset: int, epoch: int = 1) -> Image:
+    machine.appended(offset, epoch)
+    return machine.publish()[0]
 
 
 def create(machine: ControllerMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
@@ -167,12 +169,13 @@ def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
     stopped = controller.image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr, stopped.last_known_elr) == (-1, (), (1,), (1,))
     assert controller.image.unfenced() == []
-    submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID], [], None, 99))
+    registered = controller.image.offset + 1
+    submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID], [], None))
     submit(controller, brokers.Unfence(1))
     again = controller.image.topics["t"].partitions[0]
     assert (again.leader, again.isr, again.elr, again.last_known_elr) == (1, (1,), (), ())
     assert again.leader_epoch == stopped.leader_epoch + 1
-    assert controller.image.brokers[1].broker_epoch == 99
+    assert controller.image.brokers[1].broker_epoch == registered
 
 
 def test_another_replica_takes_over_from_one_that_stops() -> None:
@@ -200,10 +203,10 @@ def test_trap_57_an_aborted_metadata_transaction_leaves_nothing() -> None:
     topic = m.TopicRecord("t", bytes(15) + b"\x05")
     for record in (m.BeginTransactionRecord("x"), topic, m.AbortTransactionRecord("y")):
         controller.replay(0, record)
-    assert controller.publish(5, 1)[0].topics == before.topics
+    assert publish(controller, 5).topics == before.topics
     for record in (m.BeginTransactionRecord("x"), topic, m.EndTransactionRecord()):
         controller.replay(0, record)
-    assert "t" in controller.publish(8, 1)[0].topics
+    assert "t" in publish(controller, 8).topics
 
 
 def test_an_older_image_never_changes() -> None:
@@ -230,7 +233,7 @@ def populated() -> ControllerMachine:
         m.ProducerIdsRecord(1, 5, 3000),
     ):
         controller.replay(0, record)
-    controller.publish(500, 3)
+    publish(controller, 500, 3)
     return controller
 
 
@@ -239,14 +242,14 @@ def test_a_snapshots_records_make_the_same_image() -> None:
     copy = ControllerMachine(Defaults(), lambda: b"")
     for record in records_of(image):
         copy.replay(0, decode_record(encode_record(record)))
-    assert copy.publish(image.offset, image.epoch)[0] == image
+    assert publish(copy, image.offset, image.epoch) == image
 
 
 def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0)
     session = disk.session()
     session.makedirs("/d")
-    records = records_of(populated().image)
+    records = list(records_of(populated().image))
     raw = snapshot_bytes(Snapshot(records, timestamp_ms=5), 3, 7)
     path = f"/d/{SnapshotId(501, 3).file_name}"
     write_snapshot(session, path, raw)
@@ -274,51 +277,15 @@ def test_placement_spreads_leaders_and_refuses_too_few_brokers() -> None:
         place([1, 2], 1, 3, 0)
 
 
-def ids() -> Iterator[bytes]:
-    return (bytes([9, *n.to_bytes(15, "big")]) for n in itertools.count(1))
-
-
-def formatted() -> tuple[MemoryDisk, Identity]:
-    disk = MemoryDisk(random.Random(1), lambda: 0)
-    source = ids()
-    directory = LogDirectory(disk.session(), "/data")
-    directory.lock()
-    identity = format_directory(directory, 1, None, Endpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source))
-    directory.unlock()
-    return disk, identity
-
-
-def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
-    disk, identity = formatted()
-    for epoch in (1, 2, 3):
-        quorum = SoleVoter(disk.session(), "/data", identity, 0)
-        list(quorum.replay())
-        quorum.check_alone()
-        quorum.lead(0)
-        assert quorum.epoch == epoch
-        state = QuorumState.read(disk.session(), "/data/__cluster_metadata-0/quorum-state")
-        assert (state.leader_id, state.leader_epoch) == (1, epoch)
-    headers = [header for header, _ in quorum.log.batches()]
-    assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
-    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
-
-
-def test_a_quorum_of_others_is_refused() -> None:
-    disk, identity = formatted()
-    quorum = SoleVoter(disk.session(), "/data", Identity(identity.cluster_id, 2, identity.directory_id), 0)
-    with pytest.raises(NotOurQuorum):
-        quorum.check_alone()
-
-
 def test_an_empty_image_has_nothing() -> None:
-    assert records_of(Image()) == []
+    assert not list(records_of(Image()))
 
 
 def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_told() -> None:
     other = bytes(15) + b"\x77"
     for told_first in (True, False):
         controller = machine()
-        submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID, other], [], None, 99))
+        submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID, other], [], None))
         submit(controller, brokers.Unfence(1))
         submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic("t", 2, 1)]))
         topic = controller.image.topics["t"]

@@ -14,7 +14,7 @@ import trio
 
 from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, parse_listener
 from ottla.broker.node import Node, StartRefused, StorageFailed
-from ottla.controller.quorum import NotOurQuorum
+from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
 from ottla.tools.doctor import lines_of, refusals

@@ -1,0 +1,131 @@
+"""What the raft machine knows of its log: where it starts and ends, where each epoch begins, and the voter sets in it.
+
+Source: ``LeaderEpochFileCache.java``, ``RaftLog.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from ottla.controller.raft.events import ReplicaKey
+from ottla.wire.messages import control_records as ctl
+
+
+class EpochChain:
+    """Offsets and epochs of a log: ``[start, end)``, epochs rising."""
+
+    def __init__(
+        self,
+        end: int = 0,
+        epochs: Iterable[tuple[int, int]] = (),
+        start: int = 0,
+        snapshots: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self.start = start
+        self.end = end
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, offset in epochs:
+            self._epochs.append(epoch)
+            self._starts.append(offset)
+        self.snapshots = sorted(s for s in snapshots if s[0] > 0)
+        """(end offset, epoch), oldest first; (0, 0) is never served (R236)."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record; after a snapshot the snapshot's; 0 where there is none (R217, R222)."""
+        if self._epochs:
+            return self._epochs[-1]
+        return self.snapshots[-1][1] if self.snapshots else 0
+
+    def append(self, epoch: int, count: int) -> int:
+        """Take ``count`` records of an epoch in; gives the first one's offset."""
+        assert count > 0
+        assert epoch >= self.last_epoch, "epochs never go back in a log"
+        if not self._epochs or self._epochs[-1] < epoch:
+            self._epochs.append(epoch)
+            self._starts.append(self.end)
+        first, self.end = self.end, self.end + count
+        return first
+
+    def truncate(self, offset: int) -> None:
+        """Drop everything from ``offset`` on."""
+        keep = bisect_left(self._starts, offset)
+        del self._epochs[keep:], self._starts[keep:]
+        self.end = min(self.end, offset)
+
+    def start_over(self, offset: int, epoch: int) -> None:
+        """A snapshot took the log's place."""
+        self.start = self.end = offset
+        self._epochs, self._starts = [], []
+        self.snapshots = [(offset, epoch)]
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch in the log that is not above ``epoch``."""
+        at = bisect_right(self._epochs, epoch)
+        end = self._starts[at] if at < len(self._starts) else self.end
+        if at == 0:
+            first = min(self._starts[0], self.end) if self._starts else self.end
+            below = [s for s in self.snapshots if s[1] <= epoch]
+            return (below[-1][1] if below else 0), first
+        return self._epochs[at - 1], end
+
+    def check(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
+        """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R218).
+
+        Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
+        """
+        if offset == 0 and self.snapshots:
+            return "snapshot", self.snapshots[-1]
+        if offset == 0 and self.start == 0:
+            return "valid", (0, 0)
+        if self.snapshots:
+            first_offset, first_epoch = self.snapshots[0]
+            below = offset < self.start or last_epoch < first_epoch
+            if below or (offset == self.start == first_offset and last_epoch != first_epoch):
+                return "snapshot", self.snapshots[-1]
+        epoch, end = self.end_of(last_epoch)
+        if epoch != last_epoch or end < offset:
+            return "diverging", (epoch, end)
+        return "valid", (epoch, end)
+
+
+class VoterHistory:
+    """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
+
+    def __init__(self, voters: Iterable[ReplicaKey]) -> None:
+        self._sets: list[tuple[int, tuple[ReplicaKey, ...]]] = [(-1, tuple(voters))]
+
+    @property
+    def current(self) -> tuple[ReplicaKey, ...]:
+        """The voters now."""
+        return self._sets[-1][1]
+
+    @property
+    def majority(self) -> int:
+        """How many make one (R206)."""
+        return len(self.current) // 2 + 1
+
+    def add(self, offset: int, voters: Iterable[ReplicaKey]) -> None:
+        """A Voters record was appended."""
+        assert offset > self._sets[-1][0]
+        self._sets.append((offset, tuple(voters)))
+
+    def truncate(self, offset: int) -> None:
+        """The log was cut: the set before it holds again (R224)."""
+        while len(self._sets) > 1 and self._sets[-1][0] >= offset:
+            self._sets.pop()
+
+    def find(self, replica_id: int) -> ReplicaKey | None:
+        """The voter of that id."""
+        return next((v for v in self.current if v.id == replica_id), None)
+
+    def has(self, key: ReplicaKey) -> bool:
+        """Whether that replica is a voter."""
+        return any(v.is_same(key) for v in self.current)
+
+
+def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
+    """The voters of a Voters record."""
+    return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]

@@ -1,0 +1,162 @@
+"""How a node becomes leader, and how it stops being one.
+
+Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.events import NOBODY, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
+from ottla.controller.raft.leading import successors
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.states import (
+    FOREVER_MS,
+    Candidate,
+    Election,
+    Follower,
+    Leader,
+    Progress,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from ottla.wire.messages import control_records as ctl
+
+
+def start(raft: RaftNode) -> None:
+    """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205)."""
+    hard, me = raft.hard, raft.me
+    election_ms = raft.random_election_ms()
+    if hard.epoch < raft.chain.last_epoch:
+        raft.hard = HardState(raft.chain.last_epoch)
+        raft.state = Unattached(election_ms)
+    elif hard.leader_id == me.id:
+        raft.state = Resigned(election_ms)
+    elif hard.voted is not None and hard.voted.is_same(me):
+        raft.state = Candidate(election_ms, Election({me.id: True}))
+    elif hard.leader_id >= 0 and raft.voters.find(hard.leader_id) is not None:
+        raft.state = Follower(hard.leader_id, raft.now_ms + raft.timeouts.fetch_ms)
+    else:
+        raft.state = Unattached(election_ms)
+    if not raft.voters.has(me):
+        if not isinstance(raft.state, Follower):
+            raft.state = Unattached(FOREVER_MS)
+    elif len(raft.voters.current) == 1:
+        if isinstance(raft.state, Candidate):
+            count(raft)
+        else:
+            raft.state = Unattached(election_ms)
+            to_prospective(raft)
+
+
+def tick(raft: RaftNode) -> None:
+    """Whoever's time is over gives up what it was."""
+    raft.expire_parked()
+    state = raft.state
+    if raft.now_ms < state.deadline_ms:
+        return
+    match state:
+        case Unattached() | Follower() if raft.voters.has(raft.me):
+            to_prospective(raft)
+        case Follower() | Unattached():
+            state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
+            raft.fetching = False
+        case Prospective():
+            give_up(raft)
+        case Candidate():
+            to_prospective(raft)
+        case Leader():
+            resign(raft)  # no majority has listened for long (R228)
+        case Resigned():
+            raft.become(Unattached(raft.now_ms), HardState(raft.epoch + 1))
+            if raft.voters.has(raft.me):
+                to_prospective(raft)
+
+
+def to_prospective(raft: RaftNode) -> None:
+    """Ask whether an election would be won."""
+    raft.become(Prospective(raft.random_election_ms(), Election({raft.me.id: True})))
+    count(raft)
+
+
+def give_up(raft: RaftNode) -> None:
+    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R208)."""
+    known = raft.hard.leader_id
+    if known >= 0 and known != raft.me.id and raft.voters.find(known) is not None:
+        raft.to_follower(raft.epoch, known)
+    else:
+        assert isinstance(raft.state, Prospective)
+        deadline = raft.random_election_ms() if raft.now_ms >= raft.state.deadline_ms else raft.state.deadline_ms
+        raft.become(Unattached(deadline), raft.hard)
+
+
+def count(raft: RaftNode) -> None:
+    """Look at the votes: won, lost, or wait."""
+    state, majority = raft.state, raft.voters.majority
+    match state:
+        case Prospective(election=election) if election.won(majority):
+            epoch = raft.epoch + 1
+            chosen = Candidate(raft.random_election_ms(), Election({raft.me.id: True}))
+            raft.become(chosen, HardState(epoch, NOBODY, raft.me))
+            count(raft)
+        case Prospective(election=election) if election.lost(len(raft.voters.current), majority):
+            give_up(raft)
+        case Candidate(election=election) if election.won(majority):
+            lead(raft, tuple(i for i, granted in election.answers.items() if granted))
+        case _:
+            pass  # a beaten candidate waits out its timer (R215)
+
+
+def lead(raft: RaftNode, granted: tuple[int, ...]) -> None:
+    """Begin an epoch: the first record says who leads it, and by whose votes (R229)."""
+    state = Leader(raft.chain.end, raft.now_ms + raft.timeouts.check_quorum_ms, granted)
+    if [v.id for v in raft.voters.current] == [raft.me.id]:
+        state.deadline_ms = FOREVER_MS
+    state.ends = {v: Progress() for v in raft.voters.current}
+    raft.become(state, HardState(raft.epoch, raft.me.id))
+    voters = [ctl.LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
+    yes = [v for v in voters if v.voter_id in granted]
+    controls = (ctl.LeaderChangeMessage(0, raft.me.id, voters, yes), *raft.first_records)
+    first = raft.append(len(controls), controls=controls)
+    if raft.first_records:
+        raft.voters.add(first + len(controls) - 1, raft.voters.current)
+        raft.first_records = ()
+
+
+def resign(raft: RaftNode) -> None:
+    """Let go of leadership and tell the others; whoever has most shall be first to follow (R210, R215)."""
+    if isinstance(raft.state, Leader):
+        raft.become(Resigned(raft.random_election_ms(), successors(raft.state, raft.me, raft.voters)))
+
+
+def request_for(raft: RaftNode, peer: int) -> Request | None:
+    """What a state has to say to another voter, again and again until it is answered."""
+    state, me, chain = raft.state, raft.me, raft.chain
+    key = raft.voters.find(peer)
+    match state:
+        case Prospective(election=election) | Candidate(election=election) if peer not in election.answers:
+            pre = isinstance(state, Prospective)
+            return Vote(me, raft.epoch, chain.last_epoch, chain.end, pre, key)
+        case Leader():
+            assert key is not None
+            fetched_ms = state.ends.get(key, Progress()).fetched_ms
+            silent = fetched_ms < 0 or raft.now_ms - fetched_ms >= raft.timeouts.fetch_ms / 2
+            return BeginEpoch(me.id, raft.epoch, key) if silent else None
+        case Resigned() if peer not in state.told:
+            return EndEpoch(me.id, raft.epoch, state.successors)
+        case _:
+            return None
+
+
+def ask_around(raft: RaftNode) -> None:
+    """Send what the state has to say to every voter that is not being asked already."""
+    if not isinstance(raft.state, Prospective | Candidate | Leader | Resigned):
+        return
+    for voter in raft.voters.current:
+        if voter.id == raft.me.id or raft.asked.get(voter.id, 0) > raft.now_ms:
+            continue
+        request = request_for(raft, voter.id)
+        if request is not None:
+            raft.asked[voter.id] = FOREVER_MS
+            raft.ready.sends.append(Send(voter.id, request))
+        elif isinstance(raft.state, Leader):
+            raft.asked[voter.id] = raft.now_ms + raft.timeouts.fetch_ms / 2

@@ -1,0 +1,219 @@
+"""What goes into the raft machine and what it asks for: plain values, no wire format and no file in sight.
+
+The rule numbers (R201 on) in this folder are those of the project's list of Kafka's replication rules; each stands
+beside what it demands. Source: ``KafkaRaftClient.java`` and its schemas (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.schema import ZERO_UUID, Message
+
+NOBODY = -1
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log; without a directory where that is not known (kraft.version 0)."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+    def is_same(self, other: ReplicaKey) -> bool:
+        """Whether both may be one replica: a directory that is not known matches any (R201, R245)."""
+        known = ZERO_UUID not in (self.directory_id, other.directory_id)
+        return self.id == other.id and (not known or self.directory_id == other.directory_id)
+
+
+class HardState(NamedTuple):
+    """What must be on disk before anything that follows from it is said (R202)."""
+
+    epoch: int
+    leader_id: int = NOBODY
+    voted: ReplicaKey | None = None
+
+
+# ------------------------------------------------------------------ what comes in
+
+
+class Start(NamedTuple):
+    """The log was opened: begin (R204, R205)."""
+
+
+class Tick(NamedTuple):
+    """Time has passed."""
+
+
+class Propose(NamedTuple):
+    """As leader: append records that were made a batch of already."""
+
+    batch: Any
+    records_count: int
+
+
+class Synced(NamedTuple):
+    """Everything below ``end_offset`` is on disk here."""
+
+    end_offset: int
+
+
+class Vote(NamedTuple):
+    """Will you have me? ``pre``: would you? (KIP-996)."""
+
+    candidate: ReplicaKey
+    epoch: int
+    last_epoch: int
+    end_offset: int
+    pre: bool = False
+    voter: ReplicaKey | None = None
+    """Whom it is meant for."""
+
+
+class BeginEpoch(NamedTuple):
+    """A leader makes itself known."""
+
+    leader_id: int
+    epoch: int
+    voter: ReplicaKey | None = None
+
+
+class EndEpoch(NamedTuple):
+    """A leader goes; who is best to follow it comes first in ``successors``."""
+
+    leader_id: int
+    epoch: int
+    successors: tuple[ReplicaKey, ...] = ()
+
+
+class Fetch(NamedTuple):
+    """Another replica asks for what follows its log."""
+
+    replica: ReplicaKey
+    epoch: int
+    offset: int
+    last_epoch: int
+    high_watermark: int = -1
+    max_wait_ms: int = 0
+
+
+Request = Vote | BeginEpoch | EndEpoch | Fetch
+
+
+class Asked(NamedTuple):
+    """A request came in; its answer goes to ``ticket``."""
+
+    ticket: Any
+    request: Request
+
+
+class Answer(NamedTuple):
+    """Every answer says who leads, as far as is known."""
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    granted: bool = False
+    """Of a Vote."""
+
+
+class FetchAnswer(NamedTuple):
+    """Records from ``offset`` on, or why not."""
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    offset: int = -1
+    """The shell reads from here; -1 where there is nothing to read."""
+    high_watermark: int = -1
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset): the asker's log must be cut to there."""
+    snapshot: tuple[int, int] | None = None
+    """(end offset, epoch) of the snapshot to load first."""
+
+
+class Batch(NamedTuple):
+    """A batch of the leader's log, as a follower received it."""
+
+    first_offset: int
+    last_offset: int
+    epoch: int
+    raw: Any
+    voters: ctl.VotersRecord | None = None
+    """Where it is a control batch that changes them."""
+
+
+class Answered(NamedTuple):
+    """What came back for a request of ours."""
+
+    peer: int
+    request: Request
+    answer: Answer | FetchAnswer
+    batches: tuple[Batch, ...] = ()
+
+
+class Unreachable(NamedTuple):
+    """A request of ours got no answer."""
+
+    peer: int
+    request: Request
+
+
+class SnapshotLoaded(NamedTuple):
+    """The leader's snapshot has replaced the log: it begins and ends at ``end_offset`` (R235)."""
+
+    end_offset: int
+    epoch: int
+    voters: ctl.VotersRecord | None = None
+
+
+class Resign(NamedTuple):
+    """The node stops: let go of leadership (R210)."""
+
+
+Event = Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotLoaded | Resign
+
+
+# ------------------------------------------------------------------ what goes out
+
+
+class Append(NamedTuple):
+    """A batch for the log: ours (raw bytes or control records, stamped with ``epoch``), or the leader's as it is."""
+
+    first_offset: int
+    records_count: int
+    epoch: int
+    batch: Any = None
+    controls: tuple[Message, ...] = ()
+    verbatim: bool = False
+
+
+class Send(NamedTuple):
+    """A request for another voter."""
+
+    peer: int
+    request: Request
+
+
+class Reply(NamedTuple):
+    """An answer for whoever asked."""
+
+    ticket: Any
+    answer: Answer | FetchAnswer
+
+
+@dataclass(slots=True)
+class Ready:
+    """What one step wants done, in this order: state on disk, cut, append; only then may anything be said."""
+
+    hard_state: HardState | None = None
+    truncate: int | None = None
+    append: list[Append] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    high_watermark: int | None = None
+    """The new one, where it moved."""
+    load_snapshot: tuple[int, int] | None = None
+    """(end offset, epoch): fetch this snapshot from the leader, then hand in `SnapshotLoaded`."""

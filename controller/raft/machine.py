@@ -1,0 +1,66 @@
+"""The raft machine: ``step(now, event) -> Ready``. It knows no file, no socket, no clock and no chance of its own.
+
+One voter or many is the same machine: a lone voter is a majority by itself, so that `Start` makes it leader at once.
+What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts for
+this node's own voice once it is on its disk (`Synced`), which is stricter than Kafka (R227).
+
+Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft import answers, elections, events
+from ottla.controller.raft.chain import VoterHistory, voter_keys
+from ottla.controller.raft.events import Event, Ready
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.states import Follower, Leader
+
+
+class RaftMachine(RaftNode):
+    """A raft node and the rules that drive it."""
+
+    def step(self, now_ms: float, event: Event) -> Ready:
+        """Take one event in; gives what must be done before the next one."""
+        self.now_ms = now_ms
+        self.ready = Ready()
+        before = self.hard
+        match event:
+            case events.Start():
+                elections.start(self)
+            case events.Tick():
+                elections.tick(self)
+            case events.Propose(batch, count):
+                assert self.is_leader, "only a leader appends"
+                self.append(count, batch=batch)
+            case events.Synced(end):
+                self._synced(end)
+            case events.Asked(ticket, request):
+                answers.to_request(self, ticket, request)
+            case events.Answered(peer, request, answer, batches):
+                answers.take_answer(self, peer, request, answer, batches)
+            case events.Unreachable(peer, request):
+                answers.unreachable(self, peer, request)
+            case events.SnapshotLoaded():
+                self._loaded(event)
+            case events.Resign():
+                elections.resign(self)
+        elections.ask_around(self)
+        answers.fetch_more(self)
+        if self.hard != before:
+            self.ready.hard_state = self.hard
+        return self.ready
+
+    def _synced(self, end: int) -> None:
+        self.synced = max(self.synced, min(end, self.chain.end))
+        if isinstance(self.state, Leader):
+            answers.count_own_end(self)
+
+    def _loaded(self, event: events.SnapshotLoaded) -> None:
+        """A snapshot replaced the log (R235)."""
+        assert isinstance(self.state, Follower)
+        self.chain.start_over(event.end_offset, event.epoch)
+        self.synced = event.end_offset
+        self.high_watermark = max(self.high_watermark, event.end_offset)
+        self.fetching = False
+        if event.voters is not None:
+            self.voters = VoterHistory(voter_keys(event.voters))

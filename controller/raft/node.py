@@ -1,0 +1,199 @@
+"""A raft node: what it knows, and how it passes from one state to the next. The rules that drive it lie beside it.
+
+Source: ``QuorumState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.controller.raft import events
+from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.raft.events import NOBODY, FetchAnswer, HardState, Ready, ReplicaKey, Reply
+from ottla.controller.raft.leading import Parked, serve
+from ottla.controller.raft.states import (
+    DURABLE,
+    FOREVER_MS,
+    LEGAL,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    State,
+    Unattached,
+    leader_of,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Message
+
+
+class Timeouts(NamedTuple):
+    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds."""
+
+    election_ms: float = 1000
+    fetch_ms: float = 2000
+    backoff_max_ms: float = 1000
+    retry_ms: float = 20
+    max_wait_ms: int = 500
+
+    @property
+    def check_quorum_ms(self) -> float:
+        """How long a leader goes on without a majority (R228)."""
+        return self.fetch_ms * 1.5
+
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+class RaftNode:
+    """One node of the quorum. Hard state and log are the shell's to keep; ``chain`` mirrors the log."""
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        voters: VoterHistory,
+        hard: HardState,
+        chain: EpochChain,
+        chance: Callable[[], float],
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        first_records: tuple[Message, ...] = (),
+    ) -> None:
+        self.me = me
+        self.voters = voters
+        self.hard = hard
+        self.chain = chain
+        self.timeouts = timeouts
+        self.high_watermark = -1
+        self.synced = chain.end
+        """Everything below is on disk here."""
+        self.state: State = Unattached(FOREVER_MS)
+        self.asked: dict[int, float] = {}
+        """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        self.fetching = False
+        self.parked: list[Parked] = []
+        self.ready = Ready()
+        self.now_ms = 0.0
+        self.first_records = first_records
+        """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R243)."""
+        self._chance = chance
+
+    # ------------------------------------------------------------------ what the shell sees
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch this node knows."""
+        return self.hard.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads, as far as is known; -1."""
+        return leader_of(self.state, self.me.id)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+        return isinstance(self.state, Leader)
+
+    @property
+    def deadline_ms(self) -> float:
+        """When the next `Tick` is due at the latest."""
+        waits = [at for at in self.asked.values() if at < FOREVER_MS]
+        return min([self.state.deadline_ms, *waits, *(p.until_ms for p in self.parked)])
+
+    # ------------------------------------------------------------------ transitions
+
+    def random_election_ms(self) -> float:
+        """Between once and twice the election timeout from now."""
+        return self.now_ms + self.timeouts.election_ms * (1 + self._chance())
+
+    def become(self, state: State, hard: HardState | None = None) -> None:
+        """Enter a state; what it says that must survive goes to disk with this step."""
+        assert type(state) in LEGAL[type(self.state)], f"{self.state} cannot become {state}"
+        if hard is not None:
+            assert hard.epoch >= self.hard.epoch, "an epoch never goes back"
+            assert type(state) in DURABLE
+            self.hard = hard
+        if isinstance(self.state, Leader):
+            self._answer_parked(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NOBODY))
+        self.state = state
+        self.asked.clear()
+        self.fetching = False
+
+    def to_unattached(self, epoch: int) -> None:
+        """A higher epoch is known, its leader is not. An election timer that runs goes on (R203)."""
+        assert epoch > self.epoch
+        remaining = isinstance(self.state, Unattached | Prospective | Candidate | Resigned)
+        deadline = self.state.deadline_ms if remaining else self.random_election_ms()
+        if deadline == FOREVER_MS:
+            deadline = self.random_election_ms()
+        self.become(Unattached(deadline), HardState(epoch))
+
+    def to_follower(self, epoch: int, leader_id: int) -> None:
+        """Follow the leader of an epoch; the vote given in that epoch stays known."""
+        voted = self.hard.voted if epoch == self.epoch else None
+        self.become(Follower(leader_id, self.now_ms + self.timeouts.fetch_ms), HardState(epoch, leader_id, voted))
+
+    def follow_news(self, epoch: int, leader_id: int) -> None:
+        """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong."""
+        if epoch < self.epoch or leader_id == self.me.id:
+            return
+        if epoch > self.epoch and leader_id < 0:
+            self.to_unattached(epoch)
+        elif epoch > self.epoch or (leader_id >= 0 and self.leader_id == NOBODY):
+            known = self.hard.leader_id if epoch == self.epoch else NOBODY
+            assert known in (NOBODY, leader_id), f"two leaders in epoch {epoch}: {known} and {leader_id}"
+            self.to_follower(epoch, leader_id)
+
+    # ------------------------------------------------------------------ fetches that wait here
+
+    @property
+    def told_high_watermark(self) -> int:
+        """What a leader tells: -1 until something of its own epoch is committed (R221)."""
+        assert isinstance(self.state, Leader)
+        return self.high_watermark if self.high_watermark > self.state.epoch_start else -1
+
+    def _answer_parked(self, answer: FetchAnswer) -> None:
+        self.ready.replies += [Reply(p.ticket, answer) for p in self.parked]
+        self.parked = []
+
+    def wake_parked(self) -> None:
+        """There is news for every parked fetch: each is looked at afresh (R220)."""
+        parked, self.parked = self.parked, []
+        told = self.told_high_watermark
+        for p in parked:
+            self.ready.replies.append(Reply(p.ticket, serve(p.request, self.epoch, self.me.id, self.chain, told)))
+
+    def expire_parked(self) -> None:
+        """Fetches whose time is over get the answer of their arrival (R220)."""
+        for p in self.parked:
+            if p.until_ms <= self.now_ms:
+                self.ready.replies.append(Reply(p.ticket, p.first))
+        self.parked = [p for p in self.parked if p.until_ms > self.now_ms]
+
+    # ------------------------------------------------------------------ log
+
+    def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
+        """Append as leader, under the current epoch; gives the first offset. Whoever waits for records gets them."""
+        first = self.chain.append(self.epoch, count)
+        self.ready.append.append(events.Append(first, count, self.epoch, batch, controls))
+        self.wake_parked()
+        return first
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log: what was committed is never cut (R224)."""
+        assert offset >= self.high_watermark, f"cut to {offset} below the high watermark {self.high_watermark}"
+        if offset < self.chain.end:
+            self.chain.truncate(offset)
+            self.voters.truncate(offset)
+            self.synced = min(self.synced, offset)
+            self.ready.truncate = offset
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """What is committed never goes back."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.ready.high_watermark = offset
+            if self.is_leader:
+                self.wake_parked()

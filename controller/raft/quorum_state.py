@@ -1,0 +1,63 @@
+"""The ``quorum-state`` file: epoch, leader and vote, on disk before anything that follows from them is said.
+
+Source: ``FileQuorumStateStore.java`` and its schema ``QuorumStateData`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.controller.raft.events import NOBODY, HardState, ReplicaKey
+from ottla.log.checkpoints import CorruptFile
+from ottla.wire.primitives import uuid_bytes, uuid_text
+from ottla.wire.schema import ZERO_UUID
+from ottla.world.disk import Disk, read_file, write_file
+
+QUORUM_STATE = "quorum-state"
+_KEPT = ("clusterId", "appliedOffset", "currentVoters")
+
+
+@dataclass(slots=True)
+class QuorumStateFile:
+    """The file's content. Version 0 belongs to kraft.version 0 and knows no directories; its other fields are kept."""
+
+    hard: HardState = field(default_factory=lambda: HardState(0))
+    data_version: int = 1
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, disk: Disk, path: str) -> QuorumStateFile:
+        """Read the file; where there is none, epoch 0 begins.
+
+        Raises:
+            CorruptFile: not such a file.
+        """
+        if not disk.exists(path):
+            return cls()
+        try:
+            values = json.loads(read_file(disk, path))
+            version = int(values["data_version"])
+            voted = None
+            if int(values["votedId"]) != NOBODY:
+                directory = uuid_bytes(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
+                voted = ReplicaKey(int(values["votedId"]), directory)
+            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted)
+            return cls(hard, version, {k: values[k] for k in _KEPT if k in values})
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFile(f"{path}: {error!r}") from None
+
+    def write(self, disk: Disk, path: str) -> None:
+        """Write it aside, sync it, give it its name (R202)."""
+        hard = self.hard
+        voted = ReplicaKey(NOBODY) if hard.voted is None else hard.voted
+        values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}
+        if self.data_version == 0:
+            values = {"clusterId": self.kept.get("clusterId", ""), **values}
+            values["appliedOffset"] = self.kept.get("appliedOffset", 0)
+            values["currentVoters"] = self.kept.get("currentVoters", [])
+        else:
+            values["votedDirectoryId"] = uuid_text(voted.directory_id)
+        values["data_version"] = self.data_version
+        write_file(disk, path, json.dumps(values, separators=(",", ":")).encode())

@@ -1,0 +1,119 @@
+"""The states of a raft node: what each knows besides the log, and from which one may become which.
+
+Source: ``QuorumState.java`` and the ``EpochState`` classes (apache/kafka 4.3.1; KIP-595, KIP-996).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.controller.raft.events import NOBODY, ReplicaKey
+
+FOREVER_MS = float("inf")
+
+
+@dataclass(slots=True)
+class Election:
+    """Who has answered so far (R206)."""
+
+    answers: dict[int, bool] = field(default_factory=dict)
+
+    def won(self, majority: int) -> bool:
+        """Whether enough said yes."""
+        return sum(self.answers.values()) >= majority
+
+    def lost(self, voters_count: int, majority: int) -> bool:
+        """Whether enough said no that the rest cannot make a majority."""
+        refused = sum(1 for granted in self.answers.values() if not granted)
+        return voters_count - refused < majority
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows of no leader it could follow; a vote may have been given in this epoch."""
+
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether an election would be won, before it disturbs anybody with a new epoch (KIP-996)."""
+
+    deadline_ms: float
+    election: Election = field(default_factory=Election)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Asks for votes in a new epoch."""
+
+    deadline_ms: float
+    election: Election = field(default_factory=Election)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a replica's log reaches, as the leader knows."""
+
+    end: int = -1
+    fetched_ms: float = -1
+    caught_up_ms: float = -1
+
+
+@dataclass(slots=True)
+class Leader:
+    """Appends; commits what a majority has."""
+
+    epoch_start: int
+    deadline_ms: float
+    """When it resigns, unless a majority fetches before (check quorum)."""
+    granted: tuple[int, ...] = ()
+    ends: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    heard: set[int] = field(default_factory=set)
+    """Voters that fetched since the deadline was last moved."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from a leader."""
+
+    leader_id: int
+    deadline_ms: float
+    fetched: bool = False
+    """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R212)."""
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Was the leader of this epoch and tells the others that it is not any more."""
+
+    deadline_ms: float
+    successors: tuple[ReplicaKey, ...] = ()
+    told: set[int] = field(default_factory=set)
+
+
+State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+LEGAL: dict[type, frozenset[type]] = {
+    Unattached: frozenset({Unattached, Prospective, Follower}),
+    Prospective: frozenset({Prospective, Candidate, Follower, Unattached}),
+    Candidate: frozenset({Leader, Prospective, Follower, Unattached}),
+    Leader: frozenset({Resigned, Unattached, Follower}),
+    Follower: frozenset({Prospective, Follower, Unattached}),
+    Resigned: frozenset({Unattached, Follower}),
+}
+"""Within its epoch a leader only ever becomes Resigned; a higher epoch makes anybody Unattached or Follower."""
+
+DURABLE = frozenset({Unattached, Candidate, Leader, Follower})
+"""States whose beginning is written to quorum-state (the others say nothing new that must survive)."""
+
+
+def leader_of(state: State, me: int) -> int:
+    """Who leads, as this state knows; -1 for nobody."""
+    match state:
+        case Leader():
+            return me
+        case Follower(leader_id):
+            return leader_id
+        case _:
+            return NOBODY

@@ -1,0 +1,298 @@
+"""Where the quorum's state lies: metadata log, snapshots, ``quorum-state``; what a start believes, and what may go.
+
+A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
+written: that is the log's recovery point, and only what follows is read.
+
+Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
+from ottla.controller.raft.events import Append, HardState, ReplicaKey
+from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
+from ottla.controller.records import control_batch, decode_control, messages
+from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
+from ottla.log.partition_log import PartitionLog, remove_segment
+from ottla.log.recovery import create_log, open_log
+from ottla.log.settings import FOREVER_MS, LogSettings
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.schema import Message
+from ottla.world.disk import Disk
+
+
+class NotOurQuorum(Exception):
+    """The directory belongs to a quorum this node cannot lead alone."""
+
+
+class StoreSettings(NamedTuple):
+    """Kafka's ``metadata.*`` settings."""
+
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_ms: int = 3_600_000
+    """0: by size only."""
+    retention_bytes: int = 104_857_600
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> StoreSettings:
+        """From a node's configuration; what is not named has Kafka's default."""
+        names = {
+            "snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
+            "snapshot_ms": "metadata.log.max.snapshot.interval.ms",
+            "retention_bytes": "metadata.max.retention.bytes",
+            "retention_ms": "metadata.max.retention.ms",
+            "segment_bytes": "metadata.log.segment.bytes",
+            "segment_ms": "metadata.log.segment.ms",
+        }
+        return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
+
+
+DEFAULTS = StoreSettings()
+
+
+class MetadataStore:
+    """One replica of the metadata log. Not thread-safe but for `sync` and `write_snapshot`, which only wait."""
+
+    def __init__(
+        self, disk: Disk, data_dir: str, identity: Identity, now_ms: int, settings: StoreSettings = DEFAULTS
+    ) -> None:
+        self.disk = disk
+        self.settings = settings
+        self.me = ReplicaKey(identity.node_id, identity.directory_id)
+        self.directory = f"{data_dir}/{METADATA_TOPIC}-0"
+        self._log_settings = LogSettings(
+            segment_bytes=settings.segment_bytes,
+            segment_ms=settings.segment_ms,
+            max_message_bytes=2**31 - 1,
+            timestamp_after_max_ms=FOREVER_MS,
+        )
+        self._state = QuorumStateFile.read(disk, f"{self.directory}/{QUORUM_STATE}")
+        self.snapshot_id = SnapshotId(0, 0)
+        self.snapshot = Snapshot()
+        self.snapshots: list[SnapshotId] = []
+        self._choose_snapshot()
+        self.log = self._open(now_ms)
+        self.kraft_version = self.snapshot.kraft_version
+        self.voters_record = self.snapshot.voters
+        self.bytes_since_snapshot = 0
+        self.snapshot_ms = now_ms
+        """When the last snapshot was written, as far as this process knows."""
+        self.last_timestamp_ms = self.snapshot.timestamp_ms
+
+    # ------------------------------------------------------------------ opening
+
+    def _choose_snapshot(self) -> None:
+        """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R233)."""
+        if not self.disk.exists(self.directory):
+            return
+        names = self.disk.listdir(self.directory)
+        for name in names:
+            if name.endswith((".checkpoint.part", ".checkpoint.deleted")):
+                self.disk.unlink(f"{self.directory}/{name}")
+        start = min((int(n[:-4]) for n in names if n.endswith(".log")), default=0)
+        found = list_snapshots(self.disk, self.directory)
+        self.snapshots = [s for s in found if s.end_offset >= start]
+        for old in found[: len(found) - len(self.snapshots)]:
+            self.disk.unlink(f"{self.directory}/{old.file_name}")
+        for snapshot in reversed(self.snapshots):
+            try:
+                self.snapshot = read_snapshot(self.disk, f"{self.directory}/{snapshot.file_name}")
+                self.snapshot_id = snapshot
+                return
+            except CorruptFile:
+                if snapshot == self.snapshots[0] and (start > 0 or snapshot.end_offset == 0):
+                    raise
+        if start > 0:
+            raise CorruptFile(f"{self.directory}: the log begins at {start} and no snapshot covers what was before")
+
+    def _open(self, now_ms: int) -> PartitionLog:
+        disk, end = self.disk, self.snapshot_id.end_offset
+        if not disk.exists(self.directory) or not any(n.endswith(".log") for n in disk.listdir(self.directory)):
+            log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
+        else:
+            log = self._open_log(now_ms)
+        if log.log_end_offset < end or -1 < log.epochs.epoch_at(end - 1) < self.snapshot_id.epoch:
+            # The log lost its end (unsynced, power cut) but the synced snapshot covers it: it begins anew there (R233).
+            log = self._start_over(log, now_ms)
+        return log
+
+    def _open_log(self, now_ms: int, log_start_offset: int = 0) -> PartitionLog:
+        return open_log(
+            self.disk,
+            self.directory,
+            METADATA_TOPIC,
+            0,
+            self._log_settings,
+            now_ms,
+            clean=False,
+            recovery_point=self.snapshot_id.end_offset,
+            log_start_offset=log_start_offset,
+        )
+
+    def _start_over(self, log: PartitionLog, now_ms: int) -> PartitionLog:
+        """An empty log that begins where the snapshot ends; nothing that is synced later lies behind a hole."""
+        log.close_files()
+        log.epochs.truncate_end(0)
+        for segment in log.segments:
+            remove_segment(self.disk, segment)
+        return self._open_log(now_ms, self.snapshot_id.end_offset)
+
+    @property
+    def hard(self) -> HardState:
+        """What quorum-state said."""
+        return self._state.hard
+
+    def chain(self) -> EpochChain:
+        """Offsets and epochs, for the raft machine."""
+        log = self.log
+        snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
+        return EpochChain(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
+
+    def voters(self) -> VoterHistory:
+        """Who votes; call it once `records` has been read to its end.
+
+        Raises:
+            NotOurQuorum: this node is not the only voter. (Quorums of several come with clusters.)
+        """
+        me = self.me
+        if self.voters_record is not None:
+            keys = voter_keys(self.voters_record)
+        elif self._state.data_version == 0 and self._state.kept.get("currentVoters"):
+            keys = [ReplicaKey(v["voterId"]) for v in self._state.kept["currentVoters"]]
+        else:
+            keys = [me]
+        if len(keys) != 1 or not keys[0].is_same(me):
+            ids = [k.id for k in keys]
+            raise NotOurQuorum(f"the metadata quorum has the voters {ids}; this node is {me.id} alone")
+        return VoterHistory(keys)
+
+    def first_records(self) -> tuple[Message, ...]:
+        """What the first leader of a new log says of the quorum: it stands in the snapshot (0, 0) only (R243)."""
+        if self.log.log_end_offset > 0 or self.voters_record is None:
+            return ()
+        return ctl.KRaftVersionRecord(0, self.kraft_version), self.voters_record
+
+    def records(self) -> Iterator[tuple[int, Message]]:
+        """(offset, record) of every metadata record behind the snapshot; quorum records are taken in on the way.
+
+        Raises:
+            WireError: a record cannot be read.
+        """
+        for header, raw in self.log.batches(self.snapshot_id.end_offset):
+            self.bytes_since_snapshot += header.size_bytes
+            self.last_timestamp_ms = header.max_timestamp
+            if header.is_control:
+                for record in r.iterate(raw, header):
+                    self._take_control(decode_control(record))
+            else:
+                for offset, message in messages(header, raw):
+                    if offset >= self.snapshot_id.end_offset:
+                        yield offset, message
+
+    def _take_control(self, message: Message | None) -> None:
+        match message:
+            case ctl.KRaftVersionRecord():
+                self.kraft_version = message.k_raft_version
+            case ctl.VotersRecord():
+                self.voters_record = message
+
+    # ------------------------------------------------------------------ what the machine wants done
+
+    def write_state(self, hard: HardState) -> None:
+        """Write quorum-state. Raises OSError: final."""
+        self._state.hard = hard
+        self._state.write(self.disk, f"{self.directory}/{QUORUM_STATE}")
+
+    def append(self, append: Append, now_ms: int) -> None:
+        """Append a batch as leader; not yet synced. Raises OSError: final."""
+        raw = control_batch(append.controls, now_ms) if append.controls else append.batch
+        self.bytes_since_snapshot += len(raw)
+        self.last_timestamp_ms = now_ms
+        done = self.log.append(raw, append.epoch, now_ms, Origin.RAFT)
+        assert (done.first_offset, done.last_offset - done.first_offset + 1) == append[:2], f"{done} is not {append}"
+
+    def sync(self) -> int:
+        """Sync the log: everything below the offset returned is on disk.
+
+        Raises:
+            OSError: final for this directory.
+        """
+        end = self.log.log_end_offset
+        self.log.flush()
+        return end
+
+    def committed(self, end: int) -> None:
+        """The high watermark moved."""
+        self.log.set_high_watermark(end)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def wants_snapshot(self, now_ms: int) -> bool:
+        """Whether enough was committed since the last one, or any of it long enough ago (R230)."""
+        if self.bytes_since_snapshot == 0:
+            return False
+        by_time = 0 < self.settings.snapshot_ms <= now_ms - self.snapshot_ms
+        return by_time or self.bytes_since_snapshot >= self.settings.snapshot_bytes
+
+    def begin_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, Snapshot]:
+        """A snapshot of everything below ``end_offset`` will be written: its name, and what surrounds its records.
+
+        A new segment begins, so that no start has to read again what the snapshot covers, and the old one can go.
+        """
+        self.bytes_since_snapshot = 0
+        self.snapshot_ms = now_ms
+        if self.log.active.base_offset < self.log.log_end_offset:
+            self.log.roll(now_ms)
+        name = SnapshotId(end_offset, self.log.epochs.epoch_at(end_offset - 1))
+        return name, Snapshot([], self.kraft_version, self.voters_record, self.last_timestamp_ms)
+
+    def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
+        """Write a snapshot file, synced."""
+        write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
+
+    def wrote_snapshot(self, name: SnapshotId, now_ms: int) -> None:
+        """A snapshot has its name: older ones and what they cover may go."""
+        self.snapshot_id = name
+        if name not in self.snapshots:
+            self.snapshots.append(name)
+        self.prune(now_ms)
+
+    def prune(self, now_ms: int) -> None:
+        """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R232).
+
+        The newest stays always. The log then begins where the oldest that is left ends; segments below go.
+        """
+        while len(self.snapshots) >= 2 and self._oldest_may_go(now_ms):
+            old = self.snapshots.pop(0)
+            path = f"{self.directory}/{old.file_name}"
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+            if self.log.raise_start(min(self.snapshots[0].end_offset, self.log.high_watermark)):
+                self.log.drop_below_start(now_ms)
+        self.log.remove_retired(now_ms)
+
+    def _oldest_may_go(self, now_ms: int) -> bool:
+        sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)
+        if self.settings.retention_bytes >= 0 and self.log.size_bytes + sum(sizes) > self.settings.retention_bytes:
+            return True
+        if self.settings.retention_ms < 0:
+            return False
+        try:
+            oldest_ms = timestamp_of(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
+        except CorruptFile:
+            return True  # nobody can begin from it
+        return now_ms - oldest_ms > self.settings.retention_ms
+
+    def close(self) -> None:
+        """Flush and close the log, as a clean stop does."""
+        self.log.close()

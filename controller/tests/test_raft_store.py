@@ -1,0 +1,309 @@
+"""The metadata log, its snapshots and quorum-state on a disk."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.controller.format import Endpoint, format_directory
+from ottla.controller.raft import events
+from ottla.controller.raft.events import Append, HardState, ReplicaKey
+from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.quorum_state import QuorumStateFile
+from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
+from ottla.controller.records import BatchWriter
+from ottla.controller.snapshots import SnapshotId, at_once, snapshot_steps
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import Identity, LogDirectory
+from ottla.wire.messages import metadata_records as m
+from ottla.world.disk import Disk
+from ottla.world.memory_disk import MemoryDisk
+
+LOG = "/data/__cluster_metadata-0"
+
+
+def ids() -> Iterator[bytes]:
+    return (bytes([9, *n.to_bytes(15, "big")]) for n in itertools.count(1))
+
+
+def formatted() -> tuple[MemoryDisk, Identity]:
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    source = ids()
+    directory = LogDirectory(disk.session(), "/data")
+    directory.lock()
+    identity = format_directory(directory, 1, None, Endpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source))
+    directory.unlock()
+    return disk, identity
+
+
+class Led:
+    """A store that its raft machine leads, as the driver does it."""
+
+    def __init__(self, disk: Disk, identity: Identity, now_ms: int = 0, **settings: int) -> None:
+        self.store = store = MetadataStore(disk, "/data", identity, now_ms, StoreSettings(**settings))
+        self.offsets = [offset for offset, _ in store.records()]
+        voters = store.voters()
+        self.raft = RaftMachine(
+            store.me, voters, store.hard, store.chain(), lambda: 0.5, first_records=store.first_records()
+        )
+        self.now_ms = now_ms
+        self.step(events.Start())
+        self.sync()
+
+    def step(self, event: events.Event) -> None:
+        ready = self.raft.step(self.now_ms, event)
+        if ready.hard_state is not None:
+            self.store.write_state(ready.hard_state)
+        for append in ready.append:
+            self.store.append(append, self.now_ms)
+        if ready.high_watermark is not None:
+            self.store.committed(ready.high_watermark)
+
+    def sync(self) -> None:
+        self.step(events.Synced(self.store.sync()))
+
+    def add(self, count: int) -> None:
+        for number in range(count):
+            writer = BatchWriter(self.now_ms)
+            writer.add_message(m.ConfigRecord(2, "t", f"k{number}", "v" * 100))
+            self.step(events.Propose(writer.done(), 1))
+        self.sync()
+
+    def snapshot(self) -> SnapshotId:
+        name, around = self.store.begin_snapshot(self.store.log.log_end_offset, self.now_ms)
+        records = [m.FeatureLevelRecord("metadata.version", 30)]
+        self.store.write_snapshot(name, at_once(snapshot_steps(around, records, name.epoch, self.now_ms)))
+        self.store.wrote_snapshot(name, self.now_ms)
+        return name
+
+    def files(self, suffix: str) -> list[str]:
+        return [n for n in self.store.disk.listdir(LOG) if n.endswith(suffix)]
+
+
+def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
+    disk, identity = formatted()
+    for epoch in (1, 2, 3):
+        led = Led(disk.session(), identity)
+        assert led.raft.epoch == epoch
+        state = QuorumStateFile.read(disk.session(), f"{LOG}/quorum-state")
+        assert state.hard == HardState(epoch, 1)
+    headers = [header for header, _ in led.store.log.batches()]
+    assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
+    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
+
+
+def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
+    disk, identity = formatted()
+    store = MetadataStore(disk.session(), "/data", identity, 0)
+    raft = RaftMachine(store.me, store.voters(), store.hard, store.chain(), lambda: 0.5)
+    ready = raft.step(0, events.Start())
+    assert ready.hard_state == HardState(1, 1)
+    assert [a.epoch for a in ready.append] == [1]
+
+
+def test_a_quorum_of_others_is_refused() -> None:
+    disk, identity = formatted()
+    for other in (
+        Identity(identity.cluster_id, 2, identity.directory_id),
+        Identity(identity.cluster_id, 1, bytes([7] * 16)),
+    ):
+        with pytest.raises(NotOurQuorum):
+            MetadataStore(disk.session(), "/data", other, 0).voters()
+
+
+def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
+    for ids_, refused in (([1], False), ([2], True), ([1, 2], True)):
+        disk, identity = formatted()
+        session = disk.session()
+        session.unlink(f"{LOG}/{SnapshotId(0, 0).file_name}")
+        file = QuorumStateFile(HardState(4), 0, {"currentVoters": [{"voterId": i} for i in ids_]})
+        file.write(session, f"{LOG}/quorum-state")
+        store = MetadataStore(session, "/data", identity, 0)
+        if refused:
+            with pytest.raises(NotOurQuorum):
+                store.voters()
+        else:
+            assert store.voters().current == (ReplicaKey(1),)
+
+
+def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(20)
+    name = led.snapshot()
+    led.add(3)
+    again = Led(disk.session(), identity)
+    assert again.store.snapshot_id == name
+    assert again.offsets == [23, 24, 25]
+    assert again.store.log.segments[0].base_offset == 0
+    read = again.store.log.notes
+    assert not read
+
+
+def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
+    """What was synced behind a damaged beginning must be there after every start that follows."""
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(20)
+    led.snapshot()
+    led.add(3)
+    data = disk.files[f"{LOG}/{0:020d}.log"].data
+    data[200] ^= 0xFF
+    for extra in (0, 4, 8):
+        led = Led(disk.session(), identity)
+        assert len([o for o in led.offsets if o >= 23]) == 3 + extra
+        led.add(4)
+
+
+@pytest.mark.parametrize("keep", [0, 100, 150, 1000, 2500])
+def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(20)
+    name = led.snapshot()
+    for path in [p for p in disk.files if p.startswith(LOG) and p.endswith(".log") and f"{0:020d}" not in p]:
+        disk.session().unlink(path)
+    del disk.files[f"{LOG}/{0:020d}.log"].data[keep:]
+    led = Led(disk.session(), identity)
+    assert led.offsets == []
+    assert led.store.log.log_start_offset == led.store.log.segments[0].base_offset == name.end_offset
+    led.add(5)
+    again = Led(disk.session(), identity)
+    assert again.offsets == list(range(name.end_offset + 1, name.end_offset + 6))
+    assert next(h.base_offset for h, _ in again.store.log.batches()) == name.end_offset, "no hole at the front"
+
+
+def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(5)
+    first = led.snapshot()
+    led.add(5)
+    second = led.snapshot()
+    del disk.files[f"{LOG}/{second.file_name}"].data[50:]
+    again = Led(disk.session(), identity)
+    assert again.store.snapshot_id == first
+    assert again.offsets == list(range(8, 13))
+
+
+def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity, retention_bytes=0)
+    led.add(5)
+    name = led.snapshot()
+    led.add(5)
+    assert led.store.log.segments[0].base_offset == name.end_offset
+    del disk.files[f"{LOG}/{name.file_name}"].data[50:]
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+    disk.session().unlink(f"{LOG}/{name.file_name}")
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+
+
+def test_half_written_snapshots_go_at_the_start() -> None:
+    disk, identity = formatted()
+    session = disk.session()
+    for name in ("x.checkpoint.part", "x.checkpoint.deleted"):
+        session.open(f"{LOG}/{name}", create=True).close()
+    led = Led(session, identity)
+    assert not led.files(".part")
+    assert not led.files(".deleted")
+
+
+@pytest.mark.parametrize(
+    ("added", "later_ms", "settings", "expected"),
+    [
+        (0, 10**9, {}, False),  # nothing was committed since
+        (1, 3_599_999, {}, False),
+        (1, 3_600_000, {}, True),
+        (1, 10**9, {"snapshot_ms": 0}, False),  # 0 is never
+        (5, 0, {"snapshot_bytes": 800}, True),
+        (1, 0, {"snapshot_bytes": 800}, False),
+    ],
+)
+def test_r230_a_snapshot_is_due_by_size_or_by_time(
+    added: int, later_ms: int, settings: dict[str, int], *, expected: bool
+) -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity, **settings)
+    led.snapshot()
+    led.add(added)
+    assert led.store.wants_snapshot(later_ms) is expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "later_ms", "left"),
+    [
+        ({}, 0, 4),
+        ({}, 604_800_000, 4),
+        ({}, 604_800_001, 1),
+        ({"retention_ms": -1}, 10**12, 4),
+        ({"retention_ms": -1, "retention_bytes": -1}, 10**12, 4),
+        ({"retention_bytes": 0}, 0, 1),
+        ({"retention_bytes": 2_500}, 0, 2),
+    ],
+)
+def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    for _ in range(3):
+        led.add(5)
+        led.snapshot()
+    led.store.settings = StoreSettings(**settings)
+    led.store.prune(later_ms)
+    assert len(led.store.snapshots) == len(led.files(".checkpoint")) == left
+    assert led.store.log.log_start_offset == led.store.snapshots[0].end_offset
+    assert led.store.log.segments[0].base_offset == (led.store.snapshots[0].end_offset if left < 4 else 0)
+    again = Led(disk.session(), identity)
+    assert again.store.snapshot_id == led.store.snapshots[-1]
+
+
+def test_settings_come_by_kafkas_names() -> None:
+    values = {
+        "metadata.log.max.record.bytes.between.snapshots": "1",
+        "metadata.log.max.snapshot.interval.ms": "2",
+        "metadata.max.retention.bytes": "3",
+        "metadata.max.retention.ms": "4",
+        "metadata.log.segment.bytes": "5",
+        "metadata.log.segment.ms": "6",
+    }
+    assert StoreSettings.of(values) == StoreSettings(1, 2, 3, 4, 5, 6)
+    assert StoreSettings.of({}) == StoreSettings(20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000)
+
+
+ROWS = [
+    QuorumStateFile(HardState(0), 1),
+    QuorumStateFile(HardState(7, 3), 1),
+    QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
+    QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
+]
+
+
+@pytest.mark.parametrize("file", ROWS)
+def test_quorum_state_is_read_back(file: QuorumStateFile) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    file.write(session, "/d/quorum-state")
+    assert QuorumStateFile.read(session, "/d/quorum-state") == file
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}'])
+def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    session.open("/d/quorum-state", create=True).pwrite(text, 0)
+    with pytest.raises(CorruptFile):
+        QuorumStateFile.read(session, "/d/quorum-state")
+
+
+def test_the_batch_goes_where_the_machine_says() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    writer = BatchWriter(0)
+    writer.add_message(m.NoOpRecord())
+    with pytest.raises(AssertionError):
+        led.store.append(Append(77, 1, 1, writer.done()), 0)
