@@ -257,8 +257,9 @@ class Controller:
     async def _commit(self) -> None:
         """Sync, and once the high watermark has passed, let everybody see it."""
         if self._store.log.log_end_offset > self._raft.synced:
-            end = await self._env.in_thread(self._store.sync, Lane.RAFT)
-            self._step(events.Synced(end))
+            job = self._store.begin_sync()
+            await self._env.in_thread(job, Lane.RAFT)
+            self._step(events.Synced(self._store.finish_sync(job)))
         if self.machine.latest is self.machine.image:
             return
         assert self._raft.high_watermark > self.machine.latest.offset
@@ -278,8 +279,8 @@ class Controller:
             self._store.write_state(ready.hard_state)
         for append in ready.append:
             self._store.append(append, self._env.now_ms())
-        if ready.high_watermark is not None:
-            self._store.committed(ready.high_watermark)
+        if ready.committed is not None:
+            self._store.committed(ready.committed)
 
     @staticmethod
     async def _slowly(records: Iterable[Message]) -> AsyncIterator[Message]:

@@ -213,7 +213,7 @@ class Ready:
     append: list[Append] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    high_watermark: int | None = None
-    """The new one, where it moved."""
+    committed: int | None = None
+    """The new high watermark, where it moved."""
     load_snapshot: tuple[int, int] | None = None
     """(end offset, epoch): fetch this snapshot from the leader, then hand in `SnapshotLoaded`."""

@@ -194,6 +194,6 @@ class RaftNode:
         """What is committed never goes back."""
         if offset > self.high_watermark:
             self.high_watermark = offset
-            self.ready.high_watermark = offset
+            self.ready.committed = offset
             if self.is_leader:
                 self.wake_parked()

@@ -18,7 +18,8 @@ from ottla.controller.records import control_batch, decode_control, messages
 from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
-from ottla.log.partition_log import PartitionLog, remove_segment
+from ottla.log.durable import SyncJob
+from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
 from ottla.log.validate import Origin
@@ -120,32 +121,20 @@ class MetadataStore:
         if not disk.exists(self.directory) or not any(n.endswith(".log") for n in disk.listdir(self.directory)):
             log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
         else:
-            log = self._open_log(now_ms)
+            log = open_log(
+                disk,
+                self.directory,
+                METADATA_TOPIC,
+                0,
+                self._log_settings,
+                now_ms,
+                clean=False,
+                recovery_point=end,
+            )
         if log.log_end_offset < end or -1 < log.epochs.epoch_at(end - 1) < self.snapshot_id.epoch:
             # The log lost its end (unsynced, power cut) but the synced snapshot covers it: it begins anew there (R233).
-            log = self._start_over(log, now_ms)
+            log.start_over_at(end, now_ms)
         return log
-
-    def _open_log(self, now_ms: int, log_start_offset: int = 0) -> PartitionLog:
-        return open_log(
-            self.disk,
-            self.directory,
-            METADATA_TOPIC,
-            0,
-            self._log_settings,
-            now_ms,
-            clean=False,
-            recovery_point=self.snapshot_id.end_offset,
-            log_start_offset=log_start_offset,
-        )
-
-    def _start_over(self, log: PartitionLog, now_ms: int) -> PartitionLog:
-        """An empty log that begins where the snapshot ends; nothing that is synced later lies behind a hole."""
-        log.close_files()
-        log.epochs.truncate_end(0)
-        for segment in log.segments:
-            remove_segment(self.disk, segment)
-        return self._open_log(now_ms, self.snapshot_id.end_offset)
 
     @property
     def hard(self) -> HardState:
@@ -218,18 +207,17 @@ class MetadataStore:
         raw = control_batch(append.controls, now_ms) if append.controls else append.batch
         self.bytes_since_snapshot += len(raw)
         self.last_timestamp_ms = now_ms
-        done = self.log.append(raw, append.epoch, now_ms, Origin.RAFT)
+        done = self.log.append_as_leader(raw, append.epoch, now_ms, Origin.RAFT)
         assert (done.first_offset, done.last_offset - done.first_offset + 1) == append[:2], f"{done} is not {append}"
 
-    def sync(self) -> int:
-        """Sync the log: everything below the offset returned is on disk.
+    def begin_sync(self) -> SyncJob:
+        """What makes everything appended so far survive a power cut: call it in a thread, then `finish_sync`."""
+        return self.log.begin_sync(self.log.log_end_offset)
 
-        Raises:
-            OSError: final for this directory.
-        """
-        end = self.log.log_end_offset
-        self.log.flush()
-        return end
+    def finish_sync(self, job: SyncJob) -> int:
+        """A sync ended well: everything below the offset returned is on disk."""
+        self.log.finish_sync(job)
+        return job.end
 
     def committed(self, end: int) -> None:
         """The high watermark moved."""

@@ -51,7 +51,7 @@ class Host:
     synced: int = 0
     machine: RaftMachine | None = None
     life: int = 0
-    high_watermark: int = -1
+    committed: int = -1
 
 
 class Box:
@@ -80,7 +80,7 @@ class Box:
         voters = VoterHistory(h.key for h in self.hosts.values())
         chain = EpochChain(len(host.log), epochs)
         host.machine = RaftMachine(host.key, voters, host.hard, chain, self.chance.random)
-        host.high_watermark = -1
+        host.committed = -1
         self.step(number, Start())
 
     def crash(self, number: int) -> None:
@@ -106,7 +106,7 @@ class Box:
                 assert ready.hard_state.voted == host.hard.voted, "one vote an epoch"
             host.hard = ready.hard_state
         if ready.truncate is not None:
-            assert ready.truncate >= host.high_watermark, "what is committed is never cut"
+            assert ready.truncate >= host.committed, "what is committed is never cut"
             del host.log[ready.truncate :]
             host.synced = min(host.synced, ready.truncate)
         for append in ready.append:
@@ -116,17 +116,17 @@ class Box:
                 host.log.append(Entry(append.epoch, what))
         if ready.append:
             self._later(host.key.id, Synced(len(host.log)), 1 + self.chance.random() * 30, host.life)
-        if ready.high_watermark is not None:
-            self._commit(host, ready.high_watermark)
+        if ready.committed is not None:
+            self._commit(host, ready.committed)
         for send in ready.sends:
             self._send(host, send.peer, send.request)
         for reply in ready.replies:
             self._reply(host, reply.ticket, reply.answer)
 
     def _commit(self, host: Host, end: int) -> None:
-        assert end > host.high_watermark
+        assert end > host.committed
         assert end <= len(host.log)
-        host.high_watermark = end
+        host.committed = end
         known = min(end, len(self.committed))
         assert host.log[:known] == self.committed[:known], "a committed record changed"
         self.committed += host.log[known:end]
@@ -188,7 +188,7 @@ class Box:
             end = min(flight.event.end_offset, len(host.log))
             host.synced = max(host.synced, end)
         self.step(flight.to, flight.event)
-        behind = len(host.log) - host.high_watermark
+        behind = len(host.log) - host.committed
         if host.machine.is_leader and behind < 20 and self.chance.random() < 0.3:
             self.propose(flight.to)
 

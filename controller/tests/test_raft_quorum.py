@@ -14,9 +14,9 @@ def test_a_lone_voter_leads_at_once_and_commits_what_it_has_synced() -> None:
     machine = box.hosts[1].machine
     assert machine is not None
     assert (machine.is_leader, machine.epoch, machine.leader_id) == (True, 1, 1)
-    assert box.hosts[1].high_watermark == -1, "nothing is committed before it is on the disk"
+    assert box.hosts[1].committed == -1, "nothing is committed before it is on the disk"
     box.run(100)
-    assert box.hosts[1].high_watermark == len(box.hosts[1].log) >= 1
+    assert box.hosts[1].committed == len(box.hosts[1].log) >= 1
 
 
 def test_each_start_of_a_lone_voter_costs_one_epoch() -> None:
@@ -43,7 +43,7 @@ def test_a_healthy_quorum_elects_one_leader_and_keeps_it(count: int) -> None:
     before = dict(box.leaders)
     box.run(60_000)
     assert box.leaders == before
-    assert all(h.high_watermark >= len(box.committed) - 40 for h in box.hosts.values())
+    assert all(h.committed >= len(box.committed) - 40 for h in box.hosts.values())
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -59,11 +59,13 @@ class Led:
             self.store.write_state(ready.hard_state)
         for append in ready.append:
             self.store.append(append, self.now_ms)
-        if ready.high_watermark is not None:
-            self.store.committed(ready.high_watermark)
+        if ready.committed is not None:
+            self.store.committed(ready.committed)
 
     def sync(self) -> None:
-        self.step(events.Synced(self.store.sync()))
+        job = self.store.begin_sync()
+        job()
+        self.step(events.Synced(self.store.finish_sync(job)))
 
     def add(self, count: int) -> None:
         for number in range(count):

@@ -1,0 +1,283 @@
+"""Turns: what is decided together, when it is seen, and who is told what when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image
+from ottla.controller.records import BatchWriter
+from ottla.controller.tests.world import Ground
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.log.settings import LogSettings
+from ottla.log.validate import Origin
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import metadata_records as m
+
+LOG = "/data/__cluster_metadata-0"
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        async def go() -> None:
+            await test(**arguments)
+
+        trio.run(go, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    return run
+
+
+def topic(name: str, partitions: int = 1) -> ct.CreateTopicsRequest:
+    return ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 1000)
+
+
+def code(answer: Any) -> int:
+    return int(answer.topics[0].error_code)
+
+
+def metadata_log(ground: Ground) -> PartitionLog:
+    return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogSettings(), 0, clean=False)
+
+
+@virtual
+async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        assert controller.image.features["metadata.version"] == 30
+        assert controller.image.config(4, "") == {"min.insync.replicas": "1"}
+        assert code(await controller.submit(topic("t", 3), 7)) == 0
+        before, epoch = controller.image, controller.epoch
+    async with ground.controller(broker=False) as controller:
+        assert controller.epoch == epoch + 1
+        assert controller.image.topics == before.topics
+        assert controller.image.configs == before.configs
+        assert controller.image.brokers == before.brokers
+        assert len(list(controller.image.controllers)) == 1
+
+
+@virtual
+async def test_a_turn_takes_all_that_waits_and_syncs_once() -> None:
+    async with Ground().controller() as controller:
+        threads = controller._env.threads  # type: ignore[attr-defined]
+        tickets = [controller.hand_in(topic(f"t{n}"), 7) for n in range(20)]
+        assert [code(await t.wait()) for t in tickets] == [0] * 20
+        assert controller._env.threads == threads + 1  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_what_comes_later_in_a_turn_is_decided_on_what_came_before() -> None:
+    async with Ground().controller() as controller:
+        tickets = [controller.hand_in(topic("t"), 7) for _ in range(2)]
+        assert [code(await t.wait()) for t in tickets] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+@virtual
+async def test_nobody_sees_or_hears_of_what_is_not_on_the_disk() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        heard: list[tuple[Image, Delta]] = []
+        controller.listeners.append(lambda image, delta: heard.append((image, delta)))
+        ground.env.gate = trio.Event()
+        ticket = controller.hand_in(topic("t", 2), 7)
+        late = controller.hand_in(topic("t"), 7)
+        await trio.sleep(1)
+        assert "t" not in controller.image.topics
+        assert not heard
+        assert not ticket._done.is_set()
+        assert not late._done.is_set(), "a refusal that rests on what is not committed waits too"
+        ground.env.gate.set()
+        assert code(await ticket.wait()) == 0
+        assert code(await late.wait()) == ErrorCode.TOPIC_ALREADY_EXISTS
+        ((image, delta),) = heard
+        assert image is controller.image
+        assert delta.topics["t"].partitions == {0, 1}
+        assert delta.topics["t"].new is image.topics["t"]
+
+
+@virtual
+async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
+    async with Ground().controller() as controller:
+        log: list[str] = []
+        controller.listeners += [lambda *_: log.append("first"), lambda *_: log.append("second")]
+        await controller.submit(topic("t"), 7)
+        assert log == ["first", "second"]
+        await controller.submit(topic("t"), 7)
+        assert log == ["first", "second"], "a refusal publishes nothing"
+
+
+@virtual
+async def test_a_request_goes_its_way_when_who_asked_is_gone() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        ground.env.gate = trio.Event()
+        with trio.move_on_after(1) as scope:
+            await controller.submit(topic("t"), 7)
+        assert scope.cancelled_caught
+        ground.env.gate.set()
+        await controller.submit(topic("u"), 7)
+        assert {"t", "u"} <= set(controller.image.topics)
+
+
+@virtual
+async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
+    async with Ground().controller() as controller:
+        bad = controller.hand_in(object(), 7)
+        good = controller.hand_in(topic("t"), 7)
+        with pytest.raises(AssertionError):
+            await bad.wait()
+        assert code(await good.wait()) == 0
+
+
+@virtual
+async def test_a_disk_that_fails_ends_it_and_whoever_waits_is_told() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        ground.env.broken, ground.env.gate = OSError("gone"), trio.Event()
+        tickets = [controller.hand_in(topic("t"), 7)]
+        await trio.sleep(1)
+        tickets.append(controller.hand_in(topic("u"), 7))
+        ground.env.gate.set()
+        for ticket in tickets:
+            with pytest.raises(OSError, match="gone"):
+                await ticket.wait()
+        assert [str(e) for e in ground.failures] == ["gone"]
+        ground.env.broken = None
+        with pytest.raises(OSError, match="gone"):
+            await controller.submit(topic("v"), 7)
+        assert not controller.image.topics
+        assert controller.machine.latest is controller.image
+
+
+@virtual
+async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
+    def trip(image: Image, delta: Delta) -> None:
+        raise ValueError("a bug")
+
+    async def serve() -> None:
+        async with Ground().controller() as controller:
+            controller.listeners.append(trip)
+            await controller.submit(topic("t"), 7)
+            await trio.sleep_forever()
+
+    with pytest.raises(ValueError, match="a bug"):
+        await serve()
+
+
+@virtual
+async def test_after_the_end_nobody_leads_here() -> None:
+    async with Ground().controller() as controller:
+        controller.close()
+        with pytest.raises(ProtocolError) as caught:
+            await controller.submit(topic("t"), 7)
+        assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@virtual
+async def test_making_many_partitions_lets_the_loop_go_round() -> None:
+    """Every hundred records or so somebody else has a turn: deciding, encoding and replaying."""
+    async with Ground().controller() as controller:
+        rounds = 0
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                await trio.lowlevel.checkpoint()
+                rounds += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            ticket = controller.hand_in(topic("t", 2000), 7)
+            await ticket.wait()
+            nursery.cancel_scope.cancel()
+        assert len(controller.image.topics["t"].partitions) == 2000
+        assert rounds >= 2 * 20
+
+
+@virtual
+async def test_snapshots_are_written_beside_the_turns_and_what_they_cover_goes() -> None:
+    ground = Ground(
+        **{"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "4000"}
+    )
+    async with ground.controller() as controller:
+        for number in range(60):
+            assert code(await controller.submit(topic(f"t{number}"), 7)) == 0
+        await trio.sleep(1)
+        await controller.submit(topic("last"), 7)
+        before = controller.image
+    names = ground.disk.session().listdir(LOG)
+    snapshots = [n for n in names if n.endswith(".checkpoint")]
+    assert 1 <= len(snapshots) <= 2
+    assert min(n for n in names if n.endswith(".log")) >= snapshots[0][:20] + ".log"
+    async with ground.controller(broker=False) as controller:
+        assert controller.image.topics == before.topics
+        assert controller.image.configs == before.configs
+        assert controller.image.features == before.features
+
+
+@virtual
+async def test_an_hour_after_the_last_snapshot_the_next_commit_brings_one() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        await controller.submit(topic("t"), 7)
+        ground.env.wall_ms += 3_600_000
+        await trio.sleep(1)
+        assert len(controller._store.snapshots) == 1
+        await controller.submit(topic("u"), 7)
+        await trio.sleep(1)
+        assert [s.end_offset for s in controller._store.snapshots][1:] == [controller.image.offset + 1]
+
+
+@virtual
+async def test_a_snapshot_that_cannot_be_written_ends_it() -> None:
+    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1"})
+    async with ground.controller() as controller:
+        await trio.sleep(1)
+        await controller.submit(topic("t"), 7)
+        ground.env.broken = OSError("full")
+        await trio.sleep(1)
+        assert [str(e) for e in ground.failures] == ["full"]
+
+
+@virtual
+async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
+    ground = Ground()
+    async with ground.controller() as controller:
+        await controller.submit(topic("kept"), 7)
+    log = metadata_log(ground)
+    writer = BatchWriter(0)
+    for record in (m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")):
+        writer.add_message(record)
+    log.append_as_leader(writer.done(), log.epochs.latest(), 0, Origin.RAFT)
+    log.close()
+    for _ in range(2):
+        async with ground.controller() as controller:
+            assert "kept" in controller.image.topics
+            assert "lost" not in controller.image.topics
+            assert code(await controller.submit(topic("after"), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+@virtual
+async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
+    ground = Ground()
+    async with ground.controller(broker=False) as controller:
+        controller.hand_in(topic("first"), 7)
+        epoch = await controller.register_broker([bytes(15) + b"\x09"], [], None)
+    log = metadata_log(ground)
+    from ottla.controller.records import messages
+
+    found = [
+        (offset, record)
+        for header, raw in log.batches()
+        for offset, record in messages(header, raw)
+        if isinstance(record, m.RegisterBrokerRecord)
+    ]
+    assert [(offset, record.broker_epoch) for offset, record in found] == [(epoch, epoch)]

@@ -1,0 +1,93 @@
+"""A controller on a disk in memory and in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+
+from ottla.controller.decision import Defaults
+from ottla.controller.driver import Controller
+from ottla.controller.format import Endpoint, format_directory
+from ottla.log.directory import LogDirectory
+from ottla.world.memory_disk import MemoryDisk
+
+T = TypeVar("T")
+ENDPOINT = Endpoint("CONTROLLER", "localhost", 9093)
+DIRECTORY_ID = bytes(15) + b"\x77"
+
+
+class TestEnv:
+    """What a controller asks of the world. Threads take as long as `gate` is closed."""
+
+    __test__ = False
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk.session()
+        self.net: Any = None
+        self.threads = 0
+        self.gate: trio.Event | None = None
+        self.wall_ms = 1_000
+        self.broken: OSError | None = None
+        self._ids = itertools.count(1)
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+    def uuid(self) -> bytes:
+        return bytes([3, *next(self._ids).to_bytes(15, "big")])
+
+    def random(self) -> float:
+        return 0.5
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def timeout(self, seconds: float) -> Any:
+        return trio.move_on_after(seconds)
+
+    async def in_thread(self, work: Callable[[], T], lane: Any = None) -> T:
+        self.threads += 1
+        await trio.lowlevel.checkpoint()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.broken is not None:
+            raise self.broken
+        return work()
+
+    async def in_process(self, work: Any, argument: Any) -> Any:
+        raise NotImplementedError
+
+
+class Ground:
+    """A formatted directory, and controllers that come and go on it."""
+
+    def __init__(self, **defaults: str) -> None:
+        self.disk = MemoryDisk(random.Random(1), lambda: 0)
+        self.defaults = Defaults(broker=defaults)
+        self.failures: list[OSError] = []
+        self.env = TestEnv(self.disk)
+        directory = LogDirectory(self.env.disk, "/data")
+        directory.lock()
+        self.identity = format_directory(directory, 1, None, ENDPOINT, 0, self.env.uuid)
+        directory.unlock()
+
+    @asynccontextmanager
+    async def controller(self, *, broker: bool = True) -> AsyncIterator[Controller]:
+        """A controller that leads; with a broker that may lead unless told otherwise."""
+        self.env = TestEnv(self.disk)
+        directory = LogDirectory(self.env.disk, "/data")
+        out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append)
+        out.load()
+        async with out.running():
+            await out.lead(ENDPOINT)
+            if broker:
+                await out.register_broker([DIRECTORY_ID], [], None)
+            yield out
