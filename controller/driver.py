@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -171,21 +170,11 @@ class Controller:
             await self._append(records)
             await self._commit()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve those who submit, until the block is left. What goes wrong behind an append ends the block."""
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self._run)
-                yield
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
-        finally:
-            self._nursery = None
+    async def run(self) -> None:
+        """Take turns until the end, or until the disk fails. What goes wrong behind an append is raised from here."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await self._take_turns()
 
     # ------------------------------------------------------------------ turns
 
@@ -207,7 +196,7 @@ class Controller:
         """
         return await self.hand_in(request, version).wait()
 
-    async def _run(self) -> None:
+    async def _take_turns(self) -> None:
         while self._stopped is None:
             await self._bell.wait()
             self._bell = trio.Event()

@@ -86,8 +86,10 @@ class Ground:
         directory = LogDirectory(self.env.disk, "/data")
         out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append)
         out.load()
-        async with out.running():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(out.run)
             await out.lead(ENDPOINT)
             if broker:
                 await out.register_broker([DIRECTORY_ID], [], None)
             yield out
+            nursery.cancel_scope.cancel()
