@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,3 +150,19 @@ def test_only_the_log_assigns_a_logs_attributes() -> None:
         if not name.startswith("log/"):
             found += [f"{name}:{line}" for line in assigned_to_logs(ast.parse(path.read_text()), attributes)]
     assert not found, "\n".join(found)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that import one another in a ring: what is left when those that import nobody left are taken away."""
+    left = {module: set(others) for module, others in graph.items()}
+    while ends := [module for module, others in left.items() if not others & left.keys()]:
+        for module in ends:
+            del left[module]
+    return [sorted(left)] if left else []
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    graph = grimp.build_graph("ottla", cache_dir=None)
+    modules = {m for m in graph.modules if ".tests" not in m}
+    assert not circles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
+    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]

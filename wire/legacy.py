@@ -17,7 +17,7 @@ from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
-from ottla.wire.records import Record
+from ottla.wire.record import Record
 
 MIN_BYTES = 26
 """A message of magic 0 with neither key nor value, its overhead included."""

@@ -7,33 +7,14 @@ Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
+from ottla.wire.record import Headers, NewRecord, Record
 
-Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class Record(NamedTuple):
-    """One record. ``timestamp_ms`` is -1 when there is none."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-
-
-class NewRecord(NamedTuple):
-    """A record that has no offset yet."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int = -1
-    headers: Headers = ()
+__all__ = ["Headers", "NewRecord", "Record", "body", "build", "first_by_time", "iterate", "validate"]
 
 
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:

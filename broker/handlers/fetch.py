@@ -127,7 +127,7 @@ def handle(context: Context, request: FetchRequest) -> Answer:
 
 
 def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
-    session = yield from context.services.sessions.open(context, request)
+    session = yield from context.services.sessions.open(context.image.topic_names, context.version, request)
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()

@@ -9,15 +9,12 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from ottla.broker.server.dispatch import Context
-    from ottla.world.env import Env
+from ottla.world.env import Env
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -174,10 +171,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, context: Context, request: FetchRequest) -> Generator[None, None, FetchContext | FetchResponse]:
-        """How to serve a request, a step a partition; a response where the session it names is not what it thinks."""
-        version = context.version
-        names = context.image.topic_names
+    def open(
+        self, names: Mapping[bytes, str], version: int, request: FetchRequest
+    ) -> Generator[None, None, FetchContext | FetchResponse]:
+        """How to serve a request, a step a partition; a response where the session it names is not what it thinks.
+
+        ``names``: of topics by id, as they are known now.
+        """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0

@@ -9,7 +9,6 @@ import pytest
 from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
 from ottla.broker.tests.world import Stage, topic_id_of
 from ottla.controller.image import Image
-from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 from ottla.wire.schema import ZERO_UUID
@@ -49,7 +48,7 @@ class Reader:
         self.sessions = Sessions(self.stage.env, slots)  # type: ignore[arg-type]
 
     def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
-        steps = self.sessions.open(self.stage.context(ApiKey.FETCH, version), what)
+        steps = self.sessions.open(self.stage.hosted.image.topic_names, version, what)
         while True:
             try:
                 next(steps)
