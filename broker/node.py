@@ -132,7 +132,7 @@ class Node:
     def _serve(self, made: Parts, nursery: trio.Nursery) -> None:
         """Start what goes on while requests are served. What may fail and begin anew is supervised."""
         nursery.start_soon(made.timers.run)
-        nursery.start_soon(made.groups.load_all)
+        nursery.start_soon(made.groups.run)
         for _ in range(WORKERS):
             nursery.start_soon(made.making.run)
         for name, work in made.upkeep():

@@ -90,9 +90,9 @@ class Parts:
         """Who hears of what."""
         replicas, groups, directories = self.replicas, self.groups, self.directories
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
-        self.flusher.on_flushed.append(groups.flushed)
+        self.flusher.on_flushed.append(groups.advance)
         replicas.on_leader.append(groups.lead)
-        replicas.on_removed.append(groups.resign)
+        replicas.on_resigned.append(groups.resign)
         replicas.on_doomed.append(self.removals.remove_later)
         replicas.on_place = directories.place
         self.applier.followers.append(groups.publish)
@@ -100,10 +100,6 @@ class Parts:
 
     def _services(self, storage: Storage, fail: Fail) -> Services:
         env, config, nursery = self._env, self._config, self._nursery
-
-        async def register_again() -> None:
-            await self.lifecycle.register()
-            await self.groups.load_all()
 
         def once(work: Work) -> None:
             nursery.start_soon(attempt, "making a topic", work)
@@ -123,7 +119,7 @@ class Parts:
             self.producer_ids,
             config.number("fetch.max.bytes"),
             fail,
-            lambda: nursery.start_soon(supervise, env, "registering again", register_again),
+            lambda: nursery.start_soon(supervise, env, "registering again", self.lifecycle.register),
         )
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:

@@ -4,12 +4,17 @@ A machine never does anything. It says what shall be done, as an `Effects`: reco
 those records are committed, timers to arm. The shell around it appends, replays, waits for the high watermark, and
 only then lets the replies go, so nobody ever sees a state that could be lost.
 
+What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``settle``: the shell
+hands it back once the fate of the records is known. What is too much for one turn of the loop goes into ``then``.
+
 Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -35,6 +40,10 @@ class Reply(NamedTuple):
     message: Any
 
 
+SLICE = 500
+"""So many records, or looks that lead to none, are one slice: a few milliseconds of work."""
+
+
 @dataclass(slots=True)
 class Effects(Generic[R]):
     """What a machine wants done."""
@@ -42,6 +51,25 @@ class Effects(Generic[R]):
     records: list[R] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[Arm | Cancel] = field(default_factory=list)
+    settle: Any = None
+    """Handed back to the machine when the records are committed, or are known not to be."""
+    then: Iterator[Effects[R]] | None = None
+    """More of the same, asked for slice by slice: records and timers only. Replies and ``settle`` wait for its end, and
+    the machine gets no other event before."""
+
+    def lay(self, records: Iterable[R | None]) -> None:
+        """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none."""
+        assert self.then is None
+        rest = iter(records)
+        first = list(islice(rest, SLICE))
+        self.records += (record for record in first if record is not None)
+        if len(first) == SLICE:
+            self.then = _slices(rest)
+
+
+def _slices(rest: Iterator[R | None]) -> Iterator[Effects[R]]:
+    while part := list(islice(rest, SLICE)):
+        yield Effects([record for record in part if record is not None])
 
 
 class Machine(Protocol[R]):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from ottla.broker.groups.coordinator import Ticket
+from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.state import Call
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -32,7 +33,7 @@ def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
     )
     if ticket.answer is not None:
         return _message(ticket.answer, refuse)
-    return _wait(ticket, refuse)
+    return _wait(context, request.group_id, ticket, refuse)
 
 
 def _message(answer: Any, refuse: Refuse) -> Message:
@@ -42,5 +43,10 @@ def _message(answer: Any, refuse: Refuse) -> Message:
     return answer
 
 
-async def _wait(ticket: Ticket, refuse: Refuse) -> Message:
-    return _message(await ticket.wait(), refuse)
+async def _wait(context: Context, group_id: str, ticket: Ticket, refuse: Refuse) -> Message:
+    """Wait for the answer; the group hears if the client leaves before it comes."""
+    forget = context.peer.on_close(partial(context.services.groups.close, group_id, ticket))
+    try:
+        return _message(await ticket.wait(), refuse)
+    finally:
+        forget()

@@ -1,14 +1,19 @@
 """Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers between them, as one pure machine.
 
+What a group becomes by a record (that it exists, who gets what, a static member's new id) it becomes once the record is
+committed: `settled`. A record that is refused has changed nothing.
+
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.rebalance import Fx, GroupSettings
+from ottla.broker.groups import static
+from ottla.broker.groups.rebalance import Assigned, Fx, GroupSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import Arm, Cancel, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -17,6 +22,15 @@ from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
+
+RESTORED_AT_ONCE = 200
+"""So many groups, or members, stand up in one slice."""
+
+
+class NewGroup(NamedTuple):
+    """A group exists once its first record is committed; then the join that made it goes on."""
+
+    call: Call
 
 
 class ClassicGroups:
@@ -39,11 +53,61 @@ class ClassicGroups:
 
     def loaded(self, now_ms: int) -> Fx:
         """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
+        return Fx(then=self._restore(now_ms)) if self.stored else Fx()
+
+    def _restore(self, now_ms: int) -> Iterator[Fx]:
         fx = Fx()
-        for group_id, value in self.stored.items():
+        for number, (group_id, value) in enumerate(self.stored.items(), 1):
             group = self.groups[group_id] = Group.restored(group_id, value)
             for member in group.members.values():
                 rb.arm_session(group, member, now_ms, fx)
+            if number % RESTORED_AT_ONCE == 0 or len(fx.timers) > RESTORED_AT_ONCE:
+                yield fx
+                fx = Fx()
+        yield fx
+
+    def unloaded(self, error: ErrorCode) -> Fx:
+        """The shard goes: everybody who is parked is told to look for the coordinator."""
+        fx = Fx()
+        for group in self.groups.values():
+            for member in group.members.values():
+                rb.refuse_join(group, member, error, member.id, fx)
+                rb.refuse_sync(member, error, fx)
+        return fx
+
+    def settled(self, what: NewGroup | Assigned | static.Replaced, error: ErrorCode, now_ms: int) -> Fx:
+        """The fate of a record is known."""
+        fx = Fx()
+        if isinstance(what, Assigned):
+            group = self.groups.get(what.group_id)
+            if group is not None:
+                rb.assigned(group, what, error, self.settings, now_ms, fx)
+            return fx
+        call = what.call
+        group_id: str = call.request.group_id
+        if isinstance(what, static.Replaced):
+            return static.replaced(self.groups.get(group_id), what, error, now_ms) or self.join(call, now_ms)
+        if error is not ErrorCode.NONE:
+            fx.replies.append(Reply(call.ticket, rb.join_error(error, "", call.version)))
+            return fx
+        self.groups.setdefault(group_id, Group(group_id, state_since_ms=now_ms))
+        return self.join(call, now_ms)
+
+    def closed(self, group_id: str, ticket: object, now_ms: int) -> Fx:
+        """Somebody who waits has hung up.
+
+        A member may come back under its id and is waited for, as in Kafka. One that was never told its id cannot: a new
+        dynamic one that joined before v4. In Kafka it stays until its join times out after five minutes.
+        """
+        fx = Fx()
+        group = self.groups.get(group_id)
+        for member in group.members.values() if group is not None else ():
+            join = member.join
+            if join is not None and join.ticket is ticket:
+                assert group is not None
+                if member.is_new and member.instance_id is None and not join.request.member_id:
+                    rb.drop(group, member, self.settings, now_ms, fx)
+                break
         return fx
 
     # ------------------------------------------------------------------ join
@@ -55,7 +119,10 @@ class ClassicGroups:
         try:
             self._join(call, request, now_ms, fx)
         except ProtocolError as error:
-            fx.replies.append(Reply(call.ticket, rb.join_error(error.code, request.member_id, call.version)))
+            full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            fx.replies.append(
+                Reply(call.ticket, rb.join_error(error.code, "" if full else request.member_id, call.version))
+            )
         return fx
 
     def _join(self, call: Call, request: j.JoinGroupRequest, now_ms: int, fx: Fx) -> None:
@@ -68,8 +135,9 @@ class ClassicGroups:
         if group is None:
             if request.member_id:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-            group = self.groups[request.group_id] = Group(request.group_id, state_since_ms=now_ms)
-            rb.store(group, fx)
+            rb.store(Group(request.group_id, state_since_ms=now_ms), fx)
+            fx.settle = NewGroup(call)
+            return
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -81,19 +149,24 @@ class ClassicGroups:
             self._join_known(group, call, request, now_ms, fx)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """``group.max.size``: those inside may rejoin; others only while there is room."""
-        if group.state is GroupState.PREPARING_REBALANCE and member_id in group.members:
-            waiting = sum(m.join is not None for m in group.members.values())
-            return group.members[member_id].join is not None or waiting < self.settings.max_size
-        if member_id in group.members or member_id in group.pending:
-            return True
-        return len(group.members) < self.settings.max_size
+        """``group.max.size``: those inside may rejoin; others, promised an id or not, only while there is room.
+
+        In a rebalance those who wait are counted: of a group that has become too large the last to come are kept out.
+        """
+        member = group.members.get(member_id)
+        match group.state:
+            case GroupState.EMPTY:
+                return True
+            case GroupState.PREPARING_REBALANCE:
+                return (member is not None and member.join is not None) or group.waiting < self.settings.max_size
+            case _:
+                return member is not None or len(group.members) < self.settings.max_size
 
     def _join_new(self, group: Group, call: Call, request: j.JoinGroupRequest, now_ms: int, fx: Fx) -> None:
         instance = request.group_instance_id
         new_id = f"{call.client_id if instance is None else instance}-{call.fresh_id}"
         if instance is not None and instance in group.static_ids:
-            self._replace_static(group, call, request, new_id, now_ms, fx)
+            static.replace(group, call, new_id, self.settings, now_ms, fx)
         elif instance is None and call.version >= 4:
             group.pending[new_id] = None
             fx.timers.append(Arm(("session", group.id, new_id), now_ms + request.session_timeout_ms))
@@ -104,14 +177,12 @@ class ClassicGroups:
     def _join_known(self, group: Group, call: Call, request: j.JoinGroupRequest, now_ms: int, fx: Fx) -> None:
         if request.member_id in group.pending:
             if request.group_instance_id is not None:
-                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka takes it for a bug of its own
             self._add(group, call, request, request.member_id, now_ms, fx)
             return
         member = group.check_member(request.member_id, request.group_instance_id)
-        same = member.matches([(p.name, p.metadata) for p in request.protocols])
+        same = member.protocols == rb.protocols_of(request)
         state = group.state
-        if state is GroupState.EMPTY or state is GroupState.DEAD:
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         if state is GroupState.COMPLETING_REBALANCE and same:
             # Its answer got lost: give it the generation it is in.
             reply = rb.joined(group, member, members=member.id == group.leader)
@@ -119,15 +190,8 @@ class ClassicGroups:
         elif state is GroupState.STABLE and same and member.id != group.leader:
             fx.replies.append(Reply(call.ticket, rb.joined(group, member, members=False)))
         else:
-            self._rejoin(group, member, call, request)
+            rb.rejoin(group, member, call, fx)
             rb.rebalance(group, self.settings, now_ms, fx)
-
-    def _rejoin(self, group: Group, member: Member, call: Call, request: j.JoinGroupRequest) -> None:
-        """Take over what a member says of itself now, and hold its request."""
-        member.protocols = [(p.name, p.metadata) for p in request.protocols]
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = _rebalance_timeout(request)
-        member.join = call
 
     def _add(self, group: Group, call: Call, request: j.JoinGroupRequest, member_id: str, now_ms: int, fx: Fx) -> None:
         member = Member(
@@ -135,49 +199,18 @@ class ClassicGroups:
             request.group_instance_id,
             call.client_id,
             f"/{call.client_host}",
-            _rebalance_timeout(request),
+            rb.rebalance_timeout_of(request),
             request.session_timeout_ms,
-            [(p.name, p.metadata) for p in request.protocols],
+            rb.protocols_of(request),
             join=call,
             is_new=True,
         )
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member)
-        if group.initial_left_ms is not None:
-            group.new_member_added = True
+        group.new_member_added = True
         rb.arm_session(group, member, now_ms, fx)
         rb.rebalance(group, self.settings, now_ms, fx)
-
-    def _replace_static(
-        self, group: Group, call: Call, request: j.JoinGroupRequest, new_id: str, now_ms: int, fx: Fx
-    ) -> None:
-        """A static member came back under a new id: the old id is fenced, and the group stays as it is if it can."""
-        assert request.group_instance_id is not None
-        old_id = group.static_ids[request.group_instance_id]
-        old_leader, old_protocol = group.leader, group.protocol
-        member = group.members[old_id]
-        rb.reply_join(member, rb.join_error(ErrorCode.FENCED_INSTANCE_ID, old_id, call.version), fx)
-        rb.reply_sync(member, s.SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID), fx)
-        rb.cancel_session(group, old_id, fx)
-        group.members = {new_id if k == old_id else k: m for k, m in group.members.items()}
-        group.pending_sync = {new_id if k == old_id else k: None for k in group.pending_sync}
-        member.id = group.static_ids[request.group_instance_id] = new_id
-        if old_leader == old_id:
-            group.leader = new_id
-        self._rejoin(group, member, call, request)
-        rb.arm_session(group, member, now_ms, fx)
-        if group.state is GroupState.STABLE and group.select_protocol() == old_protocol:
-            rb.store(group, fx)
-            skips = call.version >= 9
-            leads = group.leader == new_id
-            reply = rb.joined(
-                group, member, members=leads and skips, leader=group.leader if leads and skips else old_leader
-            )
-            reply.skip_assignment = leads and skips
-            rb.reply_join(member, reply, fx)
-        else:
-            rb.rebalance(group, self.settings, now_ms, fx)
 
     # ------------------------------------------------------------------ sync
 
@@ -185,17 +218,19 @@ class ClassicGroups:
         """A member asks for its assignment; the leader's request carries everybody's."""
         fx = Fx()
         try:
-            self._sync(call, call.request, now_ms, fx)
+            self._sync(call, call.request, fx)
         except ProtocolError as error:
             fx.replies.append(Reply(call.ticket, s.SyncGroupResponse(error_code=error.code)))
         return fx
 
-    def _sync(self, call: Call, request: s.SyncGroupRequest, now_ms: int, fx: Fx) -> None:
+    def _sync(self, call: Call, request: s.SyncGroupRequest, fx: Fx) -> None:
         group, member = self._current(request, request.generation_id)
-        if (request.protocol_type is not None and request.protocol_type != group.protocol_type) or (
-            request.protocol_name is not None and request.protocol_name != group.protocol
+        for said, have in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol),
         ):
-            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            if said is not None and have is not None and said != have:
+                raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.pop(member.id, None)
@@ -203,20 +238,11 @@ class ClassicGroups:
             fx.timers.append(Cancel(("sync", group.id)))
         if group.state is GroupState.STABLE:
             fx.replies.append(Reply(call.ticket, rb.synced(group, member)))
-            rb.arm_session(group, member, now_ms, fx)
             return
+        rb.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
         member.sync = call
-        if member.id != group.leader:
-            return
-        given = {a.member_id: a.assignment for a in request.assignments}
-        for one in group.members.values():
-            one.assignment = given.get(one.id, b"")
-        group.become(GroupState.STABLE, now_ms)
-        rb.store(group, fx)
-        for one in group.members.values():
-            if one.sync is not None:
-                rb.reply_sync(one, rb.synced(group, one), fx)
-                rb.arm_session(group, one, now_ms, fx)
+        if member.id == group.leader:
+            rb.assign(group, request, fx)
 
     def _current(self, request: Any, generation: int) -> tuple[Group, Member]:
         """The group and member a request of some generation speaks for."""
@@ -228,8 +254,6 @@ class ClassicGroups:
         member = group.check_member(request.member_id, request.group_instance_id)
         if generation != group.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
-        if group.state is GroupState.EMPTY:
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group, member
 
     # ------------------------------------------------------------------ heartbeat, leave
@@ -257,30 +281,29 @@ class ClassicGroups:
         group = self.groups.get(request.group_id)
         response = lg.LeaveGroupResponse()
         for one in wanted:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-            if group is not None:
-                code = self._leave_one(group, one, now_ms, fx)
-            if call.version >= 3:
-                response.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
-            else:
-                response.error_code = code
+            code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one, fx)
+            response.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+        left = any(row.error_code == ErrorCode.NONE for row in response.members)
+        if left and group is not None and group.state is not GroupState.EMPTY:
+            rb.rebalance(group, self.settings, now_ms, fx)
+        if call.version < 3:
+            response = lg.LeaveGroupResponse(error_code=response.members[0].error_code)
         fx.replies.append(Reply(call.ticket, response))
         return fx
 
-    def _leave_one(self, group: Group, one: lg.MemberIdentity, now_ms: int, fx: Fx) -> ErrorCode:
+    def _leave_one(self, group: Group, one: lg.MemberIdentity, fx: Fx) -> ErrorCode:
         member_id = one.member_id
         if not member_id and one.group_instance_id is not None:
             member_id = group.static_ids.get(one.group_instance_id, "")
         elif member_id in group.pending:
-            del group.pending[member_id]
+            group.remove(member_id)
             rb.cancel_session(group, member_id, fx)
-            rb.maybe_complete_join(group, now_ms, fx)
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, one.group_instance_id)
         except ProtocolError as error:
             return error.code
-        rb.drop(group, member, self.settings, now_ms, fx)
+        rb.take_out(group, member, fx)
         return ErrorCode.NONE
 
     # ------------------------------------------------------------------ timers
@@ -296,15 +319,10 @@ class ClassicGroups:
         elif key[0] == "sync":
             rb.sync_timer(group, self.settings, now_ms, fx)
         elif key[2] in group.pending:
-            del group.pending[key[2]]
-            rb.maybe_complete_join(group, now_ms, fx)
+            group.remove(key[2])
+            rb.complete_join_of_all(group, now_ms, fx)
         else:
             member = group.members.get(key[2])
             if member is not None and (not member.is_waiting or member.is_new):
                 rb.drop(group, member, self.settings, now_ms, fx)
         return fx
-
-
-def _rebalance_timeout(request: j.JoinGroupRequest) -> int:
-    """Version 0 has one timeout for both."""
-    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -13,56 +13,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.groups.classic import ClassicGroups
-from ottla.broker.groups.offsets import Offsets
+from ottla.broker.groups.offsets import Offsets, Position, tombstone, unpack
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Group, GroupState, subscribed_topics
 from ottla.wire.messages import offset_records as o
 
-SWEEP_RECORDS = 5000
-"""At most about so many tombstones at once: they go into one batch."""
 
-
-def _kept_since(group: Group | None, value: o.OffsetCommitValue) -> int | None:
+def _kept_since(group: Group | None, value: Position) -> int | None:
     """When a position's time began; None while the group's state keeps it whatever its age."""
     if group is None or group.protocol_type is None:
-        return value.commit_timestamp
+        return value.commit_ms
     if group.state is GroupState.EMPTY:
-        return group.state_since_ms if group.state_since_ms >= 0 else value.commit_timestamp
+        return group.state_since_ms if group.state_since_ms >= 0 else value.commit_ms
     if group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
-        return value.commit_timestamp
+        return value.commit_ms
     return None
 
 
-def _expired(group: Group | None, value: o.OffsetCommitValue, retention_ms: int, now_ms: int) -> bool:
+def _expired(group: Group | None, value: Position, retention_ms: int, now_ms: int) -> bool:
     since = _kept_since(group, value)
     if since is None:
         return False
-    if value.expire_timestamp >= 0:  # the client set the time itself (OffsetCommit up to v4)
-        return now_ms >= value.expire_timestamp
+    if value.expire_ms >= 0:  # the client set the time itself (OffsetCommit up to v4)
+        return now_ms >= value.expire_ms
     return now_ms - since >= retention_ms
 
 
 def _of_group(
     group_id: str, group: Group | None, offsets: Offsets, retention_ms: int, now_ms: int
-) -> Iterator[GroupRecord]:
-    stored = offsets.of_group(group_id)
+) -> Iterator[GroupRecord | None]:
     read = subscribed_topics(group) if group is not None and group.members else set()
     if read is None:
         return  # what it reads cannot be told: nothing of it is given up
-    gone = 0
-    for (topic, partition), value in stored.items():
-        if topic not in read and _expired(group, value, retention_ms, now_ms):
-            gone += 1
-            yield GroupRecord(o.OffsetCommitKey(group_id, topic, partition), None)
-    if gone == len(stored) and group is not None and group.state is GroupState.EMPTY and not group.pending:
+    kept = False
+    for topic, partitions in list(offsets.topics(group_id).items()):
+        for partition, raw in list(partitions.items()):
+            gone = topic not in read and _expired(group, unpack(raw), retention_ms, now_ms)
+            kept = kept or not gone
+            yield tombstone(group_id, topic, partition) if gone else None
+    if not kept and group is not None and group.state is GroupState.EMPTY and not group.pending:
         yield GroupRecord(o.GroupMetadataKey(group_id), None)
 
 
-def sweep(groups: ClassicGroups, offsets: Offsets, retention_ms: int, now_ms: int) -> tuple[list[GroupRecord], bool]:
-    """Tombstones for what is over, and whether everything was looked at."""
-    out: list[GroupRecord] = []
-    for group_id in dict.fromkeys([*groups.groups, *offsets.committed]):
-        out += _of_group(group_id, groups.groups.get(group_id), offsets, retention_ms, now_ms)
-        if len(out) >= SWEEP_RECORDS:
-            return out, False
-    return out, True
+def sweep(groups: ClassicGroups, offsets: Offsets, retention_ms: int, now_ms: int) -> Iterator[GroupRecord | None]:
+    """Tombstones for what is over; None for each look that finds nothing to do."""
+    for group_id in dict.fromkeys([*groups.groups, *offsets.groups()]):
+        yield None
+        yield from _of_group(group_id, groups.groups.get(group_id), offsets, retention_ms, now_ms)

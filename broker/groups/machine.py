@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
+from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.classic import ClassicGroups
 from ottla.broker.groups.expiry import sweep
-from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
+from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records, tombstone, unpack
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
@@ -18,6 +21,7 @@ from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
+from ottla.wire.schema import ZERO_UUID
 
 
 class Commit(NamedTuple):
@@ -29,7 +33,7 @@ class Commit(NamedTuple):
     instance_id: str | None
     generation: int
     retention_ms: int
-    offsets: list[NewOffset]
+    offsets: Iterable[NewOffset]
     version: int
 
 
@@ -41,7 +45,7 @@ class DeleteGroup(NamedTuple):
 
 
 class DeleteOffsets(NamedTuple):
-    """Forget positions; the answer is an error code for each partition that cannot be forgotten, or a refusal."""
+    """Forget positions; the answer is the topics that somebody reads, or a refusal."""
 
     ticket: Any
     group_id: str
@@ -49,19 +53,9 @@ class DeleteOffsets(NamedTuple):
 
 
 class TopicsGone(NamedTuple):
-    """Topics were deleted: positions in them mean nothing any more."""
+    """Topics were deleted, id by name: positions in them mean nothing any more."""
 
-    names: frozenset[str]
-
-
-class Fired(NamedTuple):
-    """A timer of this machine is due."""
-
-    key: tuple[str, ...]
-
-
-class Loaded(NamedTuple):
-    """The shard's log has been replayed."""
+    ids: Mapping[str, bytes]
 
 
 class GroupMachine:
@@ -77,10 +71,16 @@ class GroupMachine:
         match event:
             case Loaded():
                 return self._loaded(now_ms)
+            case Settled():
+                return self.groups.settled(event.what, event.error, now_ms)
             case Fired(key=("expire",)):
                 return self._expire(now_ms)
             case Fired():
                 return self.groups.timer(event.key, now_ms)
+            case Closed():
+                return self.groups.closed(event.key, event.ticket, now_ms)
+            case Unloaded():
+                return self.groups.unloaded(event.error)
             case TopicsGone():
                 return self._topics_gone(event)
             case Commit():
@@ -106,19 +106,24 @@ class GroupMachine:
         return fx
 
     def _expire(self, now_ms: int) -> Fx:
-        """Forget what has been kept long enough; come back soon where there was too much for one turn."""
-        records, complete = sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms)
-        again = now_ms + (self.settings.expiry_every_ms if complete else 1)
-        return Fx(records, timers=[Arm(("expire",), again)])
+        """Forget what has been kept long enough."""
+        fx = Fx(timers=[Arm(("expire",), now_ms + self.settings.expiry_every_ms)])
+        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms))
+        return fx
 
     def _topics_gone(self, event: TopicsGone) -> Fx:
-        gone = [
-            GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
-            for group, stored in self.offsets.committed.items()
-            for topic, partition in stored
-            if topic in event.names
-        ]
-        return Fx(gone)
+        fx = Fx()
+        fx.lay(self._positions_in(event.ids))
+        return fx
+
+    def _positions_in(self, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
+        """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
+        for group in self.offsets.groups():
+            yield None
+            for topic, topic_id in ids.items():
+                for partition, raw in list(self.offsets.of_topic(group, topic).items()):
+                    fits = unpack(raw).topic_id in (topic_id, ZERO_UUID)
+                    yield tombstone(group, topic, partition) if fits else None
 
     def _commit(self, event: Commit, now_ms: int) -> Fx:
         fx = Fx()
@@ -133,7 +138,7 @@ class GroupMachine:
             if member is not None:
                 rb.arm_session(group, member, now_ms, fx)
         expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
-        fx.records += commit_records(event.group_id, event.offsets, now_ms, expire)
+        fx.lay(commit_records(event.group_id, event.offsets, now_ms, expire))
         fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
         return fx
 
@@ -146,9 +151,8 @@ class GroupMachine:
         elif group.state is not GroupState.EMPTY:
             code = ErrorCode.NON_EMPTY_GROUP
         else:
-            stored = self.offsets.of_group(event.group_id)
-            fx.records += (GroupRecord(o.OffsetCommitKey(event.group_id, t, p), None) for t, p in stored)
-            fx.records.append(GroupRecord(o.GroupMetadataKey(event.group_id), None))
+            end = GroupRecord(o.GroupMetadataKey(event.group_id), None)
+            fx.lay(chain(self.offsets.tombstones(event.group_id), [end]))
         fx.replies.append(Reply(event.ticket, code))
         return fx
 
@@ -158,22 +162,20 @@ class GroupMachine:
         if group is None:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
             return fx
-        stored = self.offsets.of_group(event.group_id)
         subscribed: set[str] | None = set()
         if group.members:
             if group.protocol_type != CONSUMER:
                 fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
                 return fx
             subscribed = subscribed_topics(group)
-        refused = {
-            at: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            for at in event.partitions
-            if subscribed is None or at[0] in subscribed
-        }
-        for topic, partition in event.partitions:
-            if (topic, partition) in stored and (topic, partition) not in refused:
-                fx.records.append(GroupRecord(o.OffsetCommitKey(event.group_id, topic, partition), None))
-        fx.replies.append(Reply(event.ticket, refused))
+        kept = {topic for topic, _ in event.partitions if subscribed is None or topic in subscribed}
+        fx.lay(
+            tombstone(event.group_id, topic, partition)
+            if topic not in kept and partition in self.offsets.of_topic(event.group_id, topic)
+            else None
+            for topic, partition in event.partitions
+        )
+        fx.replies.append(Reply(event.ticket, kept))
         return fx
 
     def replay(self, offset: int, record: GroupRecord) -> None:

@@ -8,10 +8,11 @@ Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import Group, GroupState, Member
+from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import Arm, Cancel, Effects, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import join_group as j
@@ -36,6 +37,14 @@ class GroupSettings(NamedTuple):
     expiry_every_ms: int = 600_000
 
 
+class Assigned(NamedTuple):
+    """The leader's assignment is in force once its record is committed."""
+
+    group_id: str
+    generation: int
+    shares: Mapping[str, bytes]
+
+
 def store(group: Group, fx: Fx) -> None:
     """Write the group's record."""
     fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.stored()))
@@ -58,11 +67,22 @@ def join_error(code: ErrorCode, member_id: str, version: int) -> j.JoinGroupResp
     return j.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
 
 
-def reply_join(member: Member, message: Message, fx: Fx) -> None:
+def reply_join(group: Group, member: Member, message: Message, fx: Fx) -> None:
     """Answer the join a member waits in."""
+    parked = group.park(member, None)
+    if parked is not None:
+        fx.replies.append(Reply(parked.ticket, message))
+
+
+def refuse_join(group: Group, member: Member, code: ErrorCode, member_id: str, fx: Fx) -> None:
+    """Refuse the join a member waits in."""
     if member.join is not None:
-        fx.replies.append(Reply(member.join.ticket, message))
-        member.join = None
+        reply_join(group, member, join_error(code, member_id, member.join.version), fx)
+
+
+def refuse_sync(member: Member, code: ErrorCode, fx: Fx) -> None:
+    """Refuse the sync a member waits in."""
+    reply_sync(member, s.SyncGroupResponse(error_code=code), fx)
 
 
 def reply_sync(member: Member, message: Message, fx: Fx) -> None:
@@ -74,15 +94,17 @@ def reply_sync(member: Member, message: Message, fx: Fx) -> None:
 
 def joined(group: Group, member: Member, *, members: bool, leader: str | None = None) -> j.JoinGroupResponse:
     """The answer to a join: the current generation, and for the leader what every member said."""
-    protocol = group.protocol or ""
-    rows = [j.JoinGroupResponseMember(m.id, m.instance_id, m.metadata(protocol)) for m in group.members.values()]
+    rows: list[j.JoinGroupResponseMember] = []
+    if members:
+        protocol = group.protocol or ""
+        rows = [j.JoinGroupResponseMember(m.id, m.instance_id, m.metadata(protocol)) for m in group.members.values()]
     return j.JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
         leader=(group.leader if leader is None else leader) or "",
         member_id=member.id,
-        members=rows if members else [],
+        members=rows,
     )
 
 
@@ -93,14 +115,63 @@ def synced(group: Group, member: Member) -> s.SyncGroupResponse:
     )
 
 
+def protocols_of(request: j.JoinGroupRequest) -> list[tuple[str, bytes]]:
+    """What a member supports, in its order; of a name said twice the first."""
+    out: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        out.setdefault(protocol.name, protocol.metadata)
+    return list(out.items())
+
+
+def rebalance_timeout_of(request: j.JoinGroupRequest) -> int:
+    """Version 0 has one timeout for both."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def rejoin(group: Group, member: Member, call: Call, fx: Fx) -> None:
+    """Take over what a member says of itself now, and hold its request; one that is held already is let go."""
+    request: j.JoinGroupRequest = call.request
+    group.speak(member, protocols_of(request))
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    refuse_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.id, fx)
+    group.park(member, call)
+
+
+def assign(group: Group, request: s.SyncGroupRequest, fx: Fx) -> None:
+    """The leader has said who gets what: written down first, in force afterwards."""
+    given = {a.member_id: a.assignment for a in request.assignments}
+    shares = {member_id: given.get(member_id, b"") for member_id in group.members}
+    fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.stored(shares)))
+    fx.settle = Assigned(group.id, group.generation, shares)
+
+
+def assigned(group: Group, what: Assigned, error: ErrorCode, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
+    """The assignment is committed, or is not: then everybody goes round again."""
+    if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != what.generation:
+        return  # another rebalance has begun, and has answered those who waited
+    if error is ErrorCode.NONE:
+        spread(group, what.shares, error, now_ms, fx)
+        group.become(GroupState.STABLE, now_ms)
+    else:
+        spread(group, {}, error, now_ms, fx)
+        prepare(group, settings, now_ms, fx)
+
+
+def spread(group: Group, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: Fx) -> None:
+    """Give every member its share, or an error, and answer those who wait for it: their sessions begin anew."""
+    for member in group.members.values():
+        member.assignment = shares.get(member.id, b"")
+        if member.sync is not None:
+            answer = synced(group, member) if error is ErrorCode.NONE else s.SyncGroupResponse(error_code=error)
+            reply_sync(member, answer, fx)
+            arm_session(group, member, now_ms, fx)
+
+
 def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     """Begin a rebalance: whoever waits for an assignment is told to come back, then all are waited for."""
     if group.state is GroupState.COMPLETING_REBALANCE:
-        for member in group.members.values():
-            member.assignment = b""
-            if member.sync is not None:
-                reply_sync(member, s.SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), fx)
-                arm_session(group, member, now_ms, fx)
+        spread(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(Cancel(("sync", group.id)))
     group.pending_sync.clear()
     initial = group.state is GroupState.EMPTY
@@ -108,7 +179,7 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
     if initial and settings.initial_rebalance_delay_ms == 0:
         complete_join(group, now_ms, fx)  # without waiting for those who were promised an id
     elif initial:
-        first = min(settings.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
+        first = settings.initial_rebalance_delay_ms
         group.initial_left_ms = max(group.rebalance_timeout_ms - first, 0)
         group.new_member_added = False
         fx.timers.append(Arm(("join", group.id), now_ms + first))
@@ -127,7 +198,15 @@ def rebalance(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> Non
 
 def maybe_complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """End the join phase early when everybody is there; never during the initial delay."""
-    if group.state is GroupState.PREPARING_REBALANCE and group.initial_left_ms is None and group.all_joined:
+    if not group.is_initial:
+        complete_join_of_all(group, now_ms, fx)
+
+
+def complete_join_of_all(group: Group, now_ms: int, fx: Fx) -> None:
+    """End the join phase early when everybody is there, be it the initial delay: a session that ends there does that
+    in Kafka (``removeMemberAndUpdateClassicGroup``).
+    """
+    if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
         complete_join(group, now_ms, fx)
 
 
@@ -149,7 +228,8 @@ def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """The next generation begins with those who came; dynamic members who did not are dropped."""
     group.initial_left_ms = None
     fx.timers.append(Cancel(("join", group.id)))
-    for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
+    absent = [m for m in group.members.values() if m.join is None and m.instance_id is None]
+    for member in absent:
         cancel_session(group, member.id, fx)
         group.remove(member.id)
     if group.members and not _leader_is_back(group):
@@ -166,7 +246,7 @@ def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     group.protocol = group.select_protocol()
     group.become(GroupState.COMPLETING_REBALANCE, now_ms)
     for member in group.members.values():
-        reply_join(member, joined(group, member, members=member.id == group.leader), fx)
+        reply_join(group, member, joined(group, member, members=member.id == group.leader), fx)
         member.is_new = False
         arm_session(group, member, now_ms, fx)
         group.pending_sync[member.id] = None
@@ -197,13 +277,18 @@ def sync_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> No
         prepare(group, settings, now_ms, fx)
 
 
-def drop(group: Group, member: Member, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
-    """A member leaves or is given up."""
-    reply_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.id, 9), fx)
-    reply_sync(member, s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), fx)
+def take_out(group: Group, member: Member, fx: Fx) -> None:
+    """A member leaves or is given up: whatever it waits for is answered."""
+    refuse_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "", fx)
+    refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, fx)
     group.remove(member.id)
     cancel_session(group, member.id, fx)
+
+
+def drop(group: Group, member: Member, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
+    """A member is given up, and the group goes on without it."""
+    take_out(group, member, fx)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(group, settings, now_ms, fx)
-    elif group.state is GroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, now_ms, fx)
+    else:
+        complete_join_of_all(group, now_ms, fx)

@@ -62,6 +62,8 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
         decoded = o.OffsetCommitKey(decoded.group, decoded.topic, decoded.partition)
     if value is None:
         return GroupRecord(decoded, None)
+    if len(value) < 2:
+        raise WireError("a group record's value without a version")
     (version,) = _TYPE.unpack_from(value)
     cls = o.OffsetCommitValue if isinstance(decoded, o.OffsetCommitKey) else o.GroupMetadataValue
     return GroupRecord(decoded, compiler.decode(cls, version, value, 2)[0])

@@ -6,6 +6,7 @@ Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -100,6 +101,10 @@ class Group:
     initial_left_ms: int | None = None
     """What is left of an empty group's first wait, which goes in steps while members still come; None outside it."""
     new_member_added: bool = False
+    waiting: int = 0
+    """How many members wait in JoinGroup."""
+    speakers: dict[str, int] = field(default_factory=dict)
+    """How many members support each protocol."""
     state_since_ms: int = -1
 
     def become(self, state: GroupState, now_ms: int) -> None:
@@ -114,27 +119,42 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
+    def is_initial(self) -> bool:
+        """Whether an empty group's first wait is under way."""
+        return self.initial_left_ms is not None
+
+    @property
     def all_joined(self) -> bool:
         """Whether every member, and every one that was promised an id, is waiting in JoinGroup."""
-        return not self.pending and all(m.join is not None for m in self.members.values())
+        return not self.pending and self.waiting == len(self.members)
 
-    def common_protocols(self) -> list[str]:
-        """Protocols that every member supports, in the leader's order."""
-        lists = [[name for name, _ in m.protocols] for m in self.members.values()]
-        if not lists:
-            return []
-        return [name for name in lists[0] if all(name in other for other in lists)]
+    def park(self, member: Member, call: Call | None) -> Call | None:
+        """Hold a member's JoinGroup, or none; gives the one held before."""
+        before, member.join = member.join, call
+        self.waiting += (call is not None) - (before is not None)
+        return before
 
-    def supports(self, protocol_type: str, names: list[str]) -> bool:
+    def speak(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
+        """A member supports these now."""
+        for name, _ in member.protocols:
+            self.speakers[name] -= 1
+            if not self.speakers[name]:
+                del self.speakers[name]
+        member.protocols = protocols
+        for name, _ in protocols:
+            self.speakers[name] = self.speakers.get(name, 0) + 1
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether someone who speaks these may join."""
-        if not self.members:
-            return bool(protocol_type) and bool(names)
-        return protocol_type == self.protocol_type and bool(set(names) & set(self.common_protocols()))
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        everybody = len(self.members)
+        return protocol_type == self.protocol_type and any(self.speakers.get(n, 0) == everybody for n in names)
 
     def select_protocol(self) -> str:
         """By vote: each member votes for the first protocol of its list that all support."""
-        common = set(self.common_protocols())
-        votes = Counter(next(n for n, _ in m.protocols if n in common) for m in self.members.values())
+        everybody = len(self.members)
+        votes = Counter(next(n for n, _ in m.protocols if self.speakers[n] == everybody) for m in self.members.values())
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
@@ -158,22 +178,42 @@ class Group:
         """Take a member in; the first leads."""
         self.members[member.id] = member
         self.pending.pop(member.id, None)
+        protocols, member.protocols = member.protocols, []
+        self.speak(member, protocols)
+        self.waiting += member.join is not None
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.id
         if self.leader is None:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Let a member go; the next one leads."""
-        member = self.members.pop(member_id, None)
+        """Let a member go, or one that was only promised its id; the next member leads."""
+        self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self.static_ids.pop(member.instance_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.speak(member, [])
+            self.waiting -= member.join is not None
+            if member.instance_id is not None:
+                self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def stored(self) -> o.GroupMetadataValue:
-        """The group as its record has it."""
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """A static member goes on under a new id, in its old place; nobody waits for it any more."""
+        member = self.members[old_id]
+        self.members = {new_id if k == old_id else k: m for k, m in self.members.items()}
+        self.pending_sync = {new_id if k == old_id else k: None for k in self.pending_sync}
+        member.id = new_id
+        member.is_new = False
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return member
+
+    def stored(self, shares: Mapping[str, bytes] | None = None) -> o.GroupMetadataValue:
+        """The group as its record has it; with ``shares`` as assignments where they are not in force yet."""
         protocol = self.protocol or ""
         return o.GroupMetadataValue(
             self.protocol_type or "",
@@ -190,7 +230,7 @@ class Group:
                     m.rebalance_timeout_ms,
                     m.session_timeout_ms,
                     m.metadata(protocol),
-                    m.assignment,
+                    m.assignment if shares is None else shares.get(m.id, b""),
                 )
                 for m in self.members.values()
             ],
@@ -231,9 +271,8 @@ def subscribed_topics(group: Group) -> set[str] | None:
         raw = member.metadata(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
         if len(raw) < 2:
             return None
-        version = min(max(int.from_bytes(raw[:2], "big", signed=True), 0), 3)
-        try:
-            out.update(compiler.decode(ConsumerProtocolSubscription, version, raw, 2)[0].topics)
+        try:  # every later version begins as version 0 does
+            out.update(compiler.decode(ConsumerProtocolSubscription, 0, raw, 2)[0].topics)
         except WireError:
             return None
     return out

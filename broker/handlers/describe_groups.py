@@ -2,12 +2,19 @@
 
 Behaviour: a group nobody knows is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6.
 Member metadata and assignments are shown for a stable group only, metadata empty otherwise.
+Deviation: a group asked for twice is answered once.
 
 Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.slices import SLICE, Waits, conclude
+from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import Group, GroupState
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -37,12 +44,7 @@ def _members(group: Group) -> list[DescribedGroupMember]:
     ]
 
 
-def _describe(context: Context, group_id: str) -> DescribedGroup:
-    try:
-        machine = context.services.groups.shard_of(group_id).machine
-    except ProtocolError as error:
-        return DescribedGroup(error.code, group_id=group_id)
-    group = machine.groups.groups.get(group_id)
+def _describe(context: Context, group: Group | None, group_id: str) -> DescribedGroup:
     if group is not None:
         stable = group.state is GroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
@@ -56,11 +58,35 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
     return DescribedGroup(0, None, group_id, GroupState.DEAD.value)
 
 
+def _describe_all(
+    context: Context, request: DescribeGroupsRequest, out: DescribeGroupsResponse, waits: Waits
+) -> Iterator[None]:
+    def take(place: int, answer: Any) -> None:
+        if isinstance(answer, ProtocolError):
+            out.groups[place] = DescribedGroup(answer.code, group_id=out.groups[place].group_id)
+
+    work = 0
+    for place, group_id in enumerate(dict.fromkeys(request.groups)):
+        try:
+            shard = context.services.groups.shard_of(group_id)
+        except ProtocolError as error:
+            out.groups.append(DescribedGroup(error.code, group_id=group_id))
+        else:
+            row = _describe(context, machine_of(shard).groups.groups.get(group_id), group_id)
+            if request.include_authorized_operations and row.error_code == 0:
+                row.authorized_operations = ALL_GROUP_OPERATIONS
+            out.groups.append(row)
+            work += len(row.members)
+            ticket = shard.read()
+            if ticket is not None:
+                waits.append((ticket, partial(take, place)))
+        work += 1
+        if work >= SLICE:
+            work = 0
+            yield
+
+
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer:
     """Answer each group on its own."""
-    rows = [_describe(context, group_id) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for row in rows:
-            if row.error_code == 0:
-                row.authorized_operations = ALL_GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=rows)
+    response, waits = DescribeGroupsResponse(), Waits()
+    return conclude(_describe_all(context, request, response, waits), waits, response)

@@ -1,9 +1,9 @@
 """Heartbeat (12), v0-4: stay in a group, learn of a rebalance.
 
-Behaviour: REBALANCE_IN_PROGRESS while members are to rejoin.
+Behaviour: REBALANCE_IN_PROGRESS while members are to rejoin; no error while the group is still being read.
 The rules are in `broker.groups.classic`.
 
-Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+Source: ``GroupMetadataManager.java``, ``GroupCoordinatorService.heartbeat`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def handle(context: Context, request: HeartbeatRequest) -> Answer:
     """Ask the group's machine."""
 
     def refuse(code: ErrorCode) -> Message:
-        return HeartbeatResponse(error_code=code)
+        return HeartbeatResponse(error_code=0 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
     return ask(context, request, refuse)

@@ -8,34 +8,46 @@ Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.groups.state import GroupState
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.broker.coordinator.slices import SLICE, Waits, conclude
+from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
 
 
-def handle(context: Context, request: ListGroupsRequest) -> Answer:
-    """List every group that passes the filters."""
-    coordinator = context.services.groups
-    if coordinator.loading:
-        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+def _list(context: Context, request: ListGroupsRequest, out: ListGroupsResponse, waits: Waits) -> Iterator[None]:
     states = {s.lower() for s in request.states_filter}
     types = {t.lower() for t in request.types_filter}
-    rows = []
-    for shard in coordinator.shards():
-        groups = shard.machine.groups.groups
-        for group in groups.values():
-            rows.append(ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC))
-        rows += (
-            ListedGroup(group_id, "", GroupState.EMPTY.value, CLASSIC)
-            for group_id in shard.machine.offsets.committed
-            if group_id not in groups
-        )
-    rows = [
-        row
-        for row in rows
-        if (not states or row.group_state.lower() in states) and (not types or row.group_type in types)
-    ]
-    return ListGroupsResponse(groups=rows)
+    looked_at = 0
+
+    def take(answer: Any) -> None:
+        if isinstance(answer, ProtocolError):
+            out.error_code, out.groups = answer.code, []
+
+    try:
+        shards = list(context.services.groups.shards())
+    except ProtocolError as error:
+        out.error_code = error.code
+        return
+    for shard in shards:
+        for group in list(machine_of(shard).groups.groups.values()):
+            state = group.state.value
+            if (not states or state.lower() in states) and (not types or CLASSIC in types):
+                out.groups.append(ListedGroup(group.id, group.protocol_type or "", state, CLASSIC))
+            looked_at += 1
+            if looked_at % SLICE == 0:
+                yield
+        ticket = shard.read()
+        if ticket is not None:
+            waits.append((ticket, take))
+
+
+def handle(context: Context, request: ListGroupsRequest) -> Answer:
+    """List every group that passes the filters."""
+    response, waits = ListGroupsResponse(), Waits()
+    return conclude(_list(context, request, response, waits), waits, response)

@@ -1,15 +1,19 @@
 """OffsetCommit (8), v2-10: store a group's positions; answered once they are committed to the log.
 
-Behaviour: the empty group id is a group like any other.
-An unknown topic or partition fails on its own (3, v10: unknown id 100), as does metadata that is too long
-(12); the group's verdict holds for all the rest. v2-4 may carry a retention time.
+Behaviour: the empty group id is a group like any other. An unknown topic or partition fails on its own (3, v10:
+unknown id 100); the group's verdict holds for all the rest, and where it is good, metadata that is too long is 12.
+Each topic is answered once, what is unknown first. v2-4 may carry a retention time.
 
-Source: ``OffsetMetadataManager.commitOffset``, ``KafkaApis.handleOffsetCommitRequest`` (apache/kafka 4.3.1).
+Source: ``KafkaApis.handleOffsetCommitRequest``, ``OffsetMetadataManager.commitOffset`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import Ticket
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.slices import SLICE, run
+from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.server.dispatch import Answer, Context
@@ -17,7 +21,6 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -25,75 +28,134 @@ from ottla.wire.messages.offset_commit import (
 from ottla.wire.schema import Message
 
 
-def _check(context: Context, name: str | None, part: OffsetCommitRequestPartition) -> ErrorCode:
-    topic = context.image.topics.get(name) if name is not None else None
-    if name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if topic is None or part.partition_index not in topic.partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(part.committed_metadata or "") > context.services.groups.settings.max_metadata_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
+class _Good(NamedTuple):
+    """Partitions of a topic that exist."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[OffsetCommitRequestPartition]
 
 
-def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
-    return topic.name if context.version < 10 else context.image.topic_names.get(topic.topic_id)
+def java_length(text: str) -> int:
+    """``String.length``: UTF-16 code units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def handle(context: Context, request: OffsetCommitRequest) -> Answer:
-    """Check each position, hand the good ones to the group's machine."""
-    response = OffsetCommitResponse()
-    good: list[NewOffset] = []
-    rows: list[OffsetCommitResponsePartition] = []
-    for topic in request.topics:
-        name = _name(context, topic)
-        known = context.image.topics.get(name) if name is not None else None
-        out = OffsetCommitResponseTopic(topic.name, topic.topic_id)
-        response.topics.append(out)
-        for part in topic.partitions:
-            code = _check(context, name, part)
-            row = OffsetCommitResponsePartition(part.partition_index, code)
-            out.partitions.append(row)
-            if code is ErrorCode.NONE and name is not None and known is not None:
-                rows.append(row)
-                good.append(
-                    NewOffset(
+class _Work:
+    """One request on its way."""
+
+    def __init__(self, context: Context, request: OffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._image = context.image
+        self._limit = context.services.groups.settings.max_metadata_bytes
+        self._rows: dict[Any, OffsetCommitResponseTopic] = {}
+        self.good: list[_Good] = []
+        self.response = OffsetCommitResponse()
+
+    def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
+        """A topic's answer: one, by name up to v9, by id from v10."""
+        key = name if self._context.version < 10 else topic_id
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = OffsetCommitResponseTopic(name, topic_id)
+            self.response.topics.append(row)
+        return row
+
+    def sort_out(self) -> Iterator[None]:
+        """Answer for what is not there, keep the rest."""
+        by_id = self._context.version >= 10
+        work = 0
+        for wanted in self._request.topics:
+            name = self._image.topic_names.get(wanted.topic_id) if by_id else wanted.name
+            topic = self._image.topics.get(name) if name is not None else None
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            good: list[OffsetCommitRequestPartition] = []
+            for part in wanted.partitions:
+                if topic is not None and part.partition_index in topic.partitions:
+                    good.append(part)
+                else:
+                    row = self._row(wanted.name, wanted.topic_id)
+                    row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
+                work += 1
+                if work % SLICE == 0:
+                    yield
+            if good and topic is not None:
+                self.good.append(_Good(topic.name, topic.id, good))
+
+    def ask(self) -> Ticket:
+        """Hand the positions to the group's machine."""
+        request = self._request
+        return self._context.services.groups.ask(
+            request.group_id,
+            lambda own: Commit(
+                own,
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                request.retention_time_ms,
+                self._positions(),
+                self._context.version,
+            ),
+        )
+
+    def _is_too_long(self, part: OffsetCommitRequestPartition) -> bool:
+        return java_length(part.committed_metadata or "") > self._limit
+
+    def _positions(self) -> Iterator[NewOffset]:
+        for name, topic_id, partitions in self.good:
+            for part in partitions:
+                if not self._is_too_long(part):
+                    yield NewOffset(
                         name,
-                        known.id,
+                        topic_id,
                         part.partition_index,
                         part.committed_offset,
                         part.committed_leader_epoch,
                         part.committed_metadata or "",
                     )
-                )
-    if not good:
-        return response
-    ticket = context.services.groups.ask(
-        request.group_id,
-        lambda own: Commit(
-            own,
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            request.retention_time_ms,
-            good,
-            context.version,
-        ),
-    )
+
+    def take_in(self, answer: Any) -> Iterator[None]:
+        """Give every position that was handed in the group's verdict."""
+        verdict = answer.code if isinstance(answer, ProtocolError) else answer
+        work = 0
+        for name, topic_id, partitions in self.good:
+            row = self._row(name, topic_id)
+            for part in partitions:
+                long = verdict == ErrorCode.NONE and self._is_too_long(part)
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
+                row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
+                work += 1
+                if work % SLICE == 0:
+                    yield
+
+
+def handle(context: Context, request: OffsetCommitRequest) -> Answer:
+    """Check each position, hand the good ones to the group's machine."""
+    work = _Work(context, request)
+    steps = work.sort_out()
+    for _ in steps:
+        return _finish(work, steps)
+    if not work.good:
+        return work.response
+    ticket = work.ask()
     if ticket.answer is None:
-        return _wait(ticket, response, rows)
-    return _settle(response, rows, ticket.answer)
+        return _wait(work, ticket)
+    for _ in (steps := work.take_in(ticket.answer)):
+        return _give(work, steps)
+    return work.response
 
 
-def _settle(response: OffsetCommitResponse, rows: list[OffsetCommitResponsePartition], code: object) -> Message:
-    """Give every position that was handed in the group's verdict."""
-    verdict = code.code if isinstance(code, ProtocolError) else code
-    assert isinstance(verdict, int)
-    for row in rows:
-        row.error_code = verdict
-    return response
+async def _finish(work: _Work, steps: Iterator[None]) -> Message:
+    await run(steps)
+    return await _wait(work, work.ask()) if work.good else work.response
 
 
-async def _wait(ticket: Ticket, response: OffsetCommitResponse, rows: list[OffsetCommitResponsePartition]) -> Message:
-    return _settle(response, rows, await ticket.wait())
+async def _wait(work: _Work, ticket: Ticket) -> Message:
+    return await _give(work, work.take_in(await ticket.wait()))
+
+
+async def _give(work: _Work, steps: Iterator[None]) -> Message:
+    await run(steps)
+    return work.response

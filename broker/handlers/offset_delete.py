@@ -8,8 +8,11 @@ Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from ottla.broker.coordinator.slices import SLICE, Waits, conclude
 from ottla.broker.groups.machine import DeleteOffsets
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -21,11 +24,12 @@ from ottla.wire.messages.offset_delete import (
 )
 
 
-def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
-    """Check the partitions, hand the good ones to the group's machine."""
+def _sort_out(
+    context: Context, request: OffsetDeleteRequest, out: OffsetDeleteResponse, wanted: list[tuple[str, int]]
+) -> Iterator[None]:
+    """Answer for what is not there, keep the rest."""
     image = context.image
-    wanted: list[tuple[str, int]] = []
-    response = OffsetDeleteResponse()
+    work = 0
     for topic in request.topics:
         known = image.topics.get(topic.name)
         rows = []
@@ -36,17 +40,31 @@ def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
             else:
                 wanted.append((topic.name, part.partition_index))
             rows.append(row)
-        response.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+            work += 1
+            if work % SLICE == 0:
+                yield
+        out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+
+
+def _take(out: OffsetDeleteResponse, answer: Any) -> None:
+    if isinstance(answer, ProtocolError):
+        out.error_code, out.topics = answer.code, []
+        return
+    for topic in out.topics:
+        for row in topic.partitions if topic.name in answer else ():
+            row.error_code = row.error_code or ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+def _delete(context: Context, request: OffsetDeleteRequest, out: OffsetDeleteResponse, waits: Waits) -> Iterator[None]:
+    wanted: list[tuple[str, int]] = []
+    yield from _sort_out(context, request, out, wanted)
+    ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
+    waits.append((ticket, partial(_take, out)))
+
+
+def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
+    """Check the partitions, hand the good ones to the group's machine."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    group_id = request.group_id
-    answer: Any = context.services.groups.ask(
-        group_id, lambda own: DeleteOffsets(own, group_id, wanted), patient=False
-    ).answer
-    if isinstance(answer, ProtocolError):
-        return OffsetDeleteResponse(error_code=answer.code)
-    for out in response.topics:
-        for row in out.partitions:
-            if row.error_code == 0:
-                row.error_code = answer.get((out.name, row.partition_index), 0)
-    return response
+    response, waits = OffsetDeleteResponse(), Waits()
+    return conclude(_delete(context, request, response, waits), waits, response)

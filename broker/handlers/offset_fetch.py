@@ -1,100 +1,167 @@
 """OffsetFetch (9), v1-10: read a group's positions.
 
 Behaviour: what was never committed is -1 with empty metadata and no error, also for a group nobody knows. Null topics
-mean all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id.
+mean all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; ids nobody knows are
+answered last. While positions wait for the disk or for followers, so does the answer that shows them.
+Deviation: a group whose every position is asked for twice is answered once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.slices import SLICE, Waits, conclude
+from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID
 
-
-def _offsets(context: Context, group_id: str) -> Offsets:
-    return context.services.groups.shard_of(group_id).machine.offsets
+Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 
 
-def _position(offsets: Offsets, group: str, topic: str, partition: int, topic_id: bytes) -> tuple[int, int, str]:
-    """(offset, leader epoch, metadata); a position of an earlier topic of the same name is none."""
-    found = offsets.get(group, topic, partition)
-    if found is None or (topic_id != ZERO_UUID and found.topic_id not in (ZERO_UUID, topic_id)):
-        return INVALID_OFFSET, -1, ""
-    return found.offset, found.leader_epoch, found.metadata
+class _Reader:
+    """One request: rows of the form its version has, and how much was done since others had the loop."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.image: Image = context.image
+        self.row = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
+        self.waits = Waits()
+        self._work = 0
+
+    def rows(
+        self, out: list[Any], partitions: Iterable[int], stored: Mapping[int, bytes], topic_id: bytes
+    ) -> Iterator[None]:
+        """A topic's positions; those of an earlier topic of the same name are none."""
+        row = self.row
+        for number in partitions:
+            raw = stored.get(number)
+            found = None if raw is None else unpack(raw)
+            if found is None or (topic_id != ZERO_UUID and found.topic_id not in (ZERO_UUID, topic_id)):
+                out.append(row(number, INVALID_OFFSET, -1, ""))
+            else:
+                out.append(row(number, found.offset, found.leader_epoch, found.metadata))
+            self._work += 1
+            if self._work % SLICE == 0:
+                yield
+
+    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Iterator[None]:
+        """A topic's positions, each with an error."""
+        for number in partitions:
+            out.append(self.row(number, INVALID_OFFSET, -1, "", code))
+            self._work += 1
+            if self._work % SLICE == 0:
+                yield
+
+    def id_of(self, name: str) -> bytes:
+        """A topic's id; zeros where there is no such topic."""
+        known = self.image.topics.get(name)
+        return ZERO_UUID if known is None else known.id
 
 
-def _topic_id(context: Context, name: str) -> bytes:
-    known = context.image.topics.get(name)
-    return known.id if known is not None else ZERO_UUID
+def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Iterator[None]:
+    for name, stored in list(offsets.topics(group_id).items()):
+        topic_id = reader.id_of(name)
+        if reader.context.version >= 10 and topic_id == ZERO_UUID:
+            continue
+        topic = m.OffsetFetchResponseTopics(name, topic_id)
+        out.topics.append(topic)
+        yield from reader.rows(topic.partitions, list(stored), stored, topic_id)
 
 
-def _group(context: Context, wanted: m.OffsetFetchRequestGroup) -> m.OffsetFetchResponseGroup:
-    """One group in the form of v8 and later."""
-    out = m.OffsetFetchResponseGroup(wanted.group_id)
+def _some(
+    reader: _Reader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
+) -> Iterator[None]:
+    by_id = reader.context.version >= 10
+    unknown = []
+    for asked in wanted.topics or ():
+        topic = m.OffsetFetchResponseTopics(asked.name, asked.topic_id)
+        name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
+        if name is None:
+            unknown.append(topic)
+            yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            out.topics.append(topic)
+            stored = offsets.of_topic(wanted.group_id, name)
+            yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name))
+    out.topics += unknown
+
+
+def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
+    if isinstance(answer, ProtocolError):
+        out.error_code, out.topics = answer.code, []
+
+
+def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Iterator[None]:
+    """One group, in the form of v8 and later."""
     try:
-        offsets = _offsets(context, wanted.group_id)
+        shard = reader.context.services.groups.shard_of(wanted.group_id)
     except ProtocolError as error:
         out.error_code = error.code
-        return out
-    topics = wanted.topics
-    if topics is None:
-        by_name: dict[str, list[int]] = {}
-        for name, partition in offsets.of_group(wanted.group_id):
-            by_name.setdefault(name, []).append(partition)
-        topics = [m.OffsetFetchRequestTopics(n, _topic_id(context, n), p) for n, p in by_name.items()]
-        if context.version >= 10:
-            topics = [t for t in topics if t.topic_id != ZERO_UUID]
-    for topic in topics:
-        name_or_none = topic.name if context.version < 10 else context.image.topic_names.get(topic.topic_id)
-        row = m.OffsetFetchResponseTopics(topic.name, topic.topic_id)
-        for partition in topic.partition_indexes:
-            if name_or_none is None:
-                part = m.OffsetFetchResponsePartitions(partition, INVALID_OFFSET, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
-            else:
-                own_id = _topic_id(context, name_or_none)
-                found = _position(offsets, wanted.group_id, name_or_none, partition, own_id)
-                part = m.OffsetFetchResponsePartitions(partition, *found)
-            row.partitions.append(part)
-        out.topics.append(row)
-    return out
+        return
+    offsets = machine_of(shard).offsets
+    if wanted.topics is None:
+        yield from _all(reader, offsets, wanted.group_id, out)
+    else:
+        yield from _some(reader, offsets, wanted, out)
+    ticket = shard.read()
+    if ticket is not None:
+        reader.waits.append((ticket, partial(_refuse, out)))
 
 
-def _old(context: Context, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
-    """The form up to v7: one group, topics by name. v0 and v1 have no top-level error: each partition carries it."""
-    topics = None
-    if request.topics is not None:
-        topics = [m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in request.topics]
-    group = _group(context, m.OffsetFetchRequestGroup(request.group_id, topics=topics))
-    response = m.OffsetFetchResponse(error_code=group.error_code)
-    if group.error_code and topics is not None:
-        code = group.error_code
-        for wanted in topics:
-            rows = [m.OffsetFetchResponsePartition(i, INVALID_OFFSET, -1, "", code) for i in wanted.partition_indexes]
-            response.topics.append(m.OffsetFetchResponseTopic(wanted.name, rows if context.version < 2 else []))
-        if context.version >= 2:
-            response.topics = []
-        return response
-    for topic in group.topics:
-        response.topics.append(
-            m.OffsetFetchResponseTopic(
-                topic.name,
-                [
-                    m.OffsetFetchResponsePartition(
-                        p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
-                    )
-                    for p in topic.partitions
-                ],
-            )
-        )
-    return response
+def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Iterator[None]:
+    whole: set[str] = set()
+    for number, wanted in enumerate(request.groups, 1):
+        if wanted.topics is None and wanted.group_id in whole:
+            continue
+        if wanted.topics is None:
+            whole.add(wanted.group_id)
+        out = m.OffsetFetchResponseGroup(wanted.group_id)
+        response.groups.append(out)
+        yield from _read(reader, wanted, out)
+        if number % SLICE == 0:
+            yield
+
+
+def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Iterator[None]:
+    """The form up to v7: one group, topics by name."""
+    asked = request.topics
+    topics = (
+        None if asked is None else [m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked]
+    )
+    out = m.OffsetFetchResponseGroup(request.group_id)
+    yield from _read(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
+    if reader.waits:
+        reader.waits.append((reader.waits[0][0], lambda answer: _fill_old(reader, request, out, response)))
+    else:
+        _fill_old(reader, request, out, response)
+
+
+def _fill_old(
+    reader: _Reader, request: m.OffsetFetchRequest, out: m.OffsetFetchResponseGroup, response: m.OffsetFetchResponse
+) -> None:
+    """v1 has no error at the top: each partition carries it."""
+    response.error_code = out.error_code
+    for found in out.topics:
+        rows: list[Any] = found.partitions
+        response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
+    if out.error_code and reader.context.version < 2:
+        for asked in request.topics or ():
+            topic = m.OffsetFetchResponseTopic(asked.name)
+            response.topics.append(topic)
+            for _ in reader.refused(topic.partitions, asked.partition_indexes, out.error_code):
+                pass
 
 
 def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
-    """Read positions straight from the shard's state: what stands there is committed."""
-    if context.version < 8:
-        return _old(context, request)
-    return m.OffsetFetchResponse(groups=[_group(context, wanted) for wanted in request.groups])
+    """Read positions straight from the shard's state, and wait until what was read is committed."""
+    reader, response = _Reader(context), m.OffsetFetchResponse()
+    steps = (_read_old if context.version < 8 else _read_all)(reader, request, response)
+    return conclude(steps, reader.waits, response)

@@ -54,7 +54,8 @@ class Replicas:
         """The metadata the partitions follow; only whoever applies it assigns to it."""
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
-        self.on_removed: list[Callable[[Replica], None]] = []
+        self.on_resigned: list[Callable[[Replica], None]] = []
+        """Called when this node leads a partition no more, or has it no more."""
         self.on_doomed: list[Callable[[str], None]] = []
         """Called with a directory that was renamed for deletion and must be removed later."""
         self.on_place: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
@@ -149,7 +150,12 @@ class Replicas:
         actual = self._storage.of(replica.log).id
         if actual != directory_of(told, node):
             self.on_place(replica.topic_id, replica.partition, actual)
-        if replica.follow_image(node, told, self._env.now_ms()):
+        led = replica.is_leader
+        begins = replica.follow_image(node, told, self._env.now_ms())
+        if led and not replica.is_leader:
+            for callback in self.on_resigned:
+                callback(replica)
+        if begins:
             log = replica.log
             try:
                 log.begin_epoch(told.leader_epoch)
@@ -169,7 +175,7 @@ class Replicas:
             return
         replica.resign()
         replica.changed()
-        for callback in self.on_removed:
+        for callback in self.on_resigned:
             callback(replica)
         self.discard(replica.log)
 
@@ -192,6 +198,6 @@ class Replicas:
             replica = self._hosted.pop(at, None)
             if replica is not None:
                 replica.resign()
-                for callback in self.on_removed:
+                for callback in self.on_resigned:
                     callback(replica)
                 replica.changed()

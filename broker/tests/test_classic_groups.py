@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from ottla.broker.groups.machine import Commit, Fired, GroupMachine, Loaded
+from ottla.broker.coordinator.events import Fired, Loaded, Settled
+from ottla.broker.groups.machine import Commit, GroupMachine
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import decode, encode
@@ -26,6 +27,9 @@ class Stage:
         self.now = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[str, Any] = {}
+        self.commits = True
+        """Whether what is written is committed at once."""
+        self.unsettled: list[Any] = []
         self._heap: list[tuple[int, int, Any]] = []
         self._armed: dict[Any, int] = {}
         self._count = 0
@@ -37,15 +41,30 @@ class Stage:
             back = decode(*raw)
             assert back is not None
             self.machine.replay(len(self.log), back)
-        for timer in fx.timers:
+        self.set(fx.timers)
+        for part in fx.then or ():
+            assert not part.replies
+            self.apply(part)
+        for reply in fx.replies:
+            assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
+            self.answers[reply.ticket] = reply.message
+        if fx.settle is not None:
+            self.unsettled.append(fx.settle)
+            if self.commits:
+                self.settle()
+
+    def set(self, timers: list[Any]) -> None:
+        for timer in timers:
             self._armed.pop(timer.key, None)
             if isinstance(timer, Arm):
                 self._count += 1
                 self._armed[timer.key] = self._count
                 heapq.heappush(self._heap, (timer.at_ms, self._count, timer.key))
-        for reply in fx.replies:
-            assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
-            self.answers[reply.ticket] = reply.message
+
+    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """The fate of what was written is known."""
+        while self.unsettled:
+            self.apply(self.machine.handle(self.now, Settled(self.unsettled.pop(0), error)))
 
     def send(self, ticket: str, request: Any, version: int = 9, client: str = "c") -> Any:
         self.apply(self.machine.handle(self.now, Call(ticket, request, version, client, "10.0.0.1", f"id-{ticket}")))
@@ -212,7 +231,7 @@ def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
 
 def test_a_follower_that_rejoins_unchanged_disturbs_nobody_but_the_leader_does() -> None:
     stage, members = stable(2)
-    stage.group.members[members[1]].protocols = [("range", b"said by x")]
+    stage.group.speak(stage.group.members[members[1]], [("range", b"said by x")])
     same = stage.join("x", members[1])
     assert (same.error_code, same.generation_id) == (0, 2)
     assert stage.group.state is GroupState.STABLE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups import expiry
-from ottla.broker.groups.machine import Commit, Loaded
+from ottla.broker.coordinator.events import Fired, Loaded
+from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.tests.test_classic_groups import Stage, stable
 from ottla.wire import compiler
@@ -29,7 +29,7 @@ def loaded(stage: Stage) -> Stage:
 
 
 def positions(stage: Stage, group: str = "g") -> set[str]:
-    return {topic for topic, _ in stage.machine.offsets.of_group(group)}
+    return set(stage.machine.offsets.topics(group))
 
 
 def test_trap_91_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
@@ -57,7 +57,7 @@ def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
     stage, members = stable(1)
     loaded(stage)
     group = stage.group
-    group.members[members[0]].protocols = [("range", _subscription("t"))]
+    group.speak(group.members[members[0]], [("range", _subscription("t"))])
     commit(stage, "t", member=members[0], generation=1)
     commit(stage, "other", member=members[0], generation=1)
     group.members[members[0]].session_timeout_ms = 30 * DAY_MS
@@ -98,16 +98,18 @@ def test_a_time_the_client_set_itself_wins() -> None:
     assert positions(stage) == set()
 
 
-def test_a_sweep_takes_no_more_than_fits_one_batch_and_goes_on() -> None:
+def test_a_sweep_goes_in_slices_and_looks_that_find_nothing_count() -> None:
     stage = loaded(Stage())
     new = [NewOffset("t", bytes(16), n, 5, -1, "") for n in range(2000)]
-    for group in ("a", "b", "c", "d"):
+    for group in ("a", "b"):
         stage.apply(stage.machine.handle(0, Commit(group, group, "", None, -1, -1, new, 9)))
-    fx, complete = expiry.sweep(stage.machine.groups, stage.machine.offsets, DAY_MS, 8 * DAY_MS)
-    assert not complete
-    assert expiry.SWEEP_RECORDS <= len(fx) < 8000
-    stage.wait(8 * DAY_MS)
-    assert not stage.machine.offsets.committed
+    early = stage.machine.handle(DAY_MS, Fired(("expire",)))
+    assert early.records == []
+    assert [part.records for part in early.then or ()] == [[]] * 8
+    late = stage.machine.handle(8 * DAY_MS, Fired(("expire",)))
+    stage.apply(late)
+    assert stage.machine.offsets.groups() == []
+    assert stage.machine.groups.groups == {}
 
 
 def _subscription(*topics: str) -> bytes:

@@ -106,8 +106,9 @@ directory.c.take_clean_shutdown = lambda disk, path: 1
     ),
     "forget committed positions at a restart": (
         """
-from ottla.broker.groups.coordinator import GroupCoordinator
-GroupCoordinator._load = lambda self, shard: None
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+async def skip(self, shard): await self._take_up(shard, shard.replica.log.log_end_offset)
+CoordinatorRuntime._load = skip
 """,
         {"offset-back"},
     ),

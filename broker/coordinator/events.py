@@ -1,0 +1,37 @@
+"""What the runtime itself tells a coordinator's machine, beside the requests of clients."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.wire.errors import ErrorCode
+
+
+class Loaded(NamedTuple):
+    """The shard's log has been replayed; from now on there are requests."""
+
+
+class Unloaded(NamedTuple):
+    """The shard goes: whoever is parked is to be answered with ``error``. What else is decided is not done any more."""
+
+    error: ErrorCode
+
+
+class Fired(NamedTuple):
+    """A timer of this machine is due."""
+
+    key: tuple[str, ...]
+
+
+class Settled(NamedTuple):
+    """The fate of records is known: ``what`` came along with them; ``error`` is NONE once they are committed."""
+
+    what: Any
+    error: ErrorCode
+
+
+class Closed(NamedTuple):
+    """The connection is gone whose request about ``key`` waits with this ticket: nobody will hear the answer."""
+
+    key: str
+    ticket: Any

@@ -1,0 +1,237 @@
+"""The runtime of coordinators: groups now, transactions and share state on the same.
+
+A coordinator's state is a fold over the partitions of an internal topic. For each partition this node leads there is a
+shard; when leadership comes its log is replayed, in slices, one shard after the other; when it goes everybody who waits
+for anything is told to look elsewhere.
+
+Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from ottla.broker.coordinator.shard import Ground, Serde, Shard, State
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.storage import Fail
+from ottla.log.machine import Machine
+from ottla.wire import records as r
+from ottla.wire.batch import BatchHeader
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.world.disk import is_passing
+from ottla.world.env import Env
+
+R = TypeVar("R")
+logger = logging.getLogger("ottla.coordinator")
+
+READ_BYTES = 64 * 1024
+"""So much of a log is read in one piece, unless one batch is larger."""
+SLICE_BYTES = 64 * 1024
+"""So much is replayed before others get the loop: bytes of records, and so many for the work with each."""
+RECORD_COST_BYTES = 64
+BATCH_COST_BYTES = 128
+RETRY_S = 0.2
+
+
+class CoordinatorRuntime(Generic[R]):
+    """All shards of one internal topic on this node."""
+
+    def __init__(
+        self,
+        env: Env,
+        timers: Timers,
+        fail: Fail,
+        topic: str,
+        machine_of: Callable[[], Machine[R]],
+        serde: Serde[R],
+        write_timeout_ms: int,
+    ) -> None:
+        self._env = env
+        self._fail = fail
+        self._topic = topic
+        self._machine_of = machine_of
+        self._serde = serde
+        self._ground = Ground(env, timers, fail, self._start, write_timeout_ms)
+        self._shards: dict[int, Shard[R]] = {}
+        self._to_load: deque[Shard[R]] = deque()
+        self._wanted = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._waiting: list[Callable[[], Awaitable[None]]] = []
+
+    # ------------------------------------------------------------------ leadership
+
+    def lead(self, replica: Replica) -> None:
+        """Begin to serve a partition; one with records is read first.
+
+        A shard that goes on under a new epoch of the same leader stays as it is.
+        """
+        if replica.topic != self._topic:
+            return
+        old = self._shards.get(replica.partition)
+        if old is not None:
+            if old.replica is replica and old.state in (State.LOADING, State.ACTIVE):
+                return
+            old.unload()
+        self._begin(replica)
+
+    def _begin(self, replica: Replica) -> None:
+        shard = Shard(self._ground, replica, self._machine_of(), self._serde, partial(self._begin_again, replica))
+        self._shards[replica.partition] = shard
+        end = replica.log.log_end_offset
+        if end == replica.log.log_start_offset:
+            for _ in shard.take_up(end):
+                raise AssertionError("an empty log has nothing to take up")
+        else:
+            self._to_load.append(shard)
+            self._wanted.set()
+
+    def _begin_again(self, replica: Replica) -> None:
+        self._shards[replica.partition].unload()
+        self._begin(replica)
+
+    def resign(self, replica: Replica) -> None:
+        """Stop serving a partition; whoever waits there gets NOT_COORDINATOR."""
+        shard = self._shards.get(replica.partition)
+        if shard is not None and shard.replica is replica:
+            del self._shards[replica.partition]
+            shard.unload()
+
+    def advance(self, replica: Replica) -> None:
+        """A partition's high watermark has moved."""
+        shard = self._shards.get(replica.partition)
+        if shard is not None and shard.replica is replica:
+            shard.advance()
+
+    # ------------------------------------------------------------------ requests
+
+    def shard(self, partition: int) -> Shard[R]:
+        """The shard of a partition, where it can be asked.
+
+        Raises:
+            ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        shard = self._shards.get(partition)
+        if shard is None or not shard.replica.is_leader or shard.state in (State.FAILED, State.CLOSED):
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        if shard.state is State.LOADING:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def ask(self, partition: int, event_of: Callable[[Ticket], Any]) -> Ticket:
+        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""
+        ticket = Ticket()
+        try:
+            self.shard(partition).hand_in(event_of(ticket), ticket)
+        except ProtocolError as error:
+            ticket.give(error)
+        return ticket
+
+    def tell(self, event: Any) -> None:
+        """Hand an event to every shard; those that are still read get it afterwards."""
+        for shard in list(self._shards.values()):
+            if shard.state in (State.LOADING, State.ACTIVE):
+                shard.hand_in(event)
+
+    def close(self, partition: int, key: str, ticket: Ticket) -> None:
+        """The connection is gone whose request about ``key`` waits with this ticket."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.close(key, ticket)
+
+    def __iter__(self) -> Iterator[Shard[R]]:
+        """Every shard there is, by partition."""
+        return iter([self._shards[number] for number in sorted(self._shards)])
+
+    # ------------------------------------------------------------------ work beside requests
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is None:
+            self._waiting.append(work)
+        else:
+            self._nursery.start_soon(work)
+
+    async def run(self) -> None:
+        """Load shards and do long work until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            while self._waiting:
+                nursery.start_soon(self._waiting.pop(0))
+            while True:
+                while self._to_load:
+                    await self._load(self._to_load.popleft())
+                self._wanted = trio.Event()
+                await self._wanted.wait()
+
+    async def _load(self, shard: Shard[R]) -> None:
+        """Replay a shard's log. What does not parse fails the shard: Kafka's rule, and it is served by nobody then."""
+        at = shard.replica.log.log_start_offset
+        while shard.state is State.LOADING:
+            try:
+                batches = self._read(shard, at)
+                if not batches:
+                    await self._take_up(shard, shard.replica.log.log_end_offset)
+                    return
+                await self._replay(shard, batches)
+                at = batches[-1][0].next_offset
+            except WireError as error:
+                logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
+                shard.state = State.FAILED
+            except OSError as error:
+                if shard.state is not State.LOADING:
+                    return
+                self._fail(error, shard.replica.log)
+                if is_passing(error):
+                    await self._env.sleep(RETRY_S)
+                elif shard.state is State.LOADING:
+                    shard.state = State.FAILED
+
+    async def _take_up(self, shard: Shard[R], end: int) -> None:
+        for _ in shard.take_up(end):
+            await trio.lowlevel.checkpoint()
+            if shard.state is not State.LOADING:
+                return
+
+    def _name(self, shard: Shard[R]) -> tuple[str, int]:
+        return shard.replica.topic, shard.replica.partition
+
+    def _read(self, shard: Shard[R], at: int) -> list[tuple[BatchHeader, memoryview]]:
+        """The next batches: each time from where we are, as files may be exchanged while others have the loop."""
+        out: list[tuple[BatchHeader, memoryview]] = []
+        log = shard.replica.log
+        if at >= log.log_end_offset:
+            return out
+        size = 0
+        for header, raw in log.batches(at):
+            if header.next_offset <= at:
+                continue
+            out.append((header, raw))
+            size += len(raw)
+            if size >= READ_BYTES:
+                break
+        return out
+
+    async def _replay(self, shard: Shard[R], batches: list[tuple[BatchHeader, memoryview]]) -> None:
+        work = 0
+        for header, raw in batches:
+            work += BATCH_COST_BYTES
+            if header.is_control:
+                continue
+            for record in r.iterate(raw, header):
+                decoded = self._serde.decode(record.key, record.value)
+                if decoded is not None:
+                    shard.machine.replay(record.offset, decoded)
+                work += RECORD_COST_BYTES + len(record.key or b"") + len(record.value or b"")
+                if work >= SLICE_BYTES:
+                    work = 0
+                    await trio.lowlevel.checkpoint()
+                    if shard.state is not State.LOADING:
+                        return
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,357 @@
+"""One shard: a machine, the partition it is a fold of, and the answers that wait for that partition's high watermark.
+
+A turn is: the machine decides, its records are appended, then replayed, timers are set; answers leave once everything
+written up to that turn is committed. An append that is refused has changed nothing that is replayed, so nothing is
+rolled back: the answers become errors, and the machine learns of it where it asked to. While something goes in slices
+events queue up, as behind each other in Kafka's event loop of a partition.
+
+Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from enum import Enum
+from functools import partial
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import trio
+
+from ottla.broker.coordinator.errors import told
+from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.storage import Fail
+from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.batch import HEADER_BYTES
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.env import Env
+
+R = TypeVar("R")
+logger = logging.getLogger("ottla.coordinator")
+
+RECORD_OVERHEAD_BYTES = 21
+"""At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
+TURNS_AT_ONCE = 50
+"""So many queued events are worked off before others get the loop."""
+
+
+class State(Enum):
+    """Where a shard is in its life."""
+
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    FAILED = "Failed"
+    CLOSED = "Closed"
+
+
+class Serde(NamedTuple, Generic[R]):
+    """How records lie in the log. ``decode`` gives None for a type nobody knows; Raises: WireError."""
+
+    encode: Callable[[R], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes | None, bytes | None], R | None]
+
+
+class Ground(NamedTuple):
+    """What a shard has of its node."""
+
+    env: Env
+    timers: Timers
+    fail: Fail
+    start: Callable[[Callable[[], Awaitable[None]]], None]
+    write_timeout_ms: int
+
+
+class Queued(NamedTuple):
+    """An event behind others: with the ticket that hears if it is never handed in, and the arming it was fired by."""
+
+    event: Any
+    ticket: Ticket | None = None
+    arming: int = 0
+
+
+class Held(NamedTuple):
+    """Answers that wait until the partition is committed up to ``end``."""
+
+    end: int
+    deadline_ms: int
+    replies: list[Reply]
+    settle: Any
+
+
+class Shard(Generic[R]):
+    """One partition's coordinator."""
+
+    def __init__(
+        self, ground: Ground, replica: Replica, machine: Machine[R], serde: Serde[R], out_of_step: Callable[[], None]
+    ) -> None:
+        self._ground = ground
+        self._serde = serde
+        self._out_of_step = out_of_step
+        self.replica = replica
+        self.machine = machine
+        self.state = State.LOADING
+        self.written = -1
+        """The log's end after the last record that is replayed here."""
+        self._held: deque[Held] = deque()
+        self._queue: deque[Queued] = deque()
+        self._busy = False
+        """Whether a task works off what goes in slices and what is queued."""
+        self._long: Effects[R] | None = None
+        """What goes on in slices."""
+        self._armed: dict[Hashable, int] = {}
+        self._armings = 0
+
+    # ------------------------------------------------------------------ events
+
+    def take_up(self, end: int) -> Iterator[None]:
+        """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all."""
+        fx = self.machine.handle(self._ground.env.now_ms(), Loaded())
+        for part in chain([fx], fx.then or ()):
+            assert not part.records, "nothing is written before all is read"
+            self._set(part.timers)
+            if part is not fx:
+                yield
+        self.written = end
+        self.state = State.ACTIVE
+        if self._queue:
+            self._be_busy()
+
+    def hand_in(self, event: Any, ticket: Ticket | None = None) -> None:
+        """Give the machine an event, now or behind those that came before it. A ticket hears if that cannot be."""
+        if self.state is State.LOADING or self._busy:
+            self._queue.append(Queued(event, ticket))
+        elif self.state is State.ACTIVE:
+            self._apply(self.machine.handle(self._ground.env.now_ms(), event))
+        elif ticket is not None:
+            ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
+
+    def close(self, key: str, ticket: Ticket) -> None:
+        """Nobody waits any more for what was asked about ``key``."""
+        if ticket.answer is None and self.state is State.ACTIVE:
+            self.hand_in(Closed(key, ticket))
+
+    def _take(self, queued: Queued) -> None:
+        if queued.arming:
+            key = self._key(queued.event.key)
+            if self._armed.get(key) != queued.arming:
+                return  # set anew or cancelled while it stood in the queue
+            del self._armed[key]
+        self._apply(self.machine.handle(self._ground.env.now_ms(), queued.event))
+
+    # ------------------------------------------------------------------ a turn
+
+    def _apply(self, fx: Effects[R]) -> None:
+        """Append, replay, set timers, answer: in that order."""
+        error = self._write(fx.records)
+        self._set(fx.timers)
+        if fx.then is None or error is not ErrorCode.NONE:
+            self._finish(fx, error)
+            return
+        self._long = fx
+        self._be_busy()
+
+    def _be_busy(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self._ground.start(self._work_off)
+
+    async def _work_off(self) -> None:
+        """Finish what goes in slices, then what queued up behind it."""
+        turns = 0
+        while self.state is State.ACTIVE and (self._long is not None or self._queue):
+            if self._long is not None:
+                await self._go_on(self._long)
+                continue
+            self._take(self._queue.popleft())
+            turns += 1
+            if turns % TURNS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        self._busy = False
+
+    async def _go_on(self, fx: Effects[R]) -> None:
+        error = ErrorCode.NONE
+        for part in fx.then or ():
+            assert not part.replies, "a slice has no answers of its own"
+            error = self._write(part.records)
+            self._set(part.timers)
+            if error is not ErrorCode.NONE:
+                break
+            await trio.lowlevel.checkpoint()
+            if self.state is not State.ACTIVE:
+                break
+        if self.state is State.ACTIVE:  # else `unload` has answered
+            self._long = None
+            self._finish(fx, error)
+
+    def _finish(self, fx: Effects[R], error: ErrorCode) -> None:
+        """Let a turn's answers go, or have them wait for the high watermark."""
+        if error is not ErrorCode.NONE:
+            self._give(fx.replies, told(error))
+            self._settle(fx.settle, told(error))
+        elif not fx.replies and fx.settle is None:
+            return
+        elif self.is_committed:
+            self._give(fx.replies)
+            self._settle(fx.settle, ErrorCode.NONE)
+        else:
+            deadline = self._ground.env.now_ms() + self._ground.write_timeout_ms
+            self._held.append(Held(self.written, deadline, fx.replies, fx.settle))
+            if len(self._held) == 1:
+                self._watch()
+
+    def _give(self, replies: list[Reply], error: ErrorCode = ErrorCode.NONE) -> None:
+        for reply in replies:
+            reply.ticket.give(reply.message if error is ErrorCode.NONE else ProtocolError(error))
+
+    def _settle(self, what: Any, error: ErrorCode) -> None:
+        if what is None:
+            return
+        if self.state is State.CLOSED:
+            self._give(self.machine.handle(self._ground.env.now_ms(), Settled(what, error)).replies)
+        else:
+            self.hand_in(Settled(what, error))
+
+    # ------------------------------------------------------------------ the log
+
+    def _write(self, records: list[R]) -> ErrorCode:
+        """Append and replay, in batches of at most ``max.message.bytes``; says what went wrong.
+
+        A record larger than that is refused by the log. What was appended before a batch that is refused stays.
+        """
+        if self.state is not State.ACTIVE:
+            return ErrorCode.NOT_COORDINATOR
+        if not records:
+            return ErrorCode.NONE
+        try:
+            self._write_batches(records)
+        except ProtocolError as error:
+            return error.code
+        except OSError as error:
+            self._ground.fail(error, self.replica.log)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _write_batches(self, records: list[R]) -> None:
+        now, limit = self._ground.env.now_ms(), self.replica.log.settings.max_message_bytes
+        raw: list[r.NewRecord] = []
+        begin, size = 0, HEADER_BYTES
+        for number, record in enumerate(records):
+            key, value = self._serde.encode(record)
+            more = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+            if raw and size + more > limit:
+                self._append(records[begin:number], raw, now)
+                begin, size, raw = number, HEADER_BYTES, []
+            raw.append(r.NewRecord(key, value, now))
+            size += more
+        self._append(records[begin:], raw, now)
+
+    def _append(self, records: list[R], raw: list[r.NewRecord], now_ms: int) -> None:
+        done = self.replica.append(bytearray(r.build(raw, base_sequence=0)), now_ms, Origin.COORDINATOR)
+        if done.first_offset != self.written:
+            # Somebody else has written to this partition: what is known here is not what the log says.
+            logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
+            self._out_of_step()
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        for index, record in enumerate(records):
+            self.machine.replay(done.first_offset + index, record)
+        self.written = self.replica.log.log_end_offset
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether all that is replayed here is committed."""
+        return self.replica.log.high_watermark >= self.written
+
+    def advance(self) -> None:
+        """The high watermark has moved: let answers go."""
+        committed, held = self.replica.log.high_watermark, self._held
+        while held and held[0].end <= committed:
+            self._release(ErrorCode.NONE)
+
+    def _release(self, error: ErrorCode) -> None:
+        first = self._held.popleft()
+        self._watch()
+        self._give(first.replies, error)
+        self._settle(first.settle, error)
+
+    def read(self) -> Ticket | None:
+        """For an answer made from what stands here now: wait for this before it is sent; None where nothing is to come.
+
+        The ticket's answer is True, or a `ProtocolError`.
+        """
+        if self.is_committed:
+            return None
+        ticket = Ticket()
+        self._finish(Effects(replies=[Reply(ticket, True)]), ErrorCode.NONE)
+        return ticket
+
+    # ------------------------------------------------------------------ timers
+
+    def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self.replica.topic, self.replica.partition, *key)
+
+    def _set(self, timers: list[Arm | Cancel]) -> None:
+        if self.state not in (State.LOADING, State.ACTIVE):
+            return
+        for timer in timers:
+            key = self._key(timer.key)
+            if isinstance(timer, Arm):
+                self._armings += 1
+                self._armed[key] = self._armings
+                self._ground.timers.arm(key, timer.at_ms, partial(self._fire, timer.key, self._armings))
+            elif self._armed.pop(key, None) is not None:
+                self._ground.timers.cancel(key)
+
+    def _fire(self, key: tuple[str, ...], arming: int) -> None:
+        queued = Queued(Fired(key), arming=arming)
+        if self._busy or self.state is State.LOADING:
+            self._queue.append(queued)
+        else:
+            self._take(queued)
+
+    def _watch(self) -> None:
+        """See to it that the first of those who wait does not wait longer than the write timeout."""
+        key = self._key(())
+        if self._held:
+            self._ground.timers.arm(key, self._held[0].deadline_ms, self._give_up)
+        else:
+            self._ground.timers.cancel(key)
+
+    def _give_up(self) -> None:
+        """The write timeout is over: the records may still be committed, but nobody waits for that."""
+        now = self._ground.env.now_ms()
+        while self._held and self._held[0].deadline_ms <= now:
+            self._release(told(ErrorCode.REQUEST_TIMED_OUT))
+
+    # ------------------------------------------------------------------ the end
+
+    def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Answer everybody who waits for anything here, and do nothing more."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        for key in self._armed:
+            self._ground.timers.cancel(key)
+        self._ground.timers.cancel(self._key(()))
+        self._armed.clear()
+        waiting = [*self._held]
+        if self._long is not None:
+            waiting.append(Held(0, 0, self._long.replies, self._long.settle))
+        self._held.clear()
+        self._long = None
+        for held in waiting:
+            self._give(held.replies, error)
+            self._settle(held.settle, error)
+        while self._queue:
+            event, ticket, _ = self._queue.popleft()
+            if ticket is not None:
+                ticket.give(ProtocolError(error))
+            elif isinstance(event, Settled):
+                self._settle(event.what, error)
+        self._give(self.machine.handle(self._ground.env.now_ms(), Unloaded(error)).replies)

@@ -1,0 +1,31 @@
+"""A place to wait for one answer of a coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+
+class Ticket:
+    """One request's answer, once it is there: a message, a value, or a `ProtocolError` for a refusal."""
+
+    __slots__ = ("_event", "answer")
+
+    def __init__(self) -> None:
+        self._event: trio.Event | None = None
+        self.answer: Any = None
+
+    def give(self, answer: Any) -> None:
+        """The answer is there; the first one counts."""
+        if self.answer is None:
+            self.answer = answer
+            if self._event is not None:
+                self._event.set()
+
+    async def wait(self) -> Any:
+        """Wait for the answer."""
+        if self.answer is None:
+            self._event = trio.Event()
+            await self._event.wait()
+        return self.answer
