@@ -74,7 +74,7 @@ class PartitionLog(TruncatableLog):
         if header is None:
             header = parse_single(data)
         settings = self.settings
-        if header.size_bytes > settings.max_message_bytes and origin is Origin.CLIENT:
+        if header.size_bytes > settings.max_message_bytes and origin is not Origin.RAFT:
             raise ProtocolError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"The record batch size in the append to {self.topic}-{self.partition} is {header.size_bytes} bytes "

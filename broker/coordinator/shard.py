@@ -128,7 +128,7 @@ class Shard(Generic[R]):
         if self.state is State.LOADING or self._busy:
             self._queue.append(Queued(event, ticket))
         elif self.state is State.ACTIVE:
-            self._apply(self.machine.handle(self._ground.env.now_ms(), event))
+            self._turn(event)
         elif ticket is not None:
             ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
@@ -143,19 +143,22 @@ class Shard(Generic[R]):
             if self._armed.get(key) != queued.arming:
                 return  # set anew or cancelled while it stood in the queue
             del self._armed[key]
-        self._apply(self.machine.handle(self._ground.env.now_ms(), queued.event))
+        self._turn(queued.event)
 
     # ------------------------------------------------------------------ a turn
 
-    def _apply(self, fx: Effects[R]) -> None:
-        """Append, replay, set timers, answer: in that order."""
+    def _turn(self, event: Any) -> None:
+        """Decide, append, replay, set timers, answer: in that order."""
+        fx = self.machine.handle(self._ground.env.now_ms(), event)
         error = self._write(fx.records)
         self._set(fx.timers)
-        if fx.then is None or error is not ErrorCode.NONE:
+        if not fx.records and isinstance(event, Settled):
+            self._give(fx.replies)  # what they hung on is committed, or never will be
+        elif fx.then is None or error is not ErrorCode.NONE:
             self._finish(fx, error)
-            return
-        self._long = fx
-        self._be_busy()
+        else:
+            self._long = fx
+            self._be_busy()
 
     def _be_busy(self) -> None:
         if not self._busy:

@@ -1,0 +1,198 @@
+"""The simplest coordinator there is, a register of texts by key, on the runtime of all coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.events import Loaded, Settled, Unloaded
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Serde, Shard, State
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.tests.world import Stage, virtually
+from ottla.log.machine import Arm, Cancel, Effects, Reply
+from ottla.log.settings import LogSettings
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+Pair = tuple[str, str | None]
+E = ErrorCode
+
+
+class Put(NamedTuple):
+    ticket: Any
+    pairs: list[Pair]
+
+
+class Promise(NamedTuple):
+    """Answered by what becomes of its record."""
+
+    ticket: Any
+    pairs: list[Pair]
+
+
+class Many(NamedTuple):
+    """Puts as many keys in slices."""
+
+    ticket: Any
+    count: int
+    settle: Any = None
+
+
+class Park(NamedTuple):
+    ticket: Any
+
+
+class Remind(NamedTuple):
+    """Sets or cancels a timer."""
+
+    timer: Arm | Cancel
+
+
+class Register:
+    def __init__(self) -> None:
+        self.values: dict[str, str | None] = {}
+        self.parked: list[Any] = []
+        self.heard: list[Any] = []
+        self.slow_start = 0
+
+    def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
+        self.heard.append(event)
+        match event:
+            case Put(ticket, pairs):
+                return Effects(list(pairs), [Reply(ticket, "put")])
+            case Promise(ticket, pairs):
+                return Effects(list(pairs), settle=ticket)
+            case Many(ticket, count, settle):
+                fx: Effects[Pair] = Effects(replies=[Reply(ticket, "done")], settle=settle)
+                fx.lay((f"many-{n}", "x") for n in range(count))
+                return fx
+            case Park(ticket):
+                self.parked.append(ticket)
+            case Remind(timer):
+                return Effects(timers=[timer])
+            case Settled(what, error):
+                return Effects(replies=[Reply(what, ("settled", error))])
+            case Unloaded(error):
+                return Effects(replies=[Reply(t, ("unloaded", error)) for t in self.parked])
+            case Loaded() if self.slow_start:
+                return Effects(then=iter([Effects(timers=[Arm(("t", str(n)), 0)]) for n in range(self.slow_start)]))
+        return Effects()
+
+    def replay(self, offset: int, record: Pair) -> None:
+        self.values[record[0]] = record[1]
+
+
+def encode(pair: Pair) -> tuple[bytes, bytes | None]:
+    return pair[0].encode(), None if pair[1] is None else pair[1].encode()
+
+
+def decode(key: bytes | None, value: bytes | None) -> Pair | None:
+    if key is None or key == b"bad":
+        raise WireError("a bad record")
+    return None if key == b"unknown" else (key.decode(), None if value is None else value.decode())
+
+
+class House:
+    """A runtime over partitions of a topic; ``followed`` ones are committed only when a test says so."""
+
+    def __init__(self, *, followed: bool = True, partitions: int = 1, settings: LogSettings | None = None) -> None:
+        self.stage = Stage()
+        self.env: Any = self.stage.env
+        self.timers = Timers(self.env)
+        self.failures: list[Any] = []
+        isr = (1, 2) if followed else (1,)
+        self.replica: Any = self.stage.hosted.host(
+            "state", partitions=partitions, isr=isr, replicas=isr, settings=settings
+        )
+        self.machines: list[Register] = []
+        self.slow_start = 0
+        self.runtime: CoordinatorRuntime[Pair] = CoordinatorRuntime(
+            self.env, self.timers, self._failed, "state", self._machine, Serde(encode, decode), 5000
+        )
+        self.on_failure: Callable[[], None] = lambda: None
+
+    def _failed(self, error: OSError, where: Any = None) -> None:
+        self.failures.append((error, where))
+        self.on_failure()
+
+    def _machine(self) -> Register:
+        machine = Register()
+        machine.slow_start = self.slow_start
+        self.machines.append(machine)
+        return machine
+
+    @property
+    def machine(self) -> Register:
+        return self.machines[-1]
+
+    @property
+    def shard(self) -> Shard[Pair]:
+        return self.runtime.shard(0)
+
+    def shard_state(self) -> State:
+        return next(iter(self.runtime)).state
+
+    def put(self, *pairs: Pair) -> Ticket:
+        return self.runtime.ask(0, lambda ticket: Put(ticket, list(pairs)))
+
+    def commit(self) -> None:
+        """Followers have everything."""
+        self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
+        self.runtime.advance(self.replica)
+
+    def write(self, *keys: bytes | None, value: bytes | None = b"v") -> None:
+        """Records that somebody else has written, one batch for each."""
+        for key in keys:
+            batch = r.build([r.NewRecord(key, value, 1)])
+            self.replica.append(bytearray(batch), 1, Origin.COORDINATOR)
+
+
+def code_of(ticket: Ticket) -> ErrorCode:
+    assert isinstance(ticket.answer, ProtocolError), ticket.answer
+    return ticket.answer.code
+
+
+def with_runtime(house: House, story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story beside the runtime's own tasks."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(house.runtime.run)
+            nursery.start_soon(house.timers.run)
+            await story()
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+
+
+def led(house: House) -> House:
+    house.runtime.lead(house.replica)
+    return house
+
+
+class Refusing:
+    """A replica whose log takes nothing."""
+
+    def __init__(self, real: Any, error: Exception, after: int = 0) -> None:
+        self._real = real
+        self._error = error
+        self._left = after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def append(self, *args: Any) -> Any:
+        if self._left <= 0:
+            raise self._error
+        self._left -= 1
+        return self._real.append(*args)
+
+
+def refusing(house: House, error: Exception, after: int = 0) -> Any:
+    return Refusing(house.replica, error, after)

@@ -1,0 +1,275 @@
+"""The runtime of coordinators: leadership that comes and goes, logs that are read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator.events import Closed, Fired, Loaded
+from ottla.broker.coordinator.shard import State
+from ottla.broker.tests.register import (
+    E,
+    House,
+    Park,
+    Promise,
+    Put,
+    Refusing,
+    code_of,
+    led,
+    with_runtime,
+)
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+
+# ---------------------------------------------------------------------- leadership
+
+
+def test_what_is_parked_or_held_is_answered_when_leadership_goes() -> None:
+    house = led(House())
+    parked, held = house.runtime.ask(0, Park), house.put(("a", "1"))
+    promised = house.runtime.ask(0, lambda t: Promise(t, [("b", "1")]))
+    house.runtime.resign(house.replica)
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    assert code_of(held) is E.NOT_COORDINATOR
+    assert promised.answer == ("settled", E.NOT_COORDINATOR)
+    assert code_of(house.put(("c", "1"))) is E.NOT_COORDINATOR
+    house.commit()
+    house.runtime.resign(house.replica)
+
+
+def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
+    house = led(House())
+    parked = house.runtime.ask(0, Park)
+    house.runtime.lead(house.replica)
+    assert parked.answer is None
+    assert len(house.machines) == 1
+
+
+def test_another_log_under_the_same_name_is_another_coordinator() -> None:
+    house = led(House(followed=False))
+    parked = house.runtime.ask(0, Park)
+    old = house.replica
+    house.runtime.lead(Refusing(old, OSError()))  # type: ignore[arg-type]
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    house.runtime.resign(old)
+    assert house.put().answer == "put", "resigning the old one does not touch the new"
+
+
+def test_who_does_not_lead_does_not_coordinate() -> None:
+    house = House()
+    assert code_of(house.put()) is E.NOT_COORDINATOR
+    led(house).replica.resign()
+    assert code_of(house.put()) is E.NOT_COORDINATOR
+
+
+def test_other_topics_are_none_of_its_business() -> None:
+    house = House()
+    house.runtime.lead(house.stage.hosted.host("other"))
+    assert list(house.runtime) == []
+
+
+def test_shards_are_listed_by_partition() -> None:
+    house = House(partitions=3)
+    for number in (2, 0, 1):
+        house.runtime.lead(house.stage.hosted.replicas["state", number])
+    assert [shard.replica.partition for shard in house.runtime] == [0, 1, 2]
+
+
+def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> None:
+    house = led(House())
+    parked, answered = house.runtime.ask(0, Park), house.put()
+    house.runtime.close(0, "k", answered)
+    house.runtime.close(7, "k", parked)
+    assert not any(isinstance(e, Closed) for e in house.machine.heard)
+    house.runtime.close(0, "k", parked)
+    assert house.machine.heard[-1] == Closed("k", parked)
+
+
+# ---------------------------------------------------------------------- loading
+
+
+def test_a_log_is_replayed_to_its_end_before_anybody_is_served() -> None:
+    house = House(followed=False)
+    house.write(*(b"k%d" % n for n in range(5)), b"unknown")
+    house.write(b"k3", value=None)
+    led(house)
+
+    async def story() -> None:
+        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        house.runtime.tell("an event for all")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.machine.values == {"k0": "v", "k1": "v", "k2": "v", "k3": None, "k4": "v"}
+        assert house.machine.heard == [Loaded(), "an event for all"]
+        assert house.put(("new", "1")).answer == "put"
+
+    with_runtime(house, story)
+
+
+def test_what_is_not_committed_is_replayed_too_and_readers_wait_for_it() -> None:
+    house = House()
+    house.write(b"k")
+    led(house)
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        look = house.put()
+        assert look.answer is None
+        house.commit()
+        assert look.answer == "put"
+
+    with_runtime(house, story)
+
+
+def test_loading_lets_others_have_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rt, "SLICE_BYTES", 1000)
+    house = House(followed=False)
+    records = [r.NewRecord(b"k%d" % n, bytes(36), 1) for n in range(100)]
+    house.replica.append(bytearray(r.build(records)), 1, Origin.COORDINATOR)
+    house.write(*(b"one%d" % n for n in range(100)))
+    led(house)
+    seen: list[int] = []
+
+    async def story() -> None:
+        while house.shard_state() is State.LOADING:
+            seen.append(len(house.machine.values))
+            await trio.lowlevel.checkpoint()
+        assert len(house.machine.values) == 200
+
+    with_runtime(house, story)
+    steps = [b - a for a, b in itertools.pairwise(seen)]
+    assert max(steps) <= 30, "a hundred bytes a record: ten to a slice, and seldom two or three slices at once"
+    assert len(seen) >= 12
+
+
+def test_standing_up_goes_in_slices_too() -> None:
+    house = House(followed=False)
+    house.slow_start = 5
+    house.write(b"k")
+    led(house)
+
+    async def story() -> None:
+        turns = 0
+        while house.shard_state() is State.LOADING:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        assert turns >= 5
+        await trio.sleep(1)
+        assert sum(isinstance(e, Fired) for e in house.machine.heard) == 5
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("key", [b"bad", None])
+def test_a_record_that_does_not_parse_fails_its_shard_and_no_other(
+    key: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House(followed=False, partitions=2)
+    house.write(b"k", key, b"never")
+    led(house)
+    house.runtime.lead(house.stage.hosted.replicas["state", 1])
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        assert house.shard_state() is State.FAILED
+        assert house.runtime.ask(1, lambda t: Put(t, [])).answer == "put"
+        house.runtime.tell("event")
+        assert "event" not in house.machines[0].heard
+        house.runtime.resign(house.replica)
+
+    with_runtime(house, story)
+    assert sum("state-0 cannot be read" in record.message for record in caplog.records) == 1
+
+
+def test_a_failed_shard_is_read_anew_when_it_is_led_anew() -> None:
+    house = House(followed=False)
+    house.write(b"bad")
+    led(house)
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.runtime.lead(house.replica)
+        assert house.shard_state() is State.LOADING
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is State.FAILED
+
+    with_runtime(house, story)
+
+
+class _Unreadable:
+    """A replica whose log cannot be read so many times."""
+
+    def __init__(self, real: Any, *errors: OSError) -> None:
+        self._real = real
+        self.errors = list(errors)
+        self.log = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real if hasattr(type(self._real), name) or name in ("topic",) else self._real.log, name)
+
+    @property
+    def partition(self) -> int:
+        return 0
+
+    is_leader = True
+
+    def batches(self, at: int) -> Iterator[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return self._real.log.batches(at)  # type: ignore[no-any-return]
+
+
+def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> None:
+    house = House(followed=False)
+    house.write(b"k")
+    house.runtime.lead(_Unreadable(house.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
+
+    async def story() -> None:
+        await trio.sleep(rt.RETRY_S * 1.5)
+        assert house.shard_state() is State.LOADING
+        await trio.sleep(rt.RETRY_S)
+        assert house.machine.values == {"k": "v"}
+
+    with_runtime(house, story)
+    assert len(house.failures) == 2
+
+
+def test_a_log_that_cannot_be_read_is_told_and_serves_nobody() -> None:
+    house = House(followed=False)
+    house.write(b"k")
+    house.runtime.lead(_Unreadable(house.replica, OSError(5, "gone")))  # type: ignore[arg-type]
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is State.FAILED
+        assert len(house.failures) == 1
+
+    with_runtime(house, story)
+
+
+def test_leadership_may_go_while_a_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rt, "SLICE_BYTES", 100)
+    house = House(followed=False)
+    house.write(*(b"k%d" % n for n in range(50)))
+    led(house)
+
+    async def story() -> None:
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+        house.runtime.tell("for later")
+        house.runtime.resign(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(house.machine.values) < 50
+        assert not any(isinstance(e, Loaded) for e in house.machine.heard)
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        house.runtime.lead(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(house.machine.values) == 50
+
+    with_runtime(house, story)

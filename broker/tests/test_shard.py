@@ -1,0 +1,347 @@
+"""Turns of a shard: what is answered when, what goes in slices, what fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.errors import told
+from ottla.broker.coordinator.events import Fired, Settled, Unloaded
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.tests.register import (
+    E,
+    House,
+    Many,
+    Park,
+    Promise,
+    Remind,
+    code_of,
+    led,
+    refusing,
+    with_runtime,
+)
+from ottla.log.machine import SLICE, Arm, Cancel
+from ottla.log.settings import LogSettings
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+# ---------------------------------------------------------------------- a turn
+
+
+def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
+    house = led(House())
+    first, second = house.put(("a", "1")), house.put(("b", "2"))
+    assert house.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
+    assert (first.answer, second.answer) == (None, None)
+    house.replica.log.set_high_watermark(1)
+    house.runtime.advance(house.replica)
+    assert (first.answer, second.answer) == ("put", None)
+    house.commit()
+    assert second.answer == "put"
+
+
+def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
+    assert led(House(followed=False)).put(("a", "1")).answer == "put"
+
+
+def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() -> None:
+    house = led(House())
+    house.put(("a", "1"))
+    look = house.put()
+    assert look.answer is None
+    house.commit()
+    assert look.answer == "put"
+    assert house.put().answer == "put"
+
+
+@pytest.mark.parametrize(
+    ("error", "heard"),
+    [
+        (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.INVALID_FETCH_SIZE, E.UNKNOWN_SERVER_ERROR),
+        (E.REBALANCE_IN_PROGRESS, E.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_fact_107_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
+    assert told(error) is heard
+    house = led(House())
+    house.shard.replica = refusing(house, ProtocolError(error))
+    assert code_of(house.put(("a", "1"))) is heard
+    assert house.machine.values == {}, "nothing was replayed, so nothing is rolled back"
+
+
+def test_a_failed_disk_is_told_and_answered() -> None:
+    house = led(House())
+    error = OSError(5, "gone")
+    house.shard.replica = refusing(house, error)
+    assert code_of(house.put(("a", "1"))) is E.NOT_COORDINATOR
+    assert house.failures == [(error, house.replica.log)]
+
+
+def test_a_failed_disk_that_takes_the_partition_along_answers_each_once() -> None:
+    house = led(House())
+    parked = house.runtime.ask(0, Park)
+    held = house.put(("a", "1"))
+    shard = house.shard
+    shard.replica = refusing(house, OSError(5, "gone"))
+    house.on_failure = shard.unload
+    promised = house.runtime.ask(0, lambda ticket: Promise(ticket, [("b", "2")]))
+    assert code_of(held) is E.NOT_COORDINATOR
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    assert promised.answer == ("settled", E.NOT_COORDINATOR)
+    assert [type(e) for e in house.machine.heard].count(Unloaded) == 1
+
+
+def test_what_hangs_on_a_record_is_handed_back_when_it_is_committed() -> None:
+    house = led(House())
+    ticket = house.runtime.ask(0, lambda t: Promise(t, [("a", "1")]))
+    assert ticket.answer is None
+    house.commit()
+    assert ticket.answer == ("settled", E.NONE)
+
+
+def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
+    house = led(House())
+    house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    ticket = house.runtime.ask(0, lambda t: Promise(t, [("a", "1")]))
+    assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
+    house = led(House())
+
+    async def story() -> None:
+        early = house.put(("a", "1"))
+        promise = house.runtime.ask(0, lambda t: Promise(t, [("b", "2")]))
+        await trio.sleep(2)
+        late = house.put(("c", "3"))
+        await trio.sleep(2.999)
+        assert early.answer is None
+        await trio.sleep(0.002)
+        assert code_of(early) is E.COORDINATOR_NOT_AVAILABLE
+        assert promise.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+        assert late.answer is None
+        house.commit()
+        assert late.answer == "put"
+        assert house.machine.values == {"a": "1", "b": "2", "c": "3"}
+        assert house.put(("d", "4")).answer is None
+        await trio.sleep(10)
+
+    with_runtime(house, story)
+
+
+def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
+    house = led(House())
+
+    async def story() -> None:
+        first = house.put(("a", "1"))
+        await trio.sleep(3)
+        house.commit()
+        second = house.put(("b", "2"))
+        await trio.sleep(4)
+        assert (first.answer, second.answer) == ("put", None), "the first one's time is not the second's"
+        await trio.sleep(1.1)
+        assert code_of(second) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)
+
+
+def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
+    house = led(House(followed=False, settings=replace(LogSettings(), max_message_bytes=500)))
+    assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
+    batches = list(house.replica.log.batches(0))
+    assert len(batches) > 2
+    assert all(len(raw) <= 500 for _, raw in batches)
+    assert sum(h.records_count for h, _ in batches) == 20
+    assert len(batches[0][1]) > 350, "as few batches as fit"
+    assert {h.base_sequence for h, _ in batches} == {0}
+    assert code_of(house.put(("small", "1"), ("big", "v" * 600), ("never", "1"))) is E.UNKNOWN_SERVER_ERROR
+    assert house.machine.values["small"] == "1", "what was appended before stays"
+    assert "never" not in house.machine.values
+
+
+def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.put(("a", "1"))
+        parked = house.runtime.ask(0, Park)
+        house.write(b"foreign")
+        assert code_of(house.put(("b", "2"))) is E.NOT_COORDINATOR
+        assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.machine.values == {"a": "1", "foreign": "v", "b": "2"}
+        assert house.put(("c", "3")).answer == "put"
+
+    with_runtime(house, story)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def test_what_was_read_is_told_once_it_is_committed() -> None:
+    house = led(House())
+    assert house.shard.read() is None
+    house.put(("a", "1"))
+    ticket = house.shard.read()
+    assert ticket is not None
+    assert ticket.answer is None
+    house.commit()
+    assert ticket.answer is True
+    assert house.shard.read() is None
+
+
+def test_a_reader_hears_that_the_coordinator_went() -> None:
+    house = led(House())
+    house.put(("a", "1"))
+    ticket = house.shard.read()
+    house.runtime.resign(house.replica)
+    assert ticket is not None
+    assert code_of(ticket) is E.NOT_COORDINATOR
+
+
+# ---------------------------------------------------------------------- slices
+
+
+def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE))
+            assert len(house.machine.values) == SLICE
+            after = house.put(("many-7", "after"))
+            assert after.answer is None
+            assert await long.wait() == "done"
+            assert turns >= 9
+            assert await after.wait() == "put"
+            nursery.cancel_scope.cancel()
+        assert len(house.machine.values) == 10 * SLICE
+        assert house.machine.values["many-7"] == "after"
+        assert house.put(("x", "y")).answer == "put", "and then everything goes at once again"
+
+    with_runtime(house, story)
+
+
+def test_less_than_a_slice_goes_at_once() -> None:
+    house = led(House(followed=False))
+    assert house.runtime.ask(0, lambda t: Many(t, SLICE - 1)).answer == "done"
+    assert house.runtime.ask(0, lambda t: Many(t, SLICE)).answer is None, "whether there is more must be looked for"
+
+
+def test_slices_stop_where_one_is_refused() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
+        settled = Ticket()
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled))
+        answer = await long.wait()
+        assert answer.code is E.COORDINATOR_NOT_AVAILABLE
+        await trio.testing.wait_all_tasks_blocked()
+        assert settled.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+        assert len(house.machine.values) == 2 * SLICE
+
+    with_runtime(house, story)
+
+
+def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        settled = Ticket()
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled))
+        queued = house.put(("b", "2"))
+        await trio.lowlevel.checkpoint()
+        house.runtime.resign(house.replica)
+        assert code_of(long) is E.NOT_COORDINATOR
+        assert code_of(queued) is E.NOT_COORDINATOR
+        assert settled.answer == ("settled", E.NOT_COORDINATOR)
+        end = house.replica.log.log_end_offset
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.replica.log.log_end_offset == end, "nothing is written any more"
+        assert [type(e) for e in house.machine.heard].count(Settled) == 1
+
+    with_runtime(house, story)
+
+
+def test_what_is_asked_before_the_tasks_run_is_done_when_they_do() -> None:
+    house = led(House(followed=False))
+    long = house.runtime.ask(0, lambda t: Many(t, 3 * SLICE))
+
+    async def story() -> None:
+        assert await long.wait() == "done"
+
+    with_runtime(house, story)
+
+
+# ---------------------------------------------------------------------- timers
+
+
+def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
+    house = led(House(followed=False))
+    now = house.env.now_ms()
+
+    async def story() -> None:
+        house.runtime.tell(Remind(Arm(("a",), now + 1000)))
+        house.runtime.tell(Remind(Arm(("b",), now + 1000)))
+        house.runtime.tell(Remind(Arm(("c",), now + 1000)))
+        house.runtime.tell(Remind(Arm(("a",), now + 3000)))
+        house.runtime.tell(Remind(Cancel(("b",))))
+        await trio.sleep(2)
+        assert [e for e in house.machine.heard if isinstance(e, Fired)] == [Fired(("c",))]
+        await trio.sleep(2)
+        assert house.machine.heard[-1] == Fired(("a",))
+
+    with_runtime(house, story)
+
+
+def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -> None:
+    house = led(House(followed=False))
+    now = house.env.now_ms()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("moved", "kept", "gone"):
+            house.runtime.tell(Remind(Arm((name,), now + 1000)))
+        house.runtime.ask(0, lambda t: Many(t, 3 * SLICE))
+        house.runtime.tell(Remind(Arm(("moved",), now + 5000)))
+        house.runtime.tell(Remind(Cancel(("gone",))))
+        for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
+            house.shard._fire((name,), arming)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [e for e in house.machine.heard if isinstance(e, Fired)] == [Fired(("kept",))]
+
+    with_runtime(house, story)
+
+
+def test_a_shard_that_goes_takes_its_timers_along() -> None:
+    house = led(House())
+    house.runtime.tell(Remind(Arm(("a",), 0)))
+    house.put(("a", "1"))
+    assert len(house.timers._armed) == 2
+    house.runtime.resign(house.replica)
+    assert house.timers._armed == {}
