@@ -27,6 +27,7 @@ from ottla.log.key_scan import Place, note_keys, places, survivors
 from ottla.log.offset_map import OffsetMap
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.settings import LogSettings
+from ottla.log.state import SWAP
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of, compress
@@ -145,10 +146,7 @@ def run(disk: Disk, plan: Plan) -> Outcome:
     sources = [Segment.load(disk, plan.directory, base, plan.settings) for base in plan.bases]
     keys = build_map(plan, sources, stats)
     copier = Copier(disk, plan, sources, keys, stats)
-    cleaned = list(copier.run())
-    for segment in sources:
-        segment.close()
-    return Outcome(copier.end, cleaned, stats)
+    return Outcome(copier.end, list(copier.run()), stats)
 
 
 def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
@@ -170,8 +168,10 @@ def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
                 continue
             if not (header.is_control or aborted or _note_keys(plan, found, header, raw)):
                 stats.keys = len(found)
+                segment.close()
                 return found
             found.latest_offset = header.last_offset
+        segment.close()
         # The last offsets of a segment may have been compacted away: they are done with too.
         found.latest_offset = max(found.latest_offset, end - 1)
     stats.keys = len(found)
@@ -235,19 +235,28 @@ class Copier:
             self._disk, self._plan.directory, group[0].base_offset, self._plan.settings, created, CLEANED
         )
         self._transactions.kept = []
+        gone: b.BatchHeader | None = None
         for source in group:
             for _, header, raw in source.scan():
                 self._stats.bytes_read += header.size_bytes
                 kept = self._batch(header, raw)
+                gone = header if kept is None else None
                 if kept is not None:
-                    self._stats.bytes_written += len(kept)
-                    target.append(kept, header.last_offset, b.parse_header(kept).max_timestamp)
+                    self._put(target, kept)
+            source.close()
+        if gone is not None and len(group) > 1:
+            self._put(target, _emptied(gone))  # so that the new segment reaches over all that it stands for
         target.fsync()
         target.seal(sync=True, suffix=CLEANED)
         if self._transactions.kept:
-            write_aborted(self._disk, f"{target.path}.txnindex{CLEANED}", self._transactions.kept)
+            write_aborted(self._disk, f"{target.path}.txnindex{CLEANED}", self._transactions.kept, sync=True)
         target.close()
         return target.size_bytes
+
+    def _put(self, target: Segment, batch: Buffer) -> None:
+        header = b.parse_header(batch)
+        self._stats.bytes_written += len(batch)
+        target.append(batch, header.last_offset, header.max_timestamp)
 
     def _batch(self, header: b.BatchHeader, raw: memoryview) -> Buffer | None:
         """A batch as it shall be kept; None where nothing of it stays."""
@@ -291,8 +300,7 @@ class Copier:
         )
         if not of_producer and header.next_offset != self.end:
             return None
-        attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
-        return b.pack_header(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+        return _emptied(header)
 
     def _rebuild(self, header: b.BatchHeader, data: bytes, kept: list[Place], *, stamp: bool) -> bytes:
         """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
@@ -313,6 +321,12 @@ class Copier:
         return b.pack_header(new, compress(codec_of(attributes), body, None))
 
 
+def _emptied(header: b.BatchHeader) -> bytes:
+    """A batch without its records."""
+    attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
+    return b.pack_header(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+
+
 def _time_delta(data: bytes, place: Place) -> tuple[int, int, int]:
     """A record's timestamp delta, with the positions of its attributes and behind the delta."""
     _, head = read_varlong(data, place[0])
@@ -331,5 +345,5 @@ def discard(disk: Disk, directory: str) -> None:
     """Throw new segments away that never took their place."""
     if disk.exists(directory):
         for name in disk.listdir(directory):
-            if name.endswith(CLEANED):
+            if name.endswith((CLEANED, SWAP)):
                 disk.unlink(f"{directory}/{name}")

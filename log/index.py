@@ -162,9 +162,9 @@ def append_aborted(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None
         file.close()
 
 
-def write_aborted(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
+def write_aborted(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
     """Write a ``.txnindex``; nothing is written for no entries, and an older file is removed."""
     if entries:
-        write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=False)
+        write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)
     elif disk.exists(path):
         disk.unlink(path)

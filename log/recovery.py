@@ -101,6 +101,7 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
         (int(n[:_DIGITS]) for n in names if n.endswith(".cleaned") and n[:_DIGITS].isdigit()), default=None
     )
     swaps = []
+    gone = False
     for name in names:
         invalid = name.endswith(".swap") and unfinished is not None and int(name[:_DIGITS]) >= unfinished
         if name.endswith((".deleted", ".cleaned", ".tmp")) or invalid:
@@ -115,6 +116,9 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
                 own = other[:_DIGITS]
                 if own.isdigit() and not other.endswith(".swap") and base <= int(own) < end:
                     disk.unlink(f"{directory}/{other}")
+                    gone = True
+    if gone:
+        disk.fsync_dir(directory)  # else one of them could come back behind the segment that stands for it
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
     names = disk.listdir(directory)

@@ -59,6 +59,7 @@ class Segment:
         "_aborted",
         "_disk",
         "_file",
+        "_held",
         "_index",
         "_measured",
         "_time_index",
@@ -83,6 +84,7 @@ class Segment:
         self.settings = settings
         self.created_ms = created_ms
         self._file: File | None = None
+        self._held = False
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTxn] | None = None
@@ -129,6 +131,23 @@ class Segment:
         segment.size_bytes = found.size_bytes
         return segment
 
+    @classmethod
+    def held(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, created_ms: int, suffix: str
+    ) -> Segment:
+        """A segment whose files bear another ending for a while: file and indexes are held until `release`."""
+        segment = cls(disk, directory, base_offset, settings, created_ms)
+        segment._file = disk.open(f"{segment.path}.log{suffix}")
+        segment.size_bytes = segment._file.size()
+        segment._held = True
+        segment._load_indexes(suffix)
+        segment._aborted = read_aborted(disk, f"{segment.path}.txnindex{suffix}")
+        return segment
+
+    def release(self) -> None:
+        """The files bear their own names now: they need not be held any more."""
+        self._held = False
+
     @property
     def file(self) -> File:
         """The segment file, opened where it is not."""
@@ -171,12 +190,12 @@ class Segment:
         if not self._measured:
             self._load_indexes()
 
-    def _load_indexes(self) -> None:
+    def _load_indexes(self, suffix: str = "") -> None:
         self._measured = True
         try:
-            raw = read_file(self._disk, self.path + ".index")
+            raw = read_file(self._disk, f"{self.path}.index{suffix}")
             self._index = OffsetIndex.unpack(self.base_offset, raw, self.path + ".index")
-            raw = read_file(self._disk, self.path + ".timeindex")
+            raw = read_file(self._disk, f"{self.path}.timeindex{suffix}")
             self._time_index = TimeIndex.unpack(self.base_offset, raw, self.path + ".timeindex")
             if self._index.positions and self._index.positions[-1] >= self.size_bytes:
                 raise CorruptFile(f"{self.path}.index points behind the segment")
@@ -355,7 +374,7 @@ class Segment:
 
     def park(self, *, sealed: bool) -> None:
         """Close the file unless it was used since the last call; indexes of a sealed segment leave memory too."""
-        if self.used:
+        if self.used or self._held:
             self.used = False
             return
         self._file = None  # whoever still sends from it closes it by being done

@@ -24,6 +24,8 @@ from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+SWAP = ".swap"
+"""The ending of compacted segments that count already, and do not have their own names yet."""
 
 
 class TxnEnd(NamedTuple):
@@ -120,6 +122,10 @@ class LogState:
         """Take a segment at the end."""
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
+
+    def note_names(self) -> None:
+        """Files were made or renamed: the next sync takes their names along."""
+        self.names_made += 1
 
     def put_in_place(self, at: int, count: int, segments: list[Segment]) -> None:
         """Exchange ``count`` segments from the ``at``-th on."""

@@ -18,6 +18,7 @@ from ottla.log.producers import ProducerStates
 from ottla.log.reading import ReadableLog
 from ottla.log.rebuild import rebuild_producers
 from ottla.log.segment import Segment
+from ottla.log.state import SWAP
 from ottla.wire.errors import WireError
 
 
@@ -105,6 +106,9 @@ class TruncatableLog(ReadableLog):
             self.points_noted()
         self.truncations += 1
         self.sealed_at = -1
+        for name in self.disk.listdir(self.directory):
+            if name.endswith(SWAP):  # an exchange under way: a crash would bring back what is cut now
+                self.disk.unlink(f"{self.directory}/{name}")
 
     @contextmanager
     def _cutting(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.upkeep.throttle import Job, run
 from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, dirtiest, plan_of
-from ottla.log.exchange import exchange
+from ottla.log.exchange import Exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.world.env import ChildDied, Env, Lane
@@ -79,12 +79,20 @@ class Cleaner:
             self._fail(error, log)
             return False
 
+    async def _settled(self, work: Exchange) -> bool:
+        await self._env.in_thread(work.settle, Lane.SYNC)
+        return True
+
     async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
         log, stats = found.log, outcome.stats
-        if not all(exchange(log, done, self._env.now_ms()) for done in outcome.cleaned):
+        work = Exchange(log, outcome.cleaned)
+        if not (work.announce() and await self._settled(work) and work.take_over(self._env.now_ms())):
             cp.discard(log.disk, log.directory)
             return False
+        if work.merges:
+            await self._settled(work)
+        work.finish()
         names = log.begin_sync(log.recovery_point)
         await self._env.in_thread(names, Lane.SYNC)
         log.finish_sync(names)

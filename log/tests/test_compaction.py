@@ -59,11 +59,7 @@ def compact(disk: Session, log: PartitionLog, now: int = NOW, map_bytes: int = 1
     passes = []
     while (plan := plan_of(log, now, map_bytes)) is not None:
         outcome = cp.run(disk, plan)
-        for done in outcome.cleaned:
-            assert exchange(log, done, NOW)
-        names = log.begin_sync(0)
-        names()
-        log.finish_sync(names)
+        assert exchange(log, outcome.cleaned, NOW)
         assert outcome.end > log.cleaner_point or plan.first_dirty == log.log_start_offset
         log.note_compacted(outcome.end)
         passes.append(outcome.stats)

@@ -109,6 +109,11 @@ class MemoryDisk:
             found = old if old is new or self.dice.random() < 0.5 else new
             if found is not None and path.rpartition("/")[0] in self._kept_dirs():
                 files[path] = found
+        kept = set(files.values())
+        durable = set(self.durable_files.values())
+        for path, inode in self.files.items():
+            if inode in durable and inode not in kept:
+                files[path] = inode  # a rename is one step: it happened, or did not, and never loses the file
         for inode in dict.fromkeys(files.values()):
             inode.lose_power(self.dice)
         self.dirs = dict(self._kept_dirs())

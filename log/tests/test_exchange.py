@@ -1,0 +1,177 @@
+"""Compacted segments take the place of others: at every point of it the power may go, or the log may change."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from dataclasses import replace
+
+import pytest
+
+from ottla.log import compaction as cp
+from ottla.log.cleanable import cleanable, plan_of
+from ottla.log.exchange import Exchange, exchange
+from ottla.log.index import AbortedTxn
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, in_transaction, marker, memory_disk, new_log, offsets, opened, put, values
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.world.disk import read_file
+from ottla.world.memory_disk import Killed, MemoryDisk, Session
+
+SETTINGS = LogSettings(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
+MERGED = replace(SETTINGS, segment_bytes=6000)
+"""What lies in several segments fits one."""
+
+
+def written(disk: Session, count: int = 160) -> PartitionLog:
+    """Many small segments, most of whose records are superseded soon, some for ever; committed and synced."""
+    log = new_log(disk, SETTINGS)
+    for number in range(count):
+        item = r.NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
+        log.append_as_leader(bytearray(r.build([item])), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.flush()
+    log.update_settings(MERGED)
+    return log
+
+
+def compacted(log: PartitionLog, disk: Session) -> cp.Outcome:
+    found = cleanable(log, NOW)
+    assert found is not None
+    return cp.run(disk, plan_of(found, NOW, 1 << 20))
+
+
+def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
+    out = {}
+    for header, raw in log.batches(log.log_start_offset):
+        for record in r.iterate(raw, header):
+            out[record.key] = (record.offset, record.value)
+    return out
+
+
+def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> None:
+    for seed in range(200):
+        memory: MemoryDisk = memory_disk(seed)
+        disk = memory.session()
+        log = written(disk)
+        expected, end = last_of_keys(log), log.log_end_offset
+        outcome = compacted(log, disk)
+        assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
+        disk.kill_at = memory.calls + random.Random(seed).randrange(1, 260)
+        with contextlib.suppress(Killed):
+            exchange(log, outcome.cleaned, NOW)
+            disk.kill()
+        memory.lose_power()
+        if seed % 2:  # and once more, in the midst of the recovery
+            disk = memory.session()
+            disk.kill_at = memory.calls + random.Random(seed).randrange(20, 160)
+            with contextlib.suppress(Killed):
+                open_log(disk, log.directory, "t", 0, SETTINGS, NOW, clean=False, recovery_point=end)
+                disk.kill()
+            memory.lose_power()
+        again = opened(memory, SETTINGS, point=end)
+        assert again.log_end_offset == end, seed
+        assert last_of_keys(again) == expected, seed
+        found = offsets(again)
+        assert found == sorted(set(found)), seed
+        assert not [n for n in disk.disk.files if n.endswith((".swap", ".cleaned"))], seed
+
+
+def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> None:
+    """The new segment reaches over all it stands for, even where nothing of the last source was kept."""
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    for number in range(200):
+        item = r.NewRecord(b"same" if number >= 10 else b"k%d" % number, b"v" * 40, NOW)
+        log.append_as_leader(bytearray(r.build([item])), 0, NOW)
+    log.set_high_watermark(200)
+    log.update_settings(MERGED)
+    first, *more = compacted(log, disk).cleaned
+    assert len(first.sources) > 1
+    assert more
+    raw = read_file(disk, f"{log.directory}/{first.base_offset:020d}.log.cleaned")
+    assert [header for _, header in b.iterate(raw)][-1].next_offset == log.bases[log.bases.index(first.sources[-1]) + 1]
+
+
+def test_reads_go_on_between_all_steps() -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = Exchange(log, compacted(log, disk).cleaned)
+    before = values(log)
+    assert work.announce()
+    assert values(log) == before
+    assert work.take_over(NOW)
+    after = values(log)
+    assert len(after) < len(before)
+    for _ in range(3):
+        log.park()  # whatever the disk takes to sync: the new segments stay open
+        assert [s for s in log.segments if s.is_open]
+    assert values(log) == after
+    work.finish()
+    for _ in range(3):
+        log.park()
+    assert not [s for s in log.segments[:-1] if s.is_open]
+    assert values(log) == after
+
+
+def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
+    for step in ("before", "between"):
+        disk = memory_disk().session()
+        log = written(disk)
+        work = Exchange(log, compacted(log, disk).cleaned)
+        if step == "between":
+            assert work.announce()
+        log.raise_start(log.bases[2])
+        log.drop_below_start(NOW)
+        left = values(log)
+        done = work.announce() if step == "before" else work.take_over(NOW)
+        assert not done
+        assert values(log) == left
+        cp.discard(disk, log.directory)
+        assert not [n for n in disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+
+
+@pytest.mark.parametrize("step", ["announced", "taken over"])
+def test_a_log_that_is_cut_or_closed_meanwhile_is_left_alone(step: str) -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = Exchange(log, compacted(log, disk).cleaned)
+    assert work.announce()
+    if step == "announced":
+        log.truncate_to(3, NOW)
+        assert not work.take_over(NOW)
+        assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")], "else a crash would bring it back"
+        assert offsets(log) == [0, 1, 2]
+        return
+    assert work.take_over(NOW)
+    log.abandon()
+    disk.rmtree(log.directory)
+    work.settle()
+    work.finish()
+    assert not disk.exists(log.directory)
+
+
+def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None:
+    for aborted in (True, False):
+        disk = memory_disk().session()
+        settings = replace(SETTINGS, segment_bytes=500)
+        log = new_log(disk, settings)
+        if aborted:
+            put(log, in_transaction(1, 0))
+            put(log, in_transaction(2, 0))
+            put(log, marker(1, 0))
+            put(log, marker(2, 1))
+        else:
+            put(log, in_transaction(2, 0))
+            put(log, marker(2, 1))
+            log.active.add_aborted(AbortedTxn(3, 0, 1, 1))
+        for number in range(20):
+            put(log, bytearray(r.build([r.NewRecord(b"k", b"%d" % number * 40, NOW)])))
+        log.flush()
+        assert exchange(log, compacted(log, disk).cleaned, NOW)
+        names = [n for n in disk.listdir(log.directory) if n == f"{0:020d}.txnindex"]
+        assert bool(names) == aborted
+        assert bool(log.segments[0].aborted) == aborted
