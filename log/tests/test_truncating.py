@@ -1,0 +1,259 @@
+"""Cutting a log: what stays, what goes along, and what a crash finds afterwards. Rules: ``UnifiedLog.truncateTo``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+
+import pytest
+
+from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import (
+    NOW,
+    SMALL,
+    TOPIC_ID,
+    expected,
+    fill,
+    in_transaction,
+    marker,
+    memory_disk,
+    new_log,
+    of_producer,
+    offsets,
+    opened,
+    put,
+    values,
+)
+from ottla.world.memory_disk import Killed, MemoryDisk
+
+
+def in_directory(memory: MemoryDisk) -> tuple[LogDirectory, PartitionLog]:
+    directory = LogDirectory(memory.session(), "/data")
+    directory.lock()
+    directory.begin()
+    return directory, directory.create_partition("t", 0, TOPIC_ID, SMALL, NOW)
+
+
+def again_in_directory(memory: MemoryDisk) -> PartitionLog:
+    directory = LogDirectory(memory.session(), "/data")
+    directory.begin()
+    return directory.open_partition("t", 0, SMALL, NOW)
+
+
+@pytest.mark.parametrize(
+    ("offset", "end"),
+    [(0, 0), (1, 0), (2, 0), (3, 3), (40, 39), (42, 42), (59, 57), (60, 60), (88, 87), (89, 87), (90, 90), (91, 90)],
+)
+def test_a_log_ends_where_its_last_whole_batch_does(offset: int, end: int) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 30)
+    assert log.truncate_to(offset, NOW) == end
+    assert (log.log_end_offset, log.high_watermark) == (end, end)
+    assert values(log) == expected(end)
+    fill(log, 30)
+    assert values(log) == expected(end + 90)
+    log.close()
+    for clean in (True, False):
+        assert values(opened(memory, clean=clean)) == expected(end + 90)
+
+
+def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it() -> None:
+    for less in (0, 1):
+        log = new_log(memory_disk().session())
+        fill(log, 30)
+        at = log.bases[2]
+        log.truncate_to(at - less, NOW)
+        assert len(log.bases) == (3 if less == 0 else 2)
+        assert log.log_end_offset == (at if less == 0 else at - 3)
+
+
+def test_what_was_synced_counts_up_to_the_cut_only() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 30)
+    log.flush()
+    assert log.recovery_point == 90
+    log.truncate_to(30, NOW)
+    assert log.recovery_point == 30
+    assert log.sealed_at == -1
+
+
+def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 10)
+    job = log.begin_sync(30)
+    job()
+    log.truncate_to(12, NOW)
+    fill(log, 10)
+    assert log.finish_sync(job) == 0, "nothing was synced before it"
+    assert log.recovery_point == 0
+    job = log.begin_sync(21)
+    job()
+    assert log.finish_sync(job) == 21
+    late = log.begin_sync(15)
+    late()
+    assert log.finish_sync(late) == 21, "never back"
+
+
+def test_a_cut_takes_aborted_transactions_and_epochs_along() -> None:
+    """``LogSegment.truncateTo`` cuts all three indexes: else committed records would be hidden as aborted later."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings())
+    put(log, in_transaction(1, 0))
+    put(log, marker(1, 0))
+    put(log, in_transaction(2, 0))
+    put(log, marker(2, 0))
+    log.begin_epoch(3)
+    fill(log, 2, epoch=3)
+    assert [a.producer_id for a in log.aborted_between(0, 9)] == [1, 2]
+    log.truncate_to(3, NOW)
+    assert [a.producer_id for a in log.aborted_between(0, 9)] == [1]
+    assert log.epochs.entries == [(0, 0)]
+    assert log.last_stable_offset == 2, "its transaction is open again"
+    put(log, marker(2, 1))
+    assert log.last_stable_offset == 4
+    log.close()
+    again = opened(memory, LogSettings(), clean=True)
+    assert [a.producer_id for a in again.aborted_between(0, 9)] == [1]
+    assert again.epochs.entries == [(0, 0)]
+
+
+def test_producers_are_known_up_to_the_cut_and_their_later_snapshots_go() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for number in range(60):
+        put(log, of_producer(5, number))
+    assert len(log.bases) > 2
+    log.truncate_to(log.bases[1] + 2, NOW)
+    assert log.producers.producers[5].last_sequence == log.log_end_offset - 1
+    names = [int(n[:20]) for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert max(names) <= log.log_end_offset
+
+
+def test_starting_over_leaves_nothing_of_before() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for number in range(30):
+        put(log, of_producer(5, number))
+    log.flush()
+    log.start_over_at(500, NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
+    assert log.bases == [500]
+    assert log.epochs.entries == []
+    assert log.producers.producers == {}
+    assert log.recovery_point == 30
+    names = log.disk.listdir(log.directory)
+    assert sorted(n for n in names if n[0] == "0") == [f"{500:020d}{s}" for s in (".index", ".log", ".timeindex")]
+    fill(log, 30)
+    again = opened(memory)
+    assert offsets(again) == list(range(500, 590))
+    assert again.log_start_offset == 500
+
+
+def test_a_cut_below_the_first_segment_starts_over() -> None:
+    memory = memory_disk()
+    directory, log = in_directory(memory)
+    fill(log, 30)
+    log.flush()
+    log.raise_start(60)
+    directory.write_checkpoints()
+    log.drop_below_start(NOW)
+    assert log.bases[0] > 30
+    assert log.truncate_to(30, NOW) == 30
+    assert (log.log_start_offset, log.log_end_offset) == (30, 30)
+    fill(log, 2)
+    assert offsets(again_in_directory(memory)) == list(range(30, 36)), "the checkpoint of the log start came down too"
+
+
+def test_what_is_synced_after_starting_over_outlives_power_cuts() -> None:
+    for seed in range(60):
+        memory = memory_disk(seed)
+        log = new_log(memory.session())
+        fill(log, 30)
+        log.flush()
+        log.start_over_at(500, NOW)
+        fill(log, 20)
+        log.flush()
+        memory.lose_power()
+        again = opened(memory)
+        assert again.log_start_offset == 500, seed
+        assert offsets(again) == list(range(500, 560)), seed
+
+
+def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed() -> None:
+    """The checkpoint of the recovery point comes down before anything is cut (``LogManager.truncateTo``)."""
+    for seed in range(60):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        fill(log, 40)
+        log.flush()
+        directory.write_checkpoints()
+        log.truncate_to(30, NOW)
+        fill(log, 30, epoch=1)
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert offsets(again) == list(range(again.log_end_offset)), seed
+        assert again.log_end_offset >= 30, seed
+
+
+def test_checkpoints_are_written_for_a_cut_only_where_they_say_more() -> None:
+    memory = memory_disk()
+    directory, log = in_directory(memory)
+    fill(log, 30)
+    written = []
+    real = directory.write_checkpoints
+    log.noted_by(lambda: (written.append(1), real())[1], 0, 0)
+    log.truncate_to(60, NOW)
+    assert written == []
+    log.flush()
+    directory.write_checkpoints()
+    log.truncate_to(45, NOW)
+    assert written == [1]
+    log.truncate_to(44, NOW)
+    assert written == [1, 1]
+    log.truncate_to(44, NOW)
+    assert written == [1, 1]
+
+
+def test_a_cut_that_fails_on_the_way_puts_the_log_out_of_service() -> None:
+    for target in range(1, 40):
+        memory = memory_disk()
+        session = memory.session()
+        log = new_log(session)
+        fill(log, 30)
+        calls = iter(range(1, 1000))
+        session.fault = lambda what, path, c=calls, t=target: OSError(errno.EMFILE, "short") if next(c) == t else None
+        failure = None
+        try:
+            log.truncate_to(40, NOW)
+        except OSError as error:
+            failure = error.errno
+        assert log.closed == (failure == errno.EIO)
+        if not log.closed:
+            assert log.log_end_offset == (39 if failure is None else 90), "done, or nothing was"
+        session.fault = None
+        session.kill()
+        again = opened(memory)
+        assert again.log_end_offset >= 39
+        assert offsets(again) == [*range(again.log_end_offset)]
+
+
+def test_a_crash_anywhere_in_a_cut_leaves_a_log_that_can_be_cut_again() -> None:
+    for seed in range(80):
+        memory = memory_disk(seed)
+        session = memory.session()
+        log = new_log(session)
+        fill(log, 40)
+        log.flush()
+        session.kill_at = memory.calls + random.Random(seed).randrange(1, 80)
+        with contextlib.suppress(Killed):
+            log.truncate_to(30, NOW)
+            session.kill()
+        again = opened(memory)
+        assert again.log_end_offset >= 30, seed
+        again.truncate_to(30, NOW)
+        assert values(again) == expected(30), seed
