@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.rehearsal import Rehearsal
 from ottla.log.settings import LogSettings
@@ -80,13 +81,22 @@ def _one(disk: Rehearsal, path: str, topic: str, partition: int, now_ms: int, *,
         # Compacted logs may have holes; without the metadata at hand every log is allowed them.
         log = open_log(disk, path, topic, partition, LogSettings(compact=True), now_ms, clean=False)
         start, end, notes = log.log_start_offset, log.log_end_offset, log.notes
-        for header, raw in log.batches(start) if deep else ():
-            try:
-                sum(1 for _ in r.iterate(raw, header))
-            except WireError as error:
-                problem = f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
-                break
+        problem = _wrong_records(log) if deep else None
     except (CorruptFile, OSError, WireError) as error:
         problem = str(error)
     gone = sorted(name.rpartition("/")[2] for name in disk.removed if name not in disk.changed)
     return Verdict(topic, partition, start, end, sum(disk.cut.values()), gone, notes, problem)
+
+
+def _wrong_records(log: PartitionLog) -> str | None:
+    """What is wrong with the records of a batch whose checksum is right; None for nothing."""
+    for segment in log.segments:
+        try:
+            for _, header, raw in segment.scan():
+                try:
+                    sum(1 for _ in r.iterate(raw, header))
+                except WireError as error:
+                    return f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
+        finally:
+            segment.close()
+    return None

@@ -74,3 +74,5 @@ def _tell(log: LogState, offset: int) -> None:
                     log.remember_producer(header, header.base_offset, raw)
         except WireError as error:
             log.notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")
+        if segment is not log.active:
+            segment.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rebuild import Seen, rebuild_producers
-from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment, file_name
+from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.split import split
 from ottla.wire.batch import HEADER_BYTES
@@ -78,9 +78,8 @@ def open_log(
     log.epochs.truncate_end(log.log_end_offset)
     rebuild_producers(log, seen)
     log.sealed_at = log.log_end_offset if clean else -1
+    log.close_files()  # opened again when they are needed: most partitions of a large node are not
     if clean:
-        for segment in log.segments:
-            segment.close()  # opened again when it is needed: most partitions of a large node are not
         log.epochs.unsynced = False
     else:
         log.names_made += 1
@@ -146,13 +145,12 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
 
 def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
     """Where the first transaction index lies that cannot be read: from there on the batches must tell it again."""
-    for segment in log.segments:
-        if file_name(segment.base_offset, ".txnindex") in names:
-            try:
-                _ = segment.aborted
-            except CorruptFile as error:
-                log.notes.append(str(error))
-                return segment.base_offset
+    for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".txnindex")):
+        try:
+            _ = log.segment_of(base).aborted
+        except CorruptFile as error:
+            log.notes.append(str(error))
+            return base
     return None
 
 
@@ -185,8 +183,9 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
             continue
         first = log.bases[at] if first is None else first
         try:
-            whole, with_producers = _recover_segment(log, log.segments[at], following)
+            whole, with_producers = _recover_segment(log, log.segments[at], following, compacted_below)
             producers |= with_producers
+            log.segments[at].close()  # there may be more of them than descriptors
         except OffsetOverflow:
             log.notes.append(f"{log.segments[at].path}.log: split: its offsets reach too far to be indexed")
             log.put_in_place(at, 1, split(log.disk, log.directory, log.segments[at]))
@@ -204,13 +203,15 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
     return Seen(log.log_end_offset if first is None else first, producers)
 
 
-def _recover_segment(log: PartitionLog, segment: Segment, following: int | None) -> tuple[bool, bool]:
+def _recover_segment(
+    log: PartitionLog, segment: Segment, following: int | None, compacted_below: int
+) -> tuple[bool, bool]:
     """Rebuild one segment's indexes, cutting it at the first damage: (whether later segments stay, any producers).
 
     A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
-    segment was never compacted: its offsets must count up without a gap. In an older one a gap is suspect only if
-    an offset from within it follows later, or damage follows at once: then the batch behind the gap is the one that
-    lies.
+    segment was never compacted: behind ``compacted_below`` its offsets must count up without a gap. In an older one a
+    gap is suspect only if an offset from within it follows later, or damage follows at once: then the batch behind the
+    gap is the one that lies.
     """
     segment.reset_indexes()
     segment.forget_aborted()
@@ -223,7 +224,8 @@ def _recover_segment(log: PartitionLog, segment: Segment, following: int | None)
             # An old compressed message says only its last offset; a compacted log may have holes anywhere.
             gap = header.base_offset > next_offset and header.magic >= 2
             beyond = following is not None and header.last_offset >= following
-            suspect = gap and following is None and not log.settings.compact
+            may_have_holes = log.settings.compact or header.base_offset <= compacted_below
+            suspect = gap and following is None and not may_have_holes
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and not (beyond or suspect):
                 raise OffsetOverflow(f"{segment.path}.log: offset {header.last_offset}")
             if header.base_offset < next_offset or beyond or suspect:

@@ -10,56 +10,68 @@ from ottla.world.disk import Disk, File, FileStat
 
 
 class RehearsalFile:
-    """A file whose changes are kept in memory; its bytes are copied when the first change comes."""
+    """A file whose changes are kept in memory: where it would end, and its bytes once one of them would change.
 
-    def __init__(self, disk: Rehearsal, path: str, under: File | None) -> None:
+    The real file is open only while somebody reads; there may be more of them than descriptors.
+    """
+
+    def __init__(self, disk: Rehearsal, path: str, real_path: str | None) -> None:
         self._disk = disk
         self._path = path
-        self._under = under
-        self._own: bytearray | None = None if under is not None else bytearray()
+        self._real_path = real_path
+        self._real: File | None = None
+        self._size = disk.real_size(real_path) if real_path is not None else 0
+        self._own: bytearray | None = None if real_path is not None else bytearray()
+
+    def _read(self, size_bytes: int, offset: int) -> bytes:
+        if self._real is None:
+            assert self._real_path is not None
+            self._real = self._disk.open_real(self._real_path)
+        return self._real.pread(max(min(size_bytes, self._size - offset), 0), offset)
 
     def _copy(self) -> bytearray:
         if self._own is None:
-            assert self._under is not None
-            self._own = bytearray(self._under.pread(self._under.size(), 0))
+            self._own = bytearray(self._read(self._size, 0))
+            self.close()
         return self._own
 
     def size(self) -> int:
         """Its length as it would be."""
-        if self._own is not None:
-            return len(self._own)
-        assert self._under is not None
-        return self._under.size()
+        return self._size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Remember the change."""
         own = self._copy()
+        own.extend(bytes(max(offset - len(own), 0)))
         own[offset : offset + len(data)] = data
+        self._size = len(own)
         self._disk.changed.add(self._path)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """The bytes as they would be."""
-        if self._own is not None:
-            return bytes(self._own[offset : offset + size_bytes])
-        assert self._under is not None
-        return self._under.pread(size_bytes, offset)
+        return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
         """Remember the change, and that bytes would go."""
-        size = self.size()
-        if size_bytes < size:
-            self._disk.cut[self._path] = self._disk.cut.get(self._path, 0) + size - size_bytes
-        if size_bytes != size:
+        if size_bytes == self._size:
+            return
+        self._disk.changed.add(self._path)
+        if size_bytes < self._size:
+            self._disk.cut[self._path] = self._disk.cut.get(self._path, 0) + self._size - size_bytes
+        if size_bytes > self._size or self._own is not None:
             own = self._copy()
             del own[size_bytes:]
             own.extend(bytes(size_bytes - len(own)))
-            self._disk.changed.add(self._path)
+        self._size = size_bytes
 
     def fsync(self) -> None:
         """Nothing to do."""
 
     def close(self) -> None:
-        """The state stays for whoever opens it again."""
+        """The state stays for whoever opens it again; the real file's descriptor goes back."""
+        if self._real is not None:
+            self._real.close()
+            self._real = None
 
     def fileno(self) -> int:
         """None."""
@@ -88,12 +100,20 @@ class Rehearsal:
         if path in self._gone or not self._under.exists(path):
             if not create:
                 raise FileNotFoundError(2, "no such file", path)
-            under = None
+            real_path = None
         else:
-            under = self._under.open(path, readonly=True)
+            real_path = path
         self._gone.discard(path)
-        made = self._files[path] = RehearsalFile(self, path, under)
+        made = self._files[path] = RehearsalFile(self, path, real_path)
         return made
+
+    def open_real(self, path: str) -> File:
+        """A file of the disk beneath, to be read."""
+        return self._under.open(path, readonly=True)
+
+    def real_size(self, path: str) -> int:
+        """How long it is there."""
+        return self._under.stat(path).size_bytes
 
     def exists(self, path: str) -> bool:
         """As it would be."""

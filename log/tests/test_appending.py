@@ -1,0 +1,292 @@
+"""Appending when something fails on the way, as a follower, and while a sync runs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from ottla.log.partition_log import AppendedAsFollower
+from ottla.log.recovery import open_log
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import (
+    COMPACTED,
+    NOW,
+    a_batch,
+    expected,
+    fill,
+    in_transaction,
+    marker,
+    memory_disk,
+    new_log,
+    offsets,
+    opened,
+    put,
+    values,
+)
+from ottla.log.validate import Origin
+from ottla.wire import batch as b
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.disk import is_passing
+
+
+def failing(what: str, ending: str, number: int = errno.EMFILE) -> Callable[[str, str], OSError | None]:
+    return lambda w, path: OSError(number, "short", path) if (w, path.endswith(ending)) == (what, True) else None
+
+
+def leaders(*batches: tuple[int, int, int]) -> bytes:
+    """A leader's answer: batches of (base offset, records, epoch)."""
+    out = b""
+    for base, count, epoch in batches:
+        data = a_batch(base, count)
+        b.stamp(data, 0, base, epoch)
+        out += bytes(data)
+    return out
+
+
+# ---------------------------------------------------------------- what fails on the way
+
+
+def test_nothing_is_written_while_the_epoch_cannot_be() -> None:
+    memory = memory_disk()
+    session = memory.session()
+    log = new_log(session)
+    fill(log, 2)
+    session.fault = failing("open", "leader-epoch-checkpoint.tmp")
+    for _ in range(2):
+        with pytest.raises(OSError, match="short"):
+            log.append_as_leader(a_batch(6), 4, NOW)
+        assert (log.log_end_offset, log.size_bytes) == (6, 2 * len(a_batch(0)))
+    session.fault = None
+    log.append_as_leader(a_batch(6), 4, NOW)
+    assert values(log) == expected(9)
+    assert opened(memory, clean=False).epochs.entries == [(0, 0), (4, 6)]
+
+
+def test_who_begins_to_lead_without_its_epoch_in_the_file_writes_nothing_before_it_is() -> None:
+    session = memory_disk().session()
+    log = new_log(session)
+    session.fault = failing("open", "leader-epoch-checkpoint.tmp")
+    with pytest.raises(OSError, match="short"):
+        log.begin_epoch(3)
+    assert log.epochs.latest() == 3, "who asks is told already"
+    with pytest.raises(OSError, match="short"):
+        log.append_as_leader(a_batch(0), 3, NOW)
+    assert log.size_bytes == 0
+    session.fault = None
+    log.append_as_leader(a_batch(0), 3, NOW)
+    assert log.epochs.entries == [(3, 0)]
+    assert not log.epochs.unsaved
+
+
+def test_an_abort_marker_is_never_readable_without_its_entry_in_the_transaction_index() -> None:
+    memory = memory_disk()
+    session = memory.session()
+    log = new_log(session, LogSettings())
+    put(log, in_transaction(1, 0))
+    session.fault = failing("open", ".txnindex")
+    with pytest.raises(OSError, match="short"):
+        put(log, marker(1, 0))
+    assert log.log_end_offset == 1
+    assert log.last_stable_offset == 0, "the transaction is still open"
+    assert not log.closed
+    session.fault = failing("open", ".log")
+    log.flush()
+    for _ in range(2):
+        log.park()
+    with pytest.raises(OSError, match="short"):
+        put(log, marker(1, 0))
+    assert not log.closed
+    assert log.aborted_between(0, 2) == []
+    session.fault = None
+    put(log, marker(1, 0))
+    assert [tuple(a) for a in log.aborted_between(0, 2)] == [(1, 0, 1, 2)]
+    assert [tuple(a) for a in opened(memory, LogSettings()).aborted_between(0, 2)] == [(1, 0, 1, 2)]
+
+
+def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_recovery() -> None:
+    memory = memory_disk()
+    session = memory.session()
+    log = new_log(session, LogSettings())
+    put(log, in_transaction(1, 0))
+    session.fault = failing("pwrite", ".log", errno.ENOMEM)
+    with pytest.raises(OSError, match="no marker") as caught:
+        put(log, marker(1, 0))
+    assert not is_passing(caught.value), "else the node would go on with it"
+    assert log.closed
+    session.fault = None
+    session.kill()
+    again = opened(memory, LogSettings())
+    assert again.aborted_between(0, 2) == []
+    put(again, marker(1, 1))
+    assert again.last_stable_offset == 2
+
+
+def test_a_commit_or_a_marker_of_nothing_leaves_no_entry_and_may_be_tried_again() -> None:
+    session = memory_disk().session()
+    log = new_log(session, LogSettings())
+    put(log, in_transaction(1, 0))
+    for kind, pid in ((1, 1), (0, 2)):
+        session.fault = failing("pwrite", ".log", errno.ENOMEM)
+        with pytest.raises(OSError, match="short"):
+            put(log, marker(pid, kind))
+        session.fault = None
+        assert not log.closed
+        put(log, marker(pid, kind))
+    assert log.aborted_between(0, 9) == []
+
+
+def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next_segment() -> None:
+    for ending in (".index", ".timeindex", ".log"):
+        memory = memory_disk()
+        session = memory.session()
+        log = new_log(session)
+        while not log.active.must_roll(NOW, len(a_batch(0)), NOW, 0):
+            fill(log, 1)
+        end = log.log_end_offset
+        session.fault = failing("open", f"{end:020d}{ending}")
+        with pytest.raises(OSError, match="short"):
+            fill(log, 1)
+        session.fault = None
+        assert [n for n in session.listdir(log.directory) if n.startswith(f"{end:020d}")] == [f"{end:020d}.snapshot"]
+        assert log.bases == [0]
+        log.update_settings(LogSettings())  # the old segment goes on, behind where the new one would have begun
+        fill(log, 3)
+        session.kill()
+        assert values(opened(memory)) == expected(end + 9)
+
+
+# ---------------------------------------------------------------- a sync in flight
+
+
+def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
+    """Its segment's name must be synced by the next flush: else acknowledged, synced records go with a power cut."""
+    for seed in range(40):
+        memory = memory_disk(seed)
+        log = new_log(memory.session())
+        fill(log, 4)
+        job = log.begin_sync(log.log_end_offset)
+        job()
+        while len(log.bases) == 1:  # on the loop, while the thread has not come back yet
+            fill(log, 1)
+        assert log.finish_sync(job) == 12
+        assert log.names_made > log.names_synced
+        log.flush()
+        end = log.log_end_offset
+        memory.lose_power()
+        assert offsets(opened(memory)) == list(range(end)), seed
+
+
+def test_a_sync_speaks_for_what_was_appended_before_it_began() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 2)
+    assert log.unflushed_records == 6
+    job = log.begin_sync(log.log_end_offset)
+    assert log.unflushed_records == 0
+    fill(log, 1)
+    job()
+    assert log.finish_sync(job) == 6
+    assert log.unflushed_records == 3
+    log.begin_sync(6)
+    assert log.unflushed_records == 3, "it reaches less far than what was appended"
+
+
+def test_a_directory_gone_for_deletion_is_no_failed_sync() -> None:
+    session = memory_disk().session()
+    log = new_log(session)
+    fill(log, 1)
+    job = log.begin_sync(3)
+    session.rename(log.directory, "/data/t-0.x-delete")
+    session.fault = lambda what, path: FileNotFoundError(2, "gone", path) if what == "fsync_dir" else None
+    with pytest.raises(FileNotFoundError):
+        job()
+    log.abandon()
+    job()
+
+
+def test_the_parent_directory_is_synced_once() -> None:
+    session = memory_disk().session()
+    synced: list[str] = []
+
+    def note(what: str, path: str) -> None:
+        if what == "fsync_dir":
+            synced.append(path)
+
+    log = new_log(session)
+    session.fault = note  # type: ignore[assignment]
+    fill(log, 1)
+    log.flush()
+    assert synced == ["/data/t-0", "/data"]
+    log.flush()
+    assert len(synced) == 2, "nothing changed"
+    while len(log.bases) < 3:
+        fill(log, 1)
+    log.flush()
+    assert synced[2:] == ["/data/t-0"]
+
+
+# ---------------------------------------------------------------- as a follower
+
+
+def test_a_follower_keeps_the_leaders_bytes() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    raw = leaders((0, 3, 5), (3, 2, 5), (5, 4, 7))
+    assert log.append_as_follower(raw + leaders((9, 3, 7))[:70], NOW) == AppendedAsFollower(0, 8)
+    assert b"".join(bytes(data) for _, data in log.batches()) == raw
+    assert log.epochs.entries == [(5, 0), (7, 5)]
+    assert (log.high_watermark, log.log_end_offset) == (0, 9)
+    assert log.append_as_follower(b"", NOW) is None
+    assert log.append_as_follower(raw[:60], NOW) is None
+    assert log.append_as_follower(leaders((9, 1, 7)), NOW) == AppendedAsFollower(9, 9)
+    assert opened(memory).log_end_offset == 10
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (leaders((2, 3, 0)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (leaders((3, 3, 0), (5, 1, 0)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (leaders((3, 3, 0), (3, 3, 0)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (leaders((3, 3, 0))[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+        (leaders((3, 3, 0)) + bytes(80), ErrorCode.CORRUPT_MESSAGE),
+        (leaders((3, 3, 0)) + leaders((6, 1, 0))[:16] + b"\x01" + bytes(200), ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_a_follower_refuses_all_of_an_answer_that_does_not_go_on_where_it_ends(raw: bytes, code: ErrorCode) -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 1)
+    with pytest.raises(ProtocolError) as caught:
+        log.append_as_follower(raw, NOW)
+    assert caught.value.code is code
+    assert log.log_end_offset == 3
+    assert values(log) == expected(3)
+
+
+@pytest.mark.parametrize("settings", [LogSettings(segment_bytes=2000), COMPACTED])
+def test_a_follower_takes_a_hole_of_the_leaders_log_along_and_recovery_knows_of_it(settings: LogSettings) -> None:
+    """``UnifiedLog.appendAsFollower`` takes any first offset from the log end on; compaction leaves holes."""
+    memory = memory_disk()
+    log = new_log(memory.session(), settings)
+    log.append_as_follower(leaders((0, 3, 0), (8, 2, 0)), NOW)
+    assert offsets(log) == [0, 1, 2, 8, 9]
+    assert log.cleaner_point == (0 if settings.compact else 8)
+    again = open_log(
+        memory.session(), log.directory, "t", 0, settings, NOW, clean=False, compacted_below=log.cleaner_point
+    )
+    assert offsets(again) == [0, 1, 2, 8, 9]
+
+
+def test_a_follower_learns_producers_and_aborted_transactions() -> None:
+    source = new_log(memory_disk().session(), LogSettings())
+    put(source, in_transaction(1, 0))
+    put(source, marker(1, 0))
+    put(source, in_transaction(1, 1))
+    raw = b"".join(bytes(data) for _, data in source.batches())
+    log = new_log(memory_disk().session(), LogSettings())
+    log.append_as_follower(raw, NOW)
+    assert log.producers.ongoing == {1: 2}
+    assert log.aborted_between(0, 3) == source.aborted_between(0, 3)
+    again = log.append_as_leader(in_transaction(1, 1), 0, NOW, Origin.COORDINATOR)
+    assert again.duplicate
