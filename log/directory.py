@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import posixpath
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.log import checkpoints as c
@@ -50,6 +51,9 @@ class LogDirectory:
         self._starts: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
+        self._cleaned: dict[TopicPartition, int] = {}
+        self._mentioned: set[TopicPartition] = set()
+        """Of whom the checkpoints say something."""
 
     @property
     def full_path(self) -> str:
@@ -107,6 +111,7 @@ class LogDirectory:
         self._starts = self._read(c.LOG_STARTS)
         self._marks = self._read(c.HIGH_WATERMARKS)
         self._cleaned = self._read(c.CLEANER_OFFSETS)
+        self._mentioned = {*self._starts, *self._points}
 
     def distrust(self) -> None:
         """Look at every batch of every log, whatever the marks say."""
@@ -174,7 +179,16 @@ class LogDirectory:
         return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
 
     def adopt(self, log: PartitionLog) -> None:
-        """Take a log that was made here among the directory's own."""
+        """Take a log that was made here among the directory's own.
+
+        One of that name may have been deleted a moment ago. As long as a checkpoint names it, a crash would put the new
+        log where the old one began, and believe what was never synced: so the checkpoints are written first.
+
+        Raises:
+            OSError: they could not be.
+        """
+        if (log.topic, log.partition) in self._mentioned:
+            self.write_checkpoints(sync=False)  # their names are synced with the new log's own
         log.noted_by(self.write_checkpoints, 0, 0)
         self.logs[log.topic, log.partition] = log
 
@@ -196,20 +210,45 @@ class LogDirectory:
         return [f"{self.path}/{name}" for name in self.disk.listdir(self.path) if name.endswith("-delete")]
 
     def write_checkpoints(self, *, sync: bool = True) -> None:
-        """Write recovery points, log starts and high watermarks."""
+        """Write recovery points, log starts and high watermarks, and where compaction is if that has changed.
+
+        Raises:
+            OSError: some file is as it was.
+        """
         logs = sorted(self.logs.items())
         starts = {at: log.log_start_offset for at, log in logs if log.log_start_offset > log.bases[0]}
-        write = c.write_offsets
-        write(self.disk, f"{self.path}/{c.RECOVERY_POINTS}", {at: x.recovery_point for at, x in logs}, sync=sync)
-        write(self.disk, f"{self.path}/{c.LOG_STARTS}", starts, sync=sync)
-        write(self.disk, f"{self.path}/{c.HIGH_WATERMARKS}", {at: x.high_watermark for at, x in logs}, sync=sync)
+        points = {at: log.recovery_point for at, log in logs}
+        cleaned = {at: log.cleaner_point for at, log in logs if log.cleaner_point > 0}
+        self._mentioned.update(starts, points)
+        self._write(c.RECOVERY_POINTS, points, sync=sync)
+        self._write(c.LOG_STARTS, starts, sync=sync)
+        self._write(c.HIGH_WATERMARKS, {at: log.high_watermark for at, log in logs}, sync=sync)
+        if cleaned != self._cleaned:
+            self._write(c.CLEANER_OFFSETS, cleaned, sync=sync)
+        self._starts, self._cleaned = starts, cleaned
+        self._mentioned = {*starts, *(at for at, point in points.items() if point > 0)}
         for _, log in logs:
             log.points_noted()
 
+    def _write(self, name: str, offsets: dict[TopicPartition, int], *, sync: bool) -> None:
+        c.write_offsets(self.disk, f"{self.path}/{name}", offsets, sync=sync)
+
+    def note_starts(self, logs: Iterable[PartitionLog]) -> None:
+        """Write the log starts of ``logs``, which have moved, without looking at all the others.
+
+        Raises:
+            OSError: the file is as it was.
+        """
+        starts = self._starts | {(log.topic, log.partition): log.log_start_offset for log in logs}
+        self._mentioned.update(starts)
+        self._write(c.LOG_STARTS, starts, sync=False)
+        self._starts = starts
+
     def write_cleaner_points(self) -> None:
         """Note up to where each log is compacted."""
-        points = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
-        c.write_offsets(self.disk, f"{self.path}/{c.CLEANER_OFFSETS}", points, sync=True)
+        cleaned = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
+        self._write(c.CLEANER_OFFSETS, cleaned, sync=True)
+        self._cleaned = cleaned
 
     def close(self, broker_epoch: int) -> None:
         """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go.

@@ -13,14 +13,7 @@ from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import Range, size_at
 from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, append_aborted, read_aborted, write_aborted
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_OFFSET,
-    BatchHeader,
-    overhead,
-    parse_header,
-)
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead, parse_header
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
 from ottla.wire.primitives import Buffer
@@ -133,10 +126,10 @@ class Segment:
 
     @classmethod
     def held(
-        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, created_ms: int, suffix: str
+        cls, disk: Disk, directory: str, base: int, settings: LogSettings, created_ms: int, suffix: str
     ) -> Segment:
         """A segment whose files bear another ending for a while: file and indexes are held until `release`."""
-        segment = cls(disk, directory, base_offset, settings, created_ms)
+        segment = cls(disk, directory, base, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}")
         segment.size_bytes = segment._file.size()
         segment._held = True

@@ -224,7 +224,7 @@ class Making:
             still_wanted = self._under_way.pop(job.at)
             self._in_flight[job.directory.path] -= 1
             if not isinstance(result, OSError):
-                self._adopt(job, result, still_wanted=still_wanted)
+                passing |= self._adopt(job, result, still_wanted=still_wanted)
             else:
                 if result is not told:
                     self._fail(result, job.directory)
@@ -243,19 +243,25 @@ class Making:
         self._replicas.offline.add(job.at)
         return False
 
-    def _adopt(self, job: Job, log: PartitionLog, *, still_wanted: bool) -> None:
+    def _adopt(self, job: Job, log: PartitionLog, *, still_wanted: bool) -> bool:
+        """Host what was made; says whether something was missing that may come back."""
         replicas, at = self._replicas, job.at
         self._half_made.pop(at, None)
         if job.directory.path in self._storage.failed:
             log.close_files()
             if still_wanted:
                 replicas.offline.add(at)
-            return
-        job.directory.adopt(log)
+            return False
+        try:
+            job.directory.adopt(log)
+        except OSError as error:
+            log.close_files()
+            self._fail(error, job.directory)
+            return still_wanted and self._not_made(job, error)
         topic = self._topic_of(at)
         if not still_wanted or topic is None or topic.id != job.topic_id:
             replicas.discard(log)
-            return
+            return False
         replicas.host(log, job.topic_id)
         settings = self._settings(at[0])
         if settings is not job.settings:
@@ -265,3 +271,4 @@ class Making:
         if self._untidied >= ENOUGH_TO_TIDY:
             self._untidied = 0
             self.on_grown()
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import File, FileStat
@@ -55,6 +56,32 @@ class RealFile:
     def __del__(self) -> None:
         # A fetch may still send from a segment that was just deleted: the last holder closes it.
         self.close()
+
+
+_GUARD = threading.Lock()
+_HELD: set[tuple[int, int]] = set()
+"""Device and inode of the lock files this process holds: nodes in its threads see each other here."""
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+class LockFile(RealFile):
+    """A file whose lock goes with its closing."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._key = _identity(os.fstat(fd))
+        _HELD.add(self._key)
+
+    def close(self) -> None:
+        """Let the lock go, once."""
+        if self._fd >= 0:
+            super().close()
+            _HELD.discard(self._key)
 
 
 class RealDisk:
@@ -114,11 +141,18 @@ class RealDisk:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            return None
-        return RealFile(fd)
+        """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory.
+
+        Such a lock is the process's own: a second one in the same process would be granted too, and closing any
+        descriptor of the file lets it go. So a file this process holds is not even opened.
+        """
+        with _GUARD:
+            if os.path.exists(path) and _identity(os.stat(path)) in _HELD:
+                return None
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                return None
+            return LockFile(fd)

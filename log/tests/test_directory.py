@@ -1,0 +1,248 @@
+"""A data directory: its checkpoints, and the mark of a clean stop."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+
+import pytest
+
+from ottla.log import checkpoints as c
+from ottla.log.directory import DirectoryInUse, LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, fill, memory_disk, offsets
+from ottla.world.memory_disk import Killed, MemoryDisk, Session
+
+OTHER_ID = bytes(range(16, 32))
+
+
+def begun(disk: Session) -> LogDirectory:
+    directory = LogDirectory(disk, "/data")
+    directory.lock()
+    directory.begin()
+    return directory
+
+
+def with_logs(memory: MemoryDisk, partitions: int = 3, batches: int = 20) -> LogDirectory:
+    directory = begun(memory.session())
+    for number in range(partitions):
+        fill(directory.create_partition("t", number, TOPIC_ID, SMALL, NOW), batches)
+    return directory
+
+
+def opened_again(memory: MemoryDisk, settings: LogSettings = SMALL) -> tuple[LogDirectory, list[PartitionLog]]:
+    memory.locks.clear()  # the other one is gone
+    directory = begun(memory.session())
+    return directory, [directory.open_partition(t, p, settings, NOW) for t, p in sorted(directory.partition_dirs())]
+
+
+def calls_of(session: Session, *names: str) -> list[str]:
+    seen: list[str] = []
+
+    def note(what: str, path: str) -> None:
+        if what in names:
+            seen.append(path)
+
+    session.fault = note  # type: ignore[assignment]
+    return seen
+
+
+def saying(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
+    return c.read_offsets(memory.session(), f"/data/{name}")
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_a_clean_stop_of_logs_nobody_wrote_to_syncs_nothing_of_them() -> None:
+    memory = memory_disk()
+    with_logs(memory, 10).close(1)
+    directory, _ = opened_again(memory)
+    assert directory.was_clean
+    synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
+    directory.close(2)
+    assert [path for path in synced if "/t-" in path] == []
+    assert len(synced) <= 8, "checkpoints and the mark"
+
+
+def test_a_clean_stop_syncs_once_what_was_written() -> None:
+    memory = memory_disk()
+    with_logs(memory, 3).close(1)
+    directory, logs = opened_again(memory)
+    fill(logs[1], 1)
+    synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
+    directory.close(2)
+    assert {path.split("/")[2] for path in synced if "/t-" in path} == {"t-1"}
+    assert {"/data/t-1/" + f"{63:020d}.snapshot", "/data/t-1/leader-epoch-checkpoint"} <= {*memory.durable_files}
+    memory.lose_power()
+    directory, logs = opened_again(memory)
+    assert directory.was_clean
+    assert [log.log_end_offset for log in logs] == [60, 63, 60]
+
+
+@pytest.mark.parametrize("how", ["fails", "is killed"])
+def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
+    finished = 0
+    for number in range(1, 200, 3):
+        memory = memory_disk(number)
+        directory = with_logs(memory)
+        session = directory.disk
+        assert isinstance(session, Session)
+        at = memory.calls + number
+        done = False
+        if how == "fails":
+            session.fault = lambda what, path, m=memory, at=at: OSError(errno.EIO, "bad") if m.calls == at else None
+        else:
+            session.kill_at = at
+        with contextlib.suppress(OSError, Killed):
+            directory.close(7)
+            done = True
+        if how == "fails" and not done:
+            session.fault = None
+            with contextlib.suppress(OSError):
+                directory.close(7)  # once more: what did not get on the disk the first time is not believed
+                done = True
+        session.kill()
+        memory.lose_power()
+        finished += done
+        again, logs = opened_again(memory)
+        assert again.was_clean == done
+        for log in logs:
+            assert offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
+            assert (log.log_start_offset, log.log_end_offset) == (0, 60) or not done
+    assert 0 < finished < 67, "some stops ended before the fault came"
+
+
+def test_a_log_out_of_service_takes_the_mark_with_it() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory)
+    directory.logs["t", 1].abandon()
+    with pytest.raises(OSError, match="t-1"):
+        directory.close(1)
+    directory.unlock()
+    assert not opened_again(memory)[0].was_clean
+
+
+def test_a_second_node_does_not_get_in() -> None:
+    memory = memory_disk()
+    first = begun(memory.session())
+    with pytest.raises(DirectoryInUse, match="/data"):
+        LogDirectory(memory.session(), "/data").lock()
+    first.unlock()
+    first.unlock()
+    begun(memory.session())
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def test_checkpoints_say_what_a_start_needs() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory)
+    first, second, third = directory.logs.values()
+    first.flush()
+    first.raise_start(30)
+    second.raise_start(second.bases[1])
+    second.drop_below_start(NOW)
+    third.note_compacted(12)
+    directory.write_checkpoints()
+    assert saying(memory, c.RECOVERY_POINTS) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
+    assert saying(memory, c.LOG_STARTS) == {("t", 0): 30}, "where the first segment says it there is no need"
+    assert saying(memory, c.HIGH_WATERMARKS) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
+    assert saying(memory, c.CLEANER_OFFSETS) == {("t", 2): 12}
+    directory.unlock()
+    _, logs = opened_again(memory)
+    assert [log.log_start_offset for log in logs] == [30, second.log_start_offset, 0]
+    assert [log.recovery_point for log in logs] == [60, 0, 0]
+    assert [log.high_watermark for log in logs] == [60, 60, 60]
+    assert [log.cleaner_point for log in logs] == [30, second.log_start_offset, 12]
+
+
+def test_a_cleaner_point_outside_the_log_is_not_believed() -> None:
+    for point, believed in ((59, 59), (60, 60), (61, 0), (5, 5)):
+        memory = memory_disk()
+        directory = with_logs(memory, 1)
+        c.write_offsets(memory.session(), f"/data/{c.CLEANER_OFFSETS}", {("t", 0): point})
+        directory.unlock()
+        assert opened_again(memory, COMPACTED)[1][0].cleaner_point == believed
+
+
+def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory)
+    first, second, third = directory.logs.values()
+    first.raise_start(10)
+    directory.write_checkpoints()
+    second.raise_start(20)
+    third.raise_start(5)
+    written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
+    directory.note_starts([second])
+    assert written == [f"/data/{c.LOG_STARTS}.tmp"]
+    assert saying(memory, c.LOG_STARTS) == {("t", 0): 10, ("t", 1): 20}
+    directory.note_starts([third])
+    assert saying(memory, c.LOG_STARTS) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
+
+
+@pytest.mark.parametrize("noted", ["whole", "starts"])
+def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: str) -> None:
+    """``LogManager.asyncDelete`` writes the checkpoints without the log; here the next of its name does."""
+    for seed in range(20):
+        memory = memory_disk(seed)
+        directory = with_logs(memory, 2)
+        old = directory.logs["t", 0]
+        old.flush()
+        old.raise_start(50)
+        if noted == "whole":
+            directory.write_checkpoints(sync=seed % 2 == 0)
+        else:
+            directory.note_starts([old])
+        directory.rename_for_deletion("t", 0, "x")
+        if seed % 3 == 0:
+            directory.write_checkpoints(sync=False)  # what names it no more may not be on the disk
+        new = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
+        fill(new, 8)
+        new.flush()
+        memory.lose_power()
+        log = opened_again(memory)[1][0]
+        assert log.topic_id == OTHER_ID
+        assert (log.log_start_offset, offsets(log)) == (0, list(range(24))), seed
+
+
+def test_making_logs_writes_no_checkpoint_for_names_nobody_had() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 2)
+    directory.write_checkpoints()
+    written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
+    directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW)
+    assert not [path for path in written if path.endswith("checkpoint.tmp") and path.count("/") == 2]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 1)
+    directory.logs["t", 0].flush()
+    directory.write_checkpoints()
+    for name in (c.RECOVERY_POINTS, c.LOG_STARTS, c.HIGH_WATERMARKS, c.CLEANER_OFFSETS):
+        memory.files.setdefault(f"/data/{name}", memory.files[f"/data/{c.RECOVERY_POINTS}"]).data[:] = b"nonsense"
+    directory.unlock()
+    _, (log,) = opened_again(memory)
+    assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (0, 0, 60)
+
+
+def test_the_mark_is_taken_once() -> None:
+    memory = memory_disk()
+    with_logs(memory, 1).close(5)
+    directory, _ = opened_again(memory)
+    assert directory.was_clean
+    directory.unlock()
+    assert not opened_again(memory)[0].was_clean
+
+
+def test_distrust_looks_at_everything() -> None:
+    memory = memory_disk()
+    with_logs(memory, 1).close(5)
+    directory = begun(memory.session())
+    directory.distrust()
+    log = directory.open_partition("t", 0, SMALL, NOW)
+    assert (directory.was_clean, log.recovery_point, log.sealed_at) == (False, 0, -1)
