@@ -7,6 +7,8 @@ import socket
 import struct
 from typing import NamedTuple
 
+from compat_tests.raw import RawClient
+
 
 class Frame(NamedTuple):
     """One connection's bytes: what is sent, and how many answers are waited for at most."""
@@ -91,7 +93,7 @@ def outcome(port: int, sent: Frame) -> list[str]:
     """What came back: each answer in hex, its port by name, and ``closed`` where the node ended the connection."""
     got: list[str] = []
     with socket.create_connection(("127.0.0.1", port), 10) as sock:
-        sock.settimeout(10)
+        sock.settimeout(RawClient.patience_s)
         try:
             sock.sendall(sent.raw)
             with contextlib.suppress(OSError):

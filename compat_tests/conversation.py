@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from compat_tests import conversation_admin as admin
-from compat_tests.raw import RawClient
+from compat_tests.raw import RawClient, until
 from ottla.broker.server.dispatch import ROUTES
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -258,26 +258,28 @@ def prepare(port: int) -> bytes:
     peer = RawClient(port)
     topic = create_topics.CreatableTopic(TOPIC, 2, 1)
     peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000))
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP]))
-        listed = peer.call(ApiKey.LIST_GROUPS, 4, list_groups.ListGroupsRequest())
+
+    def ready() -> bool:
+        asked = find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP])
+        found = peer.call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code
+        listed = peer.call(ApiKey.LIST_GROUPS, 4, list_groups.ListGroupsRequest()).error_code
         committed = peer.call(ApiKey.OFFSET_COMMIT, 8, next(_offset_commit(8, ZERO_UUID)))
-        code = committed.topics[0].partitions[0].error_code
-        if found.coordinators[0].error_code == listed.error_code == code == 0:
-            break
-        time.sleep(0.1)
-    for group in ("delete-0", "delete-1", "delete-2", "off-delete"):
+        return not found and not listed and not committed.topics[0].partitions[0].error_code
+
+    def has_position(group: str) -> bool:
         part = offset_commit.OffsetCommitRequestPartition(0, 1)
-        topic_row = offset_commit.OffsetCommitRequestTopic(TOPIC, partitions=[part])
-        while True:
-            done = peer.call(ApiKey.OFFSET_COMMIT, 8, offset_commit.OffsetCommitRequest(group, topics=[topic_row]))
-            if not done.topics[0].partitions[0].error_code:
-                break
-            time.sleep(0.1)
-    # Kafka fetches its first block of producer ids in the background and refuses until it has it.
-    while peer.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest(None, 60_000)).error_code:
-        time.sleep(0.1)
+        row = offset_commit.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        done = peer.call(ApiKey.OFFSET_COMMIT, 8, offset_commit.OffsetCommitRequest(group, topics=[row]))
+        return not done.topics[0].partitions[0].error_code
+
+    def has_producer_ids() -> bool:
+        asked = init_producer_id.InitProducerIdRequest(None, 60_000)
+        return not peer.call(ApiKey.INIT_PRODUCER_ID, 4, asked).error_code
+
+    until(ready)
+    for group in ("delete-0", "delete-1", "delete-2", "off-delete"):
+        until(partial(has_position, group))
+    until(has_producer_ids)  # Kafka fetches its first block of them in the background
     ident = topic_id(peer)
     peer.close()
     return ident

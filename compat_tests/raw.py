@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
 from ottla.wire import compiler
@@ -14,12 +16,27 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
 
+def until(done: Callable[[], bool]) -> None:
+    """Ask again until it is so; a node may take three times a connection's patience.
+
+    Raises:
+        TimeoutError: it never was.
+    """
+    deadline = time.monotonic() + 3 * RawClient.patience_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was waited for never came")
+        time.sleep(0.05)
+
+
 class RawClient:
     """One connection, raw."""
 
-    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
+    patience_s = 20.0
+
+    def __init__(self, port: int, timeout_s: float | None = None) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 10)
-        self.sock.settimeout(timeout_s)
+        self.sock.settimeout(self.patience_s if timeout_s is None else timeout_s)
         self.number = 0
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:

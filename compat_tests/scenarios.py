@@ -20,6 +20,7 @@ from compat_tests.group_stories import (
     static_members,
     two_members,
 )
+from compat_tests.raw import until
 from compat_tests.stage import BASE_MS, Stage
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -262,22 +263,11 @@ Told = dict[str, list[tuple[str, Any]]]
 def tell(port: int, kind: Callable[[int, str], Stage] = lambda port, _: Stage(port)) -> Told:
     """Every story, each on connections of its own; `kind` makes a stage, from the port and the story's name."""
     first = Stage(port)
-    while (
-        first["a"]
-        .call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["x"]))
-        .coordinators[0]
-        .error_code
-    ):
-        time.sleep(0.1)
+    asked = fc.FindCoordinatorRequest(coordinator_keys=["x"])
+    until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
     first.topic("stories-ready")
-    while (
-        first["a"]
-        .call(ApiKey.OFFSET_COMMIT, 9, commit("warm-up", topic="stories-ready"))
-        .topics[0]
-        .partitions[0]
-        .error_code
-    ):
-        time.sleep(0.1)
+    warm_up = commit("warm-up", topic="stories-ready")
+    until(lambda: not first["a"].call(ApiKey.OFFSET_COMMIT, 9, warm_up).topics[0].partitions[0].error_code)
     out = {}
     for story in STORIES:
         stage = kind(port, story.__name__)

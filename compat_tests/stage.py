@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any
 
-from compat_tests.raw import RawClient
+from compat_tests.raw import RawClient, until
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
@@ -79,8 +79,7 @@ class Stage:
         rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
         ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
         # Kafka answers before the broker leads the new partitions.
-        while any(row.error_code for row in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions):
-            time.sleep(0.02)
+        until(lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions))
         return ident
 
     def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:

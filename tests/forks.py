@@ -56,7 +56,7 @@ class Pool:
         """Run `work` in a fork as soon as there is room; `done` gets its status, None where time ran out."""
         while len(self._running) >= self._jobs:
             self._turn()
-        self._running[_fork(work, limit_s, said)] = (time.monotonic() + 20 + 4 * limit_s, done)
+        self._running[_fork(work, limit_s, said)] = (time.monotonic() + 15 + limit_s, done)
 
     def finish(self) -> None:
         """Wait for all."""

@@ -182,10 +182,10 @@ def _watched(test_file: str, unit: str, folder: Path) -> Seen:
 # The parent
 
 
-def look(unit: str, pool: Pool, folder: Path) -> Seen:
+def look(unit: str, test_files: list[str], pool: Pool, folder: Path) -> Seen:
     """Run the unit's tests unchanged, each file in a fork of its own so that none finds what another has cached."""
     all_seen = Seen({}, {}, [])
-    for number, test_file in enumerate(tests_of(unit)):
+    for number, test_file in enumerate(test_files):
         kept = folder / f"seen-{number}"
 
         def work(test_file: str = test_file, kept: Path = kept) -> int:
@@ -247,9 +247,9 @@ def _pass_unchanged(seen: Seen, path: str, pool: Pool, folder: Path) -> None:
     pool.finish()
 
 
-def judge(unit: str, which: list[Change], pool: Pool, folder: Path) -> Iterator[Result]:
+def judge(unit: str, which: list[Change], test_files: list[str], pool: Pool, folder: Path) -> Iterator[Result]:
     """Make each change and see whether a test notices."""
-    seen = look(unit, pool, folder)
+    seen = look(unit, test_files, pool, folder)
     _pass_unchanged(seen, which[0].path, pool, folder)
     spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
     results: list[Result] = []
@@ -269,7 +269,7 @@ def judge(unit: str, which: list[Change], pool: Pool, folder: Path) -> Iterator[
             assert status != 5, f"pytest ran nothing for {change}"  # 4: a module could not be loaded any more
             results.append(Result(change, status != 0, "no time" if status is None else f"status {status}"))
 
-        pool.start(work, 10 + 4 * sum(seen.seconds[t] for t in tests), done)
+        pool.start(work, 5 + 4 * sum(seen.seconds[t] for t in tests), done)
         yield from results
         results.clear()
     pool.finish()
@@ -293,13 +293,13 @@ def _name(path: str) -> str:
     return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-def run(unit: str, which: list[Change], jobs: int) -> list[Result]:
+def run(unit: str, which: list[Change], jobs: int, test_files: list[str] | None = None) -> list[Result]:
     """Judge the changes of one unit in a process of its own kind of warmth."""
     load(unit)
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
     results: list[Result] = []
     try:
-        for result in judge(unit, which, Pool(jobs), folder):
+        for result in judge(unit, which, test_files or tests_of(unit), Pool(jobs), folder):
             results.append(result)
             print(f"\r{unit}: {len(results)}/{len(which)}", end="", file=sys.stderr, flush=True)
     finally:

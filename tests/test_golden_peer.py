@@ -12,6 +12,7 @@ from compat_tests.abuse import frames, outcome
 from compat_tests.comparing import comparable, in_order, own_apis
 from compat_tests.conversation import conversation
 from compat_tests.golden import asked, kept, recorded
+from compat_tests.raw import RawClient
 from compat_tests.scenarios import STORIES, tell
 from compat_tests.stage import Stage
 
@@ -19,7 +20,8 @@ AGAIN = "the script has changed: run python -m compat_tests.golden where Java is
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(RawClient, "patience_s", 5.0)
     with ottla.Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker.port
 

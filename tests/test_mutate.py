@@ -89,7 +89,8 @@ from tests.mutations import Change
 path = "wire/framing.py"
 at = (mutate.ROOT / path).read_bytes().index(b"class ")
 made = ["# nothing\\n", "raise ValueError\\n", "while True: pass\\n"]
-for result in mutate.run(path, [Change(path, "dropped", 40, at, at, text) for text in made], jobs=2):
+changes = [Change(path, "dropped", 40, at, at, text) for text in made]
+for result in mutate.run(path, changes, jobs=2, test_files=["wire/tests/test_framing.py"]):
     print(result.change.text.split()[0], result.killed)
 """
 

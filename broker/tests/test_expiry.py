@@ -5,12 +5,14 @@ from __future__ import annotations
 from ottla.broker.coordinator.events import Fired, Loaded
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.groups.state import GroupState
 from ottla.broker.tests.test_classic_groups import Stage, stable
 from ottla.wire import compiler
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 DAY_MS = 24 * 3600 * 1000
+SWEEP_MS = 600_000  # how often it is looked
 _tickets = iter(range(10**6))
 
 
@@ -51,6 +53,12 @@ def test_trap_91_a_group_keeps_its_positions_while_it_lives_and_seven_days_longe
         stage.beat(members[0], 1)
         stage.wait(DAY_MS // 2)
     assert positions(stage) == {"t"}, "what it reads cannot be told: it keeps everything"
+    stage.wait(DAY_MS // 2)  # it has fallen silent: the group is empty from now on
+    assert stage.group.state is GroupState.EMPTY
+    stage.wait(7 * DAY_MS - 1)
+    assert positions(stage) == {"t"}
+    stage.wait(SWEEP_MS + 1)
+    assert positions(stage) == set()
 
 
 def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:

@@ -54,6 +54,9 @@ def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
     cut = log.read(0, 10, log.high_watermark, at_least_one=False)
     assert cut is not None
     assert len(cut) == 10
+    more = log.read(0, size + 10, log.high_watermark, at_least_one=True)
+    assert more is not None
+    assert len(more) == size + 10, "behind the first batch the limit is hard, and may cut the next"
 
 
 def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
@@ -99,12 +102,12 @@ def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
     header = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(0, 21, 3):
         log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
-    for sequence in (6, 18):
+    for sequence in (6, 9, 12, 15, 18):
         again = log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert again.duplicate
         assert again.first_offset == sequence
     assert log.log_end_offset == 21
-    for sequence in (0, 24, 19):
+    for sequence in (3, 24, 19):  # one before the five, a gap, an overlap
         with pytest.raises(ProtocolError) as caught:
             log.append_as_leader(a_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -73,9 +73,15 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     fill(log, 60)
-    memory.files[log.segments[0].path + ".log"].data[70] ^= 1
-    again = reopened(memory.session(), point=log.bases[1])
+    for segment in log.segments[:-1]:
+        memory.files[segment.path + ".log"].data[70] ^= 1  # whoever reads and checks it finds it
+    session, read = memory.session(), list[str]()
+    session.fault = lambda what, path: read.append(path) if what == "pread" else None
+    again = reopened(session, point=log.bases[-1])
     assert again.log_end_offset == 180
+    believed = {segment.path + ".log" for segment in log.segments[:-1]}
+    assert not believed & set(read)
+    assert log.active.path + ".log" in read, "what lies behind the recovery point is"
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -187,11 +193,14 @@ def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
     session = memory.session()
     log = new_log(session)
     fill(log, 2)
+    before = {path: bytes(inode.data) for path, inode in memory.files.items()}
     session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
-    with pytest.raises(OSError, match="full"):
-        log.append_as_leader(a_batch(6), 0, NOW)
+    for _ in range(5):  # each leaves another part of it
+        with pytest.raises(OSError, match="full"):
+            log.append_as_leader(a_batch(6), 0, NOW)
     session.fault = None
     assert log.log_end_offset == 6
+    assert {path: bytes(inode.data) for path, inode in memory.files.items()} == before
     fill(log, 1)
     assert values(log) == expected(9)
 
