@@ -8,8 +8,6 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class AddOffsetsToTxnRequest(Message):
-    """Enlist a group's offsets in a transaction."""
-
     SPEC: ClassVar[Spec] = request(25, "0-4", "3+", "broker")
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -18,8 +16,6 @@ class AddOffsetsToTxnRequest(Message):
 
 
 class AddOffsetsToTxnResponse(Message):
-    """The answer to AddOffsetsToTxnRequest."""
-
     SPEC: ClassVar[Spec] = response(25, "0-4", "3+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

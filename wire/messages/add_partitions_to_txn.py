@@ -11,15 +11,11 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class AddPartitionsToTxnTopic(Message):
-    """Add partitions to txn topic."""
-
     name: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """Add partitions to txn transaction."""
-
     transactional_id: A[str, w("string", "4+")] = ""
     producer_id: A[int, w("int64", "4+")] = 0
     producer_epoch: A[int, w("int16", "4+")] = 0
@@ -28,8 +24,6 @@ class AddPartitionsToTxnTransaction(Message):
 
 
 class AddPartitionsToTxnRequest(Message):
-    """Enlist partitions in a transaction."""
-
     SPEC: ClassVar[Spec] = request(24, "0-5", "3+", "broker")
     transactions: A[list[AddPartitionsToTxnTransaction], w("[]struct", "4+")] = field(default_factory=list)
     v3_and_below_transactional_id: A[str, w("string", "0-3")] = ""
@@ -39,29 +33,21 @@ class AddPartitionsToTxnRequest(Message):
 
 
 class AddPartitionsToTxnPartitionResult(Message):
-    """Add partitions to txn partition result."""
-
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """Add partitions to txn topic result."""
-
     name: String = ""
     results_by_partition: A[list[AddPartitionsToTxnPartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class AddPartitionsToTxnResult(Message):
-    """Add partitions to txn result."""
-
     transactional_id: A[str, w("string", "4+")] = ""
     topic_results: A[list[AddPartitionsToTxnTopicResult], w("[]struct", "4+")] = field(default_factory=list)
 
 
 class AddPartitionsToTxnResponse(Message):
-    """The answer to AddPartitionsToTxnRequest."""
-
     SPEC: ClassVar[Spec] = response(24, "0-5", "3+")
     throttle_time_ms: Int32 = 0
     error_code: A[int, w("int16", "4+", ignorable=True)] = 0

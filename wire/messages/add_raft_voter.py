@@ -11,16 +11,12 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Ui
 
 
 class Listener(Message):
-    """Listener."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class AddRaftVoterRequest(Message):
-    """Add a controller to the quorum."""
-
     SPEC: ClassVar[Spec] = request(80, "0-1", "0+", "controller broker")
     cluster_id: A[str | None, w("string", nullable="0+")] = ""
     timeout_ms: Int32 = 0
@@ -31,8 +27,6 @@ class AddRaftVoterRequest(Message):
 
 
 class AddRaftVoterResponse(Message):
-    """The answer to AddRaftVoterRequest."""
-
     SPEC: ClassVar[Spec] = response(80, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -8,16 +8,12 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, request, respo
 
 
 class AllocateProducerIdsRequest(Message):
-    """A broker fetches a block of producer ids."""
-
     SPEC: ClassVar[Spec] = request(67, "0", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
 
 
 class AllocateProducerIdsResponse(Message):
-    """The answer to AllocateProducerIdsRequest."""
-
     SPEC: ClassVar[Spec] = response(67, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

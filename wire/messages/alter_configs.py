@@ -11,31 +11,23 @@ from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, Spec, String, r
 
 
 class AlterableConfig(Message):
-    """Alterable config."""
-
     name: String = ""
     value: A[str | None, w("string", nullable="0+")] = ""
 
 
 class AlterConfigsResource(Message):
-    """Alter configs resource."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configs: A[list[AlterableConfig], w("[]struct")] = field(default_factory=list)
 
 
 class AlterConfigsRequest(Message):
-    """Replace settings as a whole (the older form)."""
-
     SPEC: ClassVar[Spec] = request(33, "0-2", "2+", "broker controller")
     resources: A[list[AlterConfigsResource], w("[]struct")] = field(default_factory=list)
     validate_only: Bool = False
 
 
 class AlterConfigsResourceResponse(Message):
-    """Alter configs resource response."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
     resource_type: Int8 = 0
@@ -43,8 +35,6 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    """The answer to AlterConfigsRequest."""
-
     SPEC: ClassVar[Spec] = response(33, "0-2", "2+")
     throttle_time_ms: Int32 = 0
     responses: A[list[AlterConfigsResourceResponse], w("[]struct")] = field(default_factory=list)

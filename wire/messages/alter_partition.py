@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, req
 
 
 class BrokerState(Message):
-    """Broker state."""
-
     broker_id: A[int, w("int32", "3+")] = 0
     broker_epoch: A[int, w("int64", "3+")] = -1
 
 
 class AlterPartitionRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     leader_epoch: Int32 = 0
     new_isr: A[list[int], w("[]int32", "0-2")] = field(default_factory=list)
@@ -29,15 +25,11 @@ class AlterPartitionRequestPartitionData(Message):
 
 
 class AlterPartitionRequestTopicData(Message):
-    """Topic data."""
-
     topic_id: A[bytes, w("uuid", "2+", ignorable=True)] = ZERO_UUID
     partitions: A[list[AlterPartitionRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionRequest(Message):
-    """Leader to controller: change the in-sync replicas."""
-
     SPEC: ClassVar[Spec] = request(56, "2-3", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -45,8 +37,6 @@ class AlterPartitionRequest(Message):
 
 
 class AlterPartitionResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -57,15 +47,11 @@ class AlterPartitionResponsePartitionData(Message):
 
 
 class AlterPartitionResponseTopicData(Message):
-    """Topic data."""
-
     topic_id: A[bytes, w("uuid", "2+", ignorable=True)] = ZERO_UUID
     partitions: A[list[AlterPartitionResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionResponse(Message):
-    """The answer to AlterPartitionRequest."""
-
     SPEC: ClassVar[Spec] = response(56, "2-3", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,22 +11,16 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class ReassignablePartition(Message):
-    """Reassignable partition."""
-
     partition_index: Int32 = 0
     replicas: A[list[int] | None, w("[]int32", nullable="0+")] = None
 
 
 class ReassignableTopic(Message):
-    """Reassignable topic."""
-
     name: String = ""
     partitions: A[list[ReassignablePartition], w("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """Move replicas between brokers."""
-
     SPEC: ClassVar[Spec] = request(45, "0-1", "0+", "broker controller")
     timeout_ms: Int32 = 60000
     allow_replication_factor_change: A[bool, w("bool", "1+")] = True
@@ -34,23 +28,17 @@ class AlterPartitionReassignmentsRequest(Message):
 
 
 class ReassignablePartitionResponse(Message):
-    """Reassignable partition response."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
 
 
 class ReassignableTopicResponse(Message):
-    """Reassignable topic response."""
-
     name: String = ""
     partitions: A[list[ReassignablePartitionResponse], w("[]struct")] = field(default_factory=list)
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """The answer to AlterPartitionReassignmentsRequest."""
-
     SPEC: ClassVar[Spec] = response(45, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: A[bool, w("bool", "1+", ignorable=True)] = True

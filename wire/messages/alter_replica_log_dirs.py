@@ -11,43 +11,31 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class AlterReplicaLogDirTopic(Message):
-    """Alter replica log dir topic."""
-
     name: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class AlterReplicaLogDir(Message):
-    """Alter replica log dir."""
-
     path: String = ""
     topics: A[list[AlterReplicaLogDirTopic], w("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirsRequest(Message):
-    """Move replicas between directories of one broker."""
-
     SPEC: ClassVar[Spec] = request(34, "1-2", "2+", "broker")
     dirs: A[list[AlterReplicaLogDir], w("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirPartitionResult(Message):
-    """Alter replica log dir partition result."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AlterReplicaLogDirTopicResult(Message):
-    """Alter replica log dir topic result."""
-
     topic_name: String = ""
     partitions: A[list[AlterReplicaLogDirPartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class AlterReplicaLogDirsResponse(Message):
-    """The answer to AlterReplicaLogDirsRequest."""
-
     SPEC: ClassVar[Spec] = response(34, "1-2", "2+")
     throttle_time_ms: Int32 = 0
     results: A[list[AlterReplicaLogDirTopicResult], w("[]struct")] = field(default_factory=list)

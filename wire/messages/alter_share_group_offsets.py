@@ -11,46 +11,34 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
-    """Alter share group offsets request partition."""
-
     partition_index: Int32 = 0
     start_offset: Int64 = 0
 
 
 class AlterShareGroupOffsetsRequestTopic(Message):
-    """Alter share group offsets request topic."""
-
     topic_name: String = ""
     partitions: A[list[AlterShareGroupOffsetsRequestPartition], w("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    """Set start offsets of share groups."""
-
     SPEC: ClassVar[Spec] = request(91, "0", "0+", "broker")
     group_id: String = ""
     topics: A[list[AlterShareGroupOffsetsRequestTopic], w("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
-    """Alter share group offsets response partition."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
-    """Alter share group offsets response topic."""
-
     topic_name: String = ""
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[AlterShareGroupOffsetsResponsePartition], w("[]struct")] = field(default_factory=list)
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    """The answer to AlterShareGroupOffsetsRequest."""
-
     SPEC: ClassVar[Spec] = response(91, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

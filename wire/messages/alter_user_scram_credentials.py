@@ -11,15 +11,11 @@ from ottla.wire.schema import Bytes, Int8, Int16, Int32, Message, Spec, String, 
 
 
 class ScramCredentialDeletion(Message):
-    """Scram credential deletion."""
-
     name: String = ""
     mechanism: Int8 = 0
 
 
 class ScramCredentialUpsertion(Message):
-    """Scram credential upsertion."""
-
     name: String = ""
     mechanism: Int8 = 0
     iterations: Int32 = 0
@@ -28,24 +24,18 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    """Set or remove SCRAM credentials."""
-
     SPEC: ClassVar[Spec] = request(51, "0", "0+", "broker controller")
     deletions: A[list[ScramCredentialDeletion], w("[]struct")] = field(default_factory=list)
     upsertions: A[list[ScramCredentialUpsertion], w("[]struct")] = field(default_factory=list)
 
 
 class AlterUserScramCredentialsResult(Message):
-    """Alter user scram credentials result."""
-
     user: String = ""
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
 
 
 class AlterUserScramCredentialsResponse(Message):
-    """The answer to AlterUserScramCredentialsRequest."""
-
     SPEC: ClassVar[Spec] = response(51, "0", "0+")
     throttle_time_ms: Int32 = 0
     results: A[list[AlterUserScramCredentialsResult], w("[]struct")] = field(default_factory=list)

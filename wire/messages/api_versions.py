@@ -11,40 +11,30 @@ from ottla.wire.schema import Int16, Message, Spec, request, response, w
 
 
 class ApiVersionsRequest(Message):
-    """Which APIs, versions and features the node speaks; a client's first request."""
-
     SPEC: ClassVar[Spec] = request(18, "0-4", "3+", "broker controller")
     client_software_name: A[str, w("string", "3+", ignorable=True)] = ""
     client_software_version: A[str, w("string", "3+", ignorable=True)] = ""
 
 
 class ApiVersion(Message):
-    """Api version."""
-
     api_key: Int16 = 0
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class SupportedFeatureKey(Message):
-    """Supported feature key."""
-
     name: A[str, w("string", "3+")] = ""
     min_version: A[int, w("int16", "3+")] = 0
     max_version: A[int, w("int16", "3+")] = 0
 
 
 class FinalizedFeatureKey(Message):
-    """Finalized feature key."""
-
     name: A[str, w("string", "3+")] = ""
     max_version_level: A[int, w("int16", "3+")] = 0
     min_version_level: A[int, w("int16", "3+")] = 0
 
 
 class ApiVersionsResponse(Message):
-    """The answer to ApiVersionsRequest."""
-
     SPEC: ClassVar[Spec] = response(18, "0-4", "3+")
     error_code: Int16 = 0
     api_keys: A[list[ApiVersion], w("[]struct")] = field(default_factory=list)

@@ -11,28 +11,20 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Uui
 
 
 class AssignReplicasToDirsRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
 
 
 class AssignReplicasToDirsRequestTopicData(Message):
-    """Topic data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[AssignReplicasToDirsRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsRequestDirectoryData(Message):
-    """Directory data."""
-
     id: Uuid = ZERO_UUID
     topics: A[list[AssignReplicasToDirsRequestTopicData], w("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsRequest(Message):
-    """A broker tells in which directory a replica lies."""
-
     SPEC: ClassVar[Spec] = request(73, "0", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -40,29 +32,21 @@ class AssignReplicasToDirsRequest(Message):
 
 
 class AssignReplicasToDirsResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AssignReplicasToDirsResponseTopicData(Message):
-    """Topic data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[AssignReplicasToDirsResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsResponseDirectoryData(Message):
-    """Directory data."""
-
     id: Uuid = ZERO_UUID
     topics: A[list[AssignReplicasToDirsResponseTopicData], w("[]struct")] = field(default_factory=list)
 
 
 class AssignReplicasToDirsResponse(Message):
-    """The answer to AssignReplicasToDirsRequest."""
-
     SPEC: ClassVar[Spec] = response(73, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, re
 
 
 class BeginQuorumEpochRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     voter_directory_id: A[bytes, w("uuid", "1+", ignorable=True)] = ZERO_UUID
     leader_id: Int32 = 0
@@ -20,23 +18,17 @@ class BeginQuorumEpochRequestPartitionData(Message):
 
 
 class BeginQuorumEpochRequestTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[BeginQuorumEpochRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class LeaderEndpoint(Message):
-    """Leader endpoint."""
-
     name: A[str, w("string", "1+")] = ""
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class BeginQuorumEpochRequest(Message):
-    """KRaft: a new leader announces itself."""
-
     SPEC: ClassVar[Spec] = request(53, "0-1", "1+", "controller")
     cluster_id: A[str | None, w("string", nullable="0+")] = None
     voter_id: A[int, w("int32", "1+", ignorable=True)] = -1
@@ -45,8 +37,6 @@ class BeginQuorumEpochRequest(Message):
 
 
 class BeginQuorumEpochResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -54,23 +44,17 @@ class BeginQuorumEpochResponsePartitionData(Message):
 
 
 class BeginQuorumEpochResponseTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[BeginQuorumEpochResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "1+")] = 0
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class BeginQuorumEpochResponse(Message):
-    """The answer to BeginQuorumEpochRequest."""
-
     SPEC: ClassVar[Spec] = response(53, "0-1", "1+")
     error_code: Int16 = 0
     topics: A[list[BeginQuorumEpochResponseTopicData], w("[]struct")] = field(default_factory=list)

@@ -11,8 +11,6 @@ from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, request,
 
 
 class BrokerHeartbeatRequest(Message):
-    """A broker keeps its lease."""
-
     SPEC: ClassVar[Spec] = request(63, "0-2", "0+", "controller")
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -24,8 +22,6 @@ class BrokerHeartbeatRequest(Message):
 
 
 class BrokerHeartbeatResponse(Message):
-    """The answer to BrokerHeartbeatRequest."""
-
     SPEC: ClassVar[Spec] = response(63, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

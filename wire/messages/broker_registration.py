@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class Listener(Message):
-    """Listener."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -20,16 +18,12 @@ class Listener(Message):
 
 
 class Feature(Message):
-    """Feature."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class BrokerRegistrationRequest(Message):
-    """A broker announces itself to the controller."""
-
     SPEC: ClassVar[Spec] = request(62, "0-4", "0+", "controller")
     broker_id: Int32 = 0
     cluster_id: String = ""
@@ -43,8 +37,6 @@ class BrokerRegistrationRequest(Message):
 
 
 class BrokerRegistrationResponse(Message):
-    """The answer to BrokerRegistrationRequest."""
-
     SPEC: ClassVar[Spec] = response(62, "0-4", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,30 +11,22 @@ from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, Stri
 
 
 class ConsumerGroupDescribeRequest(Message):
-    """State and members of new-protocol groups."""
-
     SPEC: ClassVar[Spec] = request(69, "0-1", "0+", "broker")
     group_ids: A[list[str], w("[]string")] = field(default_factory=list)
     include_authorized_operations: Bool = False
 
 
 class TopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    """Assignment."""
-
     topic_partitions: A[list[TopicPartitions], w("[]struct")] = field(default_factory=list)
 
 
 class Member(Message):
-    """Member."""
-
     member_id: String = ""
     instance_id: A[str | None, w("string", nullable="0+")] = None
     rack_id: A[str | None, w("string", nullable="0+")] = None
@@ -49,8 +41,6 @@ class Member(Message):
 
 
 class DescribedGroup(Message):
-    """Described group."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
     group_id: String = ""
@@ -63,8 +53,6 @@ class DescribedGroup(Message):
 
 
 class ConsumerGroupDescribeResponse(Message):
-    """The answer to ConsumerGroupDescribeRequest."""
-
     SPEC: ClassVar[Spec] = response(69, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)

@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uu
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    """The one request of the new consumer protocol (KIP-848)."""
-
     SPEC: ClassVar[Spec] = request(68, "0-1", "0+", "broker")
     group_id: String = ""
     member_id: String = ""
@@ -34,23 +30,17 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 
 class ConsumerGroupHeartbeatResponseTopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    """Assignment."""
-
     topic_partitions: A[list[ConsumerGroupHeartbeatResponseTopicPartitions], w("[]struct")] = field(
         default_factory=list
     )
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """The answer to ConsumerGroupHeartbeatRequest."""
-
     SPEC: ClassVar[Spec] = response(68, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,16 +11,12 @@ from ottla.wire.schema import ZERO_UUID, Bytes, Int8, Int32, Int64, Message, Spe
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """Consumer group current member assignment key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 8)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class TopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
     assignment_epochs: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
@@ -29,8 +25,6 @@ class TopicPartitions(Message):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """Consumer group current member assignment value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 8)
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -40,30 +34,22 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 
 class ConsumerGroupMemberMetadataKey(Message):
-    """Consumer group member metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 5)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class ClassicProtocol(Message):
-    """Classic protocol."""
-
     name: String = ""
     metadata: Bytes = b""
 
 
 class ClassicMemberMetadata(Message):
-    """Classic member metadata."""
-
     session_timeout_ms: Int32 = 0
     supported_protocols: A[list[ClassicProtocol], w("[]struct")] = field(default_factory=list)
 
 
 class ConsumerGroupMemberMetadataValue(Message):
-    """Consumer group member metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 5)
     instance_id: A[str | None, w("string", nullable="0+")] = ""
     rack_id: A[str | None, w("string", nullable="0+")] = ""
@@ -79,37 +65,27 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 
 class ConsumerGroupMetadataKey(Message):
-    """Consumer group metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 3)
     group_id: A[str, w("string", "0")] = ""
 
 
 class ConsumerGroupMetadataValue(Message):
-    """Consumer group metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 3)
     epoch: Int32 = 0
     metadata_hash: A[int, w("int64", tagged="0+", tag=0)] = 0
 
 
 class ConsumerGroupPartitionMetadataKey(Message):
-    """Consumer group partition metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 4)
     group_id: A[str, w("string", "0")] = ""
 
 
 class PartitionMetadata(Message):
-    """Partition metadata."""
-
     partition: Int32 = 0
     racks: A[list[str], w("[]string")] = field(default_factory=list)
 
 
 class TopicMetadata(Message):
-    """Topic metadata."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
     num_partitions: Int32 = 0
@@ -117,23 +93,17 @@ class TopicMetadata(Message):
 
 
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Consumer group partition metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 4)
     topics: A[list[TopicMetadata], w("[]struct")] = field(default_factory=list)
 
 
 class ConsumerGroupRegularExpressionKey(Message):
-    """Consumer group regular expression key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 16)
     group_id: A[str, w("string", "0")] = ""
     regular_expression: A[str, w("string", "0")] = ""
 
 
 class ConsumerGroupRegularExpressionValue(Message):
-    """Consumer group regular expression value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 16)
     topics: A[list[str], w("[]string")] = field(default_factory=list)
     version: Int64 = 0
@@ -141,37 +111,27 @@ class ConsumerGroupRegularExpressionValue(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """Consumer group target assignment member key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 7)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class TopicPartition(Message):
-    """Topic partition."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """Consumer group target assignment member value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 7)
     topic_partitions: A[list[TopicPartition], w("[]struct")] = field(default_factory=list)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """Consumer group target assignment metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 6)
     group_id: A[str, w("string", "0")] = ""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """Consumer group target assignment metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 6)
     assignment_epoch: Int32 = 0
     assignment_timestamp: A[int, w("int64", tagged="0+", tag=0, ignorable=True)] = 0

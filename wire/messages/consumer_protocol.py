@@ -11,30 +11,22 @@ from ottla.wire.schema import Bool, Message, Spec, String, data, w
 
 
 class ConsumerProtocolAssignmentTopicPartition(Message):
-    """Topic partition."""
-
     topic: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ConsumerProtocolAssignment(Message):
-    """Consumer protocol assignment."""
-
     SPEC: ClassVar[Spec] = data("data", "0-3", "none")
     assigned_partitions: A[list[ConsumerProtocolAssignmentTopicPartition], w("[]struct")] = field(default_factory=list)
     user_data: A[bytes | None, w("bytes", nullable="0+")] = None
 
 
 class ConsumerProtocolSubscriptionTopicPartition(Message):
-    """Topic partition."""
-
     topic: A[str, w("string", "1+")] = ""
     partitions: A[list[int], w("[]int32", "1+")] = field(default_factory=list)
 
 
 class ConsumerProtocolSubscription(Message):
-    """Consumer protocol subscription."""
-
     SPEC: ClassVar[Spec] = data("data", "0-3", "none")
     topics: A[list[str], w("[]string")] = field(default_factory=list)
     user_data: A[bytes | None, w("bytes", nullable="0+")] = None
@@ -46,8 +38,6 @@ class ConsumerProtocolSubscription(Message):
 
 
 class DefaultPrincipalData(Message):
-    """Default principal data."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "0+")
     type: String = ""
     name: String = ""

@@ -11,37 +11,27 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class ControlRecordTypeSchema(Message):
-    """Control record type schema."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "none")
     type: Int16 = 0
 
 
 class EndTxnMarker(Message):
-    """End txn marker."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "none")
     coordinator_epoch: Int32 = 0
 
 
 class KRaftVersionRecord(Message):
-    """K raft version record."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "0+")
     version: Int16 = 0
     k_raft_version: Int16 = 0
 
 
 class LeaderChangeMessageVoter(Message):
-    """Voter."""
-
     voter_id: Int32 = 0
     voter_directory_id: A[bytes, w("uuid", "1+")] = ZERO_UUID
 
 
 class LeaderChangeMessage(Message):
-    """Leader change message."""
-
     SPEC: ClassVar[Spec] = data("data", "0-1", "0+")
     version: Int16 = 0
     leader_id: Int32 = 0
@@ -50,38 +40,28 @@ class LeaderChangeMessage(Message):
 
 
 class SnapshotFooterRecord(Message):
-    """Snapshot footer record."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "0+")
     version: Int16 = 0
 
 
 class SnapshotHeaderRecord(Message):
-    """Snapshot header record."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "0+")
     version: Int16 = 0
     last_contained_log_timestamp: Int64 = 0
 
 
 class Endpoint(Message):
-    """Endpoint."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class KRaftVersionFeature(Message):
-    """K raft version feature."""
-
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class VotersRecordVoter(Message):
-    """Voter."""
-
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
     endpoints: A[list[Endpoint], w("[]struct")] = field(default_factory=list)
@@ -89,8 +69,6 @@ class VotersRecordVoter(Message):
 
 
 class VotersRecord(Message):
-    """Voters record."""
-
     SPEC: ClassVar[Spec] = data("data", "0", "0+")
     version: Int16 = 0
     voters: A[list[VotersRecordVoter], w("[]struct")] = field(default_factory=list)

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, Stri
 
 
 class Listener(Message):
-    """Listener."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -20,16 +18,12 @@ class Listener(Message):
 
 
 class Feature(Message):
-    """Feature."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class ControllerRegistrationRequest(Message):
-    """A controller announces itself to the active one."""
-
     SPEC: ClassVar[Spec] = request(70, "0", "0+", "controller")
     controller_id: Int32 = 0
     incarnation_id: Uuid = ZERO_UUID
@@ -39,8 +33,6 @@ class ControllerRegistrationRequest(Message):
 
 
 class ControllerRegistrationResponse(Message):
-    """The answer to ControllerRegistrationRequest."""
-
     SPEC: ClassVar[Spec] = response(70, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

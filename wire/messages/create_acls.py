@@ -11,8 +11,6 @@ from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request
 
 
 class AclCreation(Message):
-    """Acl creation."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     resource_pattern_type: A[int, w("int8", "1+")] = 3
@@ -23,22 +21,16 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message):
-    """Add access rules."""
-
     SPEC: ClassVar[Spec] = request(30, "1-3", "2+", "broker controller")
     creations: A[list[AclCreation], w("[]struct")] = field(default_factory=list)
 
 
 class AclCreationResult(Message):
-    """Acl creation result."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
 
 
 class CreateAclsResponse(Message):
-    """The answer to CreateAclsRequest."""
-
     SPEC: ClassVar[Spec] = response(30, "1-3", "2+")
     throttle_time_ms: Int32 = 0
     results: A[list[AclCreationResult], w("[]struct")] = field(default_factory=list)

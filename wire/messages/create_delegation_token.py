@@ -11,15 +11,11 @@ from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String,
 
 
 class CreatableRenewers(Message):
-    """Creatable renewers."""
-
     principal_type: String = ""
     principal_name: String = ""
 
 
 class CreateDelegationTokenRequest(Message):
-    """Issue a delegation token."""
-
     SPEC: ClassVar[Spec] = request(38, "1-3", "2+", "broker controller")
     owner_principal_type: A[str | None, w("string", "3+", nullable="3+")] = ""
     owner_principal_name: A[str | None, w("string", "3+", nullable="3+")] = ""
@@ -28,8 +24,6 @@ class CreateDelegationTokenRequest(Message):
 
 
 class CreateDelegationTokenResponse(Message):
-    """The answer to CreateDelegationTokenRequest."""
-
     SPEC: ClassVar[Spec] = response(38, "1-3", "2+")
     error_code: Int16 = 0
     principal_type: String = ""

@@ -11,22 +11,16 @@ from ottla.wire.schema import Bool, Int16, Int32, Message, Spec, String, request
 
 
 class CreatePartitionsAssignment(Message):
-    """Create partitions assignment."""
-
     broker_ids: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class CreatePartitionsTopic(Message):
-    """Create partitions topic."""
-
     name: String = ""
     count: Int32 = 0
     assignments: A[list[CreatePartitionsAssignment] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class CreatePartitionsRequest(Message):
-    """Add partitions to topics."""
-
     SPEC: ClassVar[Spec] = request(37, "0-3", "2+", "broker controller")
     topics: A[list[CreatePartitionsTopic], w("[]struct")] = field(default_factory=list)
     timeout_ms: Int32 = 0
@@ -34,16 +28,12 @@ class CreatePartitionsRequest(Message):
 
 
 class CreatePartitionsTopicResult(Message):
-    """Create partitions topic result."""
-
     name: String = ""
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
 
 
 class CreatePartitionsResponse(Message):
-    """The answer to CreatePartitionsRequest."""
-
     SPEC: ClassVar[Spec] = response(37, "0-3", "2+")
     throttle_time_ms: Int32 = 0
     results: A[list[CreatePartitionsTopicResult], w("[]struct")] = field(default_factory=list)

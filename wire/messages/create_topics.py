@@ -11,22 +11,16 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, re
 
 
 class CreatableReplicaAssignment(Message):
-    """Creatable replica assignment."""
-
     partition_index: Int32 = 0
     broker_ids: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class CreatableTopicConfig(Message):
-    """Creatable topic config."""
-
     name: String = ""
     value: A[str | None, w("string", nullable="0+")] = ""
 
 
 class CreatableTopic(Message):
-    """Creatable topic."""
-
     name: String = ""
     num_partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -35,8 +29,6 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    """Create topics."""
-
     SPEC: ClassVar[Spec] = request(19, "2-7", "5+", "broker controller")
     topics: A[list[CreatableTopic], w("[]struct")] = field(default_factory=list)
     timeout_ms: Int32 = 60000
@@ -44,8 +36,6 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopicConfigs(Message):
-    """Creatable topic configs."""
-
     name: A[str, w("string", "5+")] = ""
     value: A[str | None, w("string", "5+", nullable="5+")] = ""
     read_only: A[bool, w("bool", "5+")] = False
@@ -54,8 +44,6 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    """Creatable topic result."""
-
     name: String = ""
     topic_id: A[bytes, w("uuid", "7+", ignorable=True)] = ZERO_UUID
     error_code: Int16 = 0
@@ -69,8 +57,6 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    """The answer to CreateTopicsRequest."""
-
     SPEC: ClassVar[Spec] = response(19, "2-7", "5+")
     throttle_time_ms: A[int, w("int32", "2+", ignorable=True)] = 0
     topics: A[list[CreatableTopicResult], w("[]struct")] = field(default_factory=list)

@@ -11,8 +11,6 @@ from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request
 
 
 class DeleteAclsFilter(Message):
-    """Delete acls filter."""
-
     resource_type_filter: Int8 = 0
     resource_name_filter: A[str | None, w("string", nullable="0+")] = ""
     pattern_type_filter: A[int, w("int8", "1+")] = 3
@@ -23,15 +21,11 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message):
-    """Remove access rules."""
-
     SPEC: ClassVar[Spec] = request(31, "1-3", "2+", "broker controller")
     filters: A[list[DeleteAclsFilter], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteAclsMatchingAcl(Message):
-    """Delete acls matching acl."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
     resource_type: Int8 = 0
@@ -44,16 +38,12 @@ class DeleteAclsMatchingAcl(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    """Delete acls filter result."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
     matching_acls: A[list[DeleteAclsMatchingAcl], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteAclsResponse(Message):
-    """The answer to DeleteAclsRequest."""
-
     SPEC: ClassVar[Spec] = response(31, "1-3", "2+")
     throttle_time_ms: Int32 = 0
     filter_results: A[list[DeleteAclsFilterResult], w("[]struct")] = field(default_factory=list)

@@ -11,22 +11,16 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class DeleteGroupsRequest(Message):
-    """Delete empty groups."""
-
     SPEC: ClassVar[Spec] = request(42, "0-2", "2+", "broker")
     groups_names: A[list[str], w("[]string")] = field(default_factory=list)
 
 
 class DeletableGroupResult(Message):
-    """Deletable group result."""
-
     group_id: String = ""
     error_code: Int16 = 0
 
 
 class DeleteGroupsResponse(Message):
-    """The answer to DeleteGroupsRequest."""
-
     SPEC: ClassVar[Spec] = response(42, "0-2", "2+")
     throttle_time_ms: Int32 = 0
     results: A[list[DeletableGroupResult], w("[]struct")] = field(default_factory=list)

@@ -11,45 +11,33 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class DeleteRecordsPartition(Message):
-    """Delete records partition."""
-
     partition_index: Int32 = 0
     offset: Int64 = 0
 
 
 class DeleteRecordsTopic(Message):
-    """Delete records topic."""
-
     name: String = ""
     partitions: A[list[DeleteRecordsPartition], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteRecordsRequest(Message):
-    """Move the log start forward."""
-
     SPEC: ClassVar[Spec] = request(21, "0-2", "2+", "broker")
     topics: A[list[DeleteRecordsTopic], w("[]struct")] = field(default_factory=list)
     timeout_ms: Int32 = 0
 
 
 class DeleteRecordsPartitionResult(Message):
-    """Delete records partition result."""
-
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
     error_code: Int16 = 0
 
 
 class DeleteRecordsTopicResult(Message):
-    """Delete records topic result."""
-
     name: String = ""
     partitions: A[list[DeleteRecordsPartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteRecordsResponse(Message):
-    """The answer to DeleteRecordsRequest."""
-
     SPEC: ClassVar[Spec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0
     topics: A[list[DeleteRecordsTopicResult], w("[]struct")] = field(default_factory=list)

@@ -11,22 +11,16 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uu
 
 
 class DeleteShareGroupOffsetsRequestTopic(Message):
-    """Delete share group offsets request topic."""
-
     topic_name: String = ""
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    """Forget start offsets of share groups."""
-
     SPEC: ClassVar[Spec] = request(92, "0", "0+", "broker")
     group_id: String = ""
     topics: A[list[DeleteShareGroupOffsetsRequestTopic], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupOffsetsResponseTopic(Message):
-    """Delete share group offsets response topic."""
-
     topic_name: String = ""
     topic_id: Uuid = ZERO_UUID
     error_code: Int16 = 0
@@ -34,8 +28,6 @@ class DeleteShareGroupOffsetsResponseTopic(Message):
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    """The answer to DeleteShareGroupOffsetsRequest."""
-
     SPEC: ClassVar[Spec] = response(92, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,43 +11,31 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uu
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition: Int32 = 0
 
 
 class DeleteStateData(Message):
-    """Delete state data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupStateRequest(Message):
-    """Drop the stored state of a share partition."""
-
     SPEC: ClassVar[Spec] = request(86, "0", "0+", "broker")
     group_id: String = ""
     topics: A[list[DeleteStateData], w("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
 
 
 class DeleteStateResult(Message):
-    """Delete state result."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class DeleteShareGroupStateResponse(Message):
-    """The answer to DeleteShareGroupStateRequest."""
-
     SPEC: ClassVar[Spec] = response(86, "0", "0+")
     results: A[list[DeleteStateResult], w("[]struct")] = field(default_factory=list)

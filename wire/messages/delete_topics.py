@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, request, r
 
 
 class DeleteTopicState(Message):
-    """Delete topic state."""
-
     name: A[str | None, w("string", "6+", nullable="6+")] = None
     topic_id: A[bytes, w("uuid", "6+")] = ZERO_UUID
 
 
 class DeleteTopicsRequest(Message):
-    """Delete topics."""
-
     SPEC: ClassVar[Spec] = request(20, "1-6", "4+", "broker controller")
     topics: A[list[DeleteTopicState], w("[]struct", "6+")] = field(default_factory=list)
     topic_names: A[list[str], w("[]string", "0-5", ignorable=True)] = field(default_factory=list)
@@ -27,8 +23,6 @@ class DeleteTopicsRequest(Message):
 
 
 class DeletableTopicResult(Message):
-    """Deletable topic result."""
-
     name: A[str | None, w("string", nullable="6+")] = ""
     topic_id: A[bytes, w("uuid", "6+", ignorable=True)] = ZERO_UUID
     error_code: Int16 = 0
@@ -36,8 +30,6 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    """The answer to DeleteTopicsRequest."""
-
     SPEC: ClassVar[Spec] = response(20, "1-6", "4+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     responses: A[list[DeletableTopicResult], w("[]struct")] = field(default_factory=list)

@@ -11,8 +11,6 @@ from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request
 
 
 class DescribeAclsRequest(Message):
-    """List access rules."""
-
     SPEC: ClassVar[Spec] = request(29, "1-3", "2+", "broker controller")
     resource_type_filter: Int8 = 0
     resource_name_filter: A[str | None, w("string", nullable="0+")] = ""
@@ -24,8 +22,6 @@ class DescribeAclsRequest(Message):
 
 
 class AclDescription(Message):
-    """Acl description."""
-
     principal: String = ""
     host: String = ""
     operation: Int8 = 0
@@ -33,8 +29,6 @@ class AclDescription(Message):
 
 
 class DescribeAclsResource(Message):
-    """Describe acls resource."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     pattern_type: A[int, w("int8", "1+")] = 3
@@ -42,8 +36,6 @@ class DescribeAclsResource(Message):
 
 
 class DescribeAclsResponse(Message):
-    """The answer to DescribeAclsRequest."""
-
     SPEC: ClassVar[Spec] = response(29, "1-3", "2+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,45 +11,33 @@ from ottla.wire.schema import Bool, Float64, Int8, Int16, Int32, Message, Spec, 
 
 
 class ComponentData(Message):
-    """Component data."""
-
     entity_type: String = ""
     match_type: Int8 = 0
     match: A[str | None, w("string", nullable="0+")] = ""
 
 
 class DescribeClientQuotasRequest(Message):
-    """Read quotas."""
-
     SPEC: ClassVar[Spec] = request(48, "0-1", "1+", "broker")
     components: A[list[ComponentData], w("[]struct")] = field(default_factory=list)
     strict: Bool = False
 
 
 class EntityData(Message):
-    """Entity data."""
-
     entity_type: String = ""
     entity_name: A[str | None, w("string", nullable="0+")] = ""
 
 
 class ValueData(Message):
-    """Value data."""
-
     key: String = ""
     value: Float64 = 0.0
 
 
 class EntryData(Message):
-    """Entry data."""
-
     entity: A[list[EntityData], w("[]struct")] = field(default_factory=list)
     values: A[list[ValueData], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeClientQuotasResponse(Message):
-    """The answer to DescribeClientQuotasRequest."""
-
     SPEC: ClassVar[Spec] = response(48, "0-1", "1+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

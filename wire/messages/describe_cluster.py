@@ -11,8 +11,6 @@ from ottla.wire.schema import Bool, Int16, Int32, Message, Spec, String, request
 
 
 class DescribeClusterRequest(Message):
-    """The cluster's id, nodes and controller."""
-
     SPEC: ClassVar[Spec] = request(60, "0-2", "0+", "broker controller")
     include_cluster_authorized_operations: Bool = False
     endpoint_type: A[int, w("int8", "1+")] = 1
@@ -20,8 +18,6 @@ class DescribeClusterRequest(Message):
 
 
 class DescribeClusterBroker(Message):
-    """Describe cluster broker."""
-
     broker_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -30,8 +26,6 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    """The answer to DescribeClusterRequest."""
-
     SPEC: ClassVar[Spec] = response(60, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,16 +11,12 @@ from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, Spec, String, r
 
 
 class DescribeConfigsResource(Message):
-    """Describe configs resource."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configuration_keys: A[list[str] | None, w("[]string", nullable="0+")] = field(default_factory=list)
 
 
 class DescribeConfigsRequest(Message):
-    """Read the settings of topics, brokers and groups."""
-
     SPEC: ClassVar[Spec] = request(32, "1-4", "4+", "broker controller")
     resources: A[list[DescribeConfigsResource], w("[]struct")] = field(default_factory=list)
     include_synonyms: A[bool, w("bool", "1+")] = False
@@ -28,16 +24,12 @@ class DescribeConfigsRequest(Message):
 
 
 class DescribeConfigsSynonym(Message):
-    """Describe configs synonym."""
-
     name: A[str, w("string", "1+")] = ""
     value: A[str | None, w("string", "1+", nullable="0+")] = ""
     source: A[int, w("int8", "1+")] = 0
 
 
 class DescribeConfigsResourceResult(Message):
-    """Describe configs resource result."""
-
     name: String = ""
     value: A[str | None, w("string", nullable="0+")] = ""
     read_only: Bool = False
@@ -49,8 +41,6 @@ class DescribeConfigsResourceResult(Message):
 
 
 class DescribeConfigsResult(Message):
-    """Describe configs result."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
     resource_type: Int8 = 0
@@ -59,8 +49,6 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message):
-    """The answer to DescribeConfigsRequest."""
-
     SPEC: ClassVar[Spec] = response(32, "1-4", "4+")
     throttle_time_ms: Int32 = 0
     results: A[list[DescribeConfigsResult], w("[]struct")] = field(default_factory=list)

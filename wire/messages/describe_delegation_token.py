@@ -11,29 +11,21 @@ from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, String,
 
 
 class DescribeDelegationTokenOwner(Message):
-    """Describe delegation token owner."""
-
     principal_type: String = ""
     principal_name: String = ""
 
 
 class DescribeDelegationTokenRequest(Message):
-    """List delegation tokens."""
-
     SPEC: ClassVar[Spec] = request(41, "1-3", "2+", "broker controller")
     owners: A[list[DescribeDelegationTokenOwner] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class DescribedDelegationTokenRenewer(Message):
-    """Described delegation token renewer."""
-
     principal_type: String = ""
     principal_name: String = ""
 
 
 class DescribedDelegationToken(Message):
-    """Described delegation token."""
-
     principal_type: String = ""
     principal_name: String = ""
     token_requester_principal_type: A[str, w("string", "3+")] = ""
@@ -47,8 +39,6 @@ class DescribedDelegationToken(Message):
 
 
 class DescribeDelegationTokenResponse(Message):
-    """The answer to DescribeDelegationTokenRequest."""
-
     SPEC: ClassVar[Spec] = response(41, "1-3", "2+")
     error_code: Int16 = 0
     tokens: A[list[DescribedDelegationToken], w("[]struct")] = field(default_factory=list)

@@ -11,16 +11,12 @@ from ottla.wire.schema import Bytes, Int16, Message, Spec, String, request, resp
 
 
 class DescribeGroupsRequest(Message):
-    """State and members of classic groups."""
-
     SPEC: ClassVar[Spec] = request(15, "0-6", "5+", "broker")
     groups: A[list[str], w("[]string")] = field(default_factory=list)
     include_authorized_operations: A[bool, w("bool", "3+")] = False
 
 
 class DescribedGroupMember(Message):
-    """Described group member."""
-
     member_id: String = ""
     group_instance_id: A[str | None, w("string", "4+", nullable="4+", ignorable=True)] = None
     client_id: String = ""
@@ -30,8 +26,6 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    """Described group."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", "6+", nullable="6+")] = None
     group_id: String = ""
@@ -43,8 +37,6 @@ class DescribedGroup(Message):
 
 
 class DescribeGroupsResponse(Message):
-    """The answer to DescribeGroupsRequest."""
-
     SPEC: ClassVar[Spec] = response(15, "0-6", "5+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)

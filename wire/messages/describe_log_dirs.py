@@ -11,22 +11,16 @@ from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class DescribableLogDirTopic(Message):
-    """Describable log dir topic."""
-
     topic: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class DescribeLogDirsRequest(Message):
-    """What lies in a broker's directories."""
-
     SPEC: ClassVar[Spec] = request(35, "1-5", "2+", "broker")
     topics: A[list[DescribableLogDirTopic] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class DescribeLogDirsPartition(Message):
-    """Describe log dirs partition."""
-
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
@@ -34,15 +28,11 @@ class DescribeLogDirsPartition(Message):
 
 
 class DescribeLogDirsTopic(Message):
-    """Describe log dirs topic."""
-
     name: String = ""
     partitions: A[list[DescribeLogDirsPartition], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeLogDirsResult(Message):
-    """Describe log dirs result."""
-
     error_code: Int16 = 0
     log_dir: String = ""
     topics: A[list[DescribeLogDirsTopic], w("[]struct")] = field(default_factory=list)
@@ -52,8 +42,6 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message):
-    """The answer to DescribeLogDirsRequest."""
-
     SPEC: ClassVar[Spec] = response(35, "1-5", "2+")
     throttle_time_ms: Int32 = 0
     error_code: A[int, w("int16", "3+", ignorable=True)] = 0

@@ -11,22 +11,16 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class TopicRequest(Message):
-    """Topic request."""
-
     name: String = ""
     partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class DescribeProducersRequest(Message):
-    """Active producers of partitions."""
-
     SPEC: ClassVar[Spec] = request(61, "0", "0+", "broker")
     topics: A[list[TopicRequest], w("[]struct")] = field(default_factory=list)
 
 
 class ProducerState(Message):
-    """Producer state."""
-
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
@@ -36,8 +30,6 @@ class ProducerState(Message):
 
 
 class PartitionResponse(Message):
-    """Partition response."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
@@ -45,15 +37,11 @@ class PartitionResponse(Message):
 
 
 class TopicResponse(Message):
-    """Topic response."""
-
     name: String = ""
     partitions: A[list[PartitionResponse], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeProducersResponse(Message):
-    """The answer to DescribeProducersRequest."""
-
     SPEC: ClassVar[Spec] = response(61, "0", "0+")
     throttle_time_ms: Int32 = 0
     topics: A[list[TopicResponse], w("[]struct")] = field(default_factory=list)

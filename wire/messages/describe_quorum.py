@@ -11,28 +11,20 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class DescribeQuorumRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
 
 
 class DescribeQuorumRequestTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[DescribeQuorumRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeQuorumRequest(Message):
-    """State of the metadata quorum."""
-
     SPEC: ClassVar[Spec] = request(55, "0-2", "0+", "broker controller")
     topics: A[list[DescribeQuorumRequestTopicData], w("[]struct")] = field(default_factory=list)
 
 
 class ReplicaState(Message):
-    """Replica state."""
-
     replica_id: Int32 = 0
     replica_directory_id: A[bytes, w("uuid", "2+")] = ZERO_UUID
     log_end_offset: Int64 = 0
@@ -41,8 +33,6 @@ class ReplicaState(Message):
 
 
 class DescribeQuorumResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""
@@ -54,30 +44,22 @@ class DescribeQuorumResponsePartitionData(Message):
 
 
 class DescribeQuorumResponseTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[DescribeQuorumResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class Listener(Message):
-    """Listener."""
-
     name: A[str, w("string", "2+")] = ""
     host: A[str, w("string", "2+")] = ""
     port: A[int, w("uint16", "2+")] = 0
 
 
 class Node(Message):
-    """Node."""
-
     node_id: A[int, w("int32", "2+")] = 0
     listeners: A[list[Listener], w("[]struct", "2+")] = field(default_factory=list)
 
 
 class DescribeQuorumResponse(Message):
-    """The answer to DescribeQuorumRequest."""
-
     SPEC: ClassVar[Spec] = response(55, "0-2", "0+")
     error_code: Int16 = 0
     error_message: A[str | None, w("string", "2+", nullable="2+", ignorable=True)] = ""

@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class DescribeShareGroupOffsetsRequestTopic(Message):
-    """Describe share group offsets request topic."""
-
     topic_name: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class DescribeShareGroupOffsetsRequestGroup(Message):
-    """Describe share group offsets request group."""
-
     group_id: String = ""
     topics: A[list[DescribeShareGroupOffsetsRequestTopic] | None, w("[]struct", nullable="0+")] = field(
         default_factory=list
@@ -27,15 +23,11 @@ class DescribeShareGroupOffsetsRequestGroup(Message):
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    """Start offsets of share groups."""
-
     SPEC: ClassVar[Spec] = request(90, "0-1", "0+", "broker")
     groups: A[list[DescribeShareGroupOffsetsRequestGroup], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeShareGroupOffsetsResponsePartition(Message):
-    """Describe share group offsets response partition."""
-
     partition_index: Int32 = 0
     start_offset: Int64 = 0
     leader_epoch: Int32 = 0
@@ -45,16 +37,12 @@ class DescribeShareGroupOffsetsResponsePartition(Message):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Message):
-    """Describe share group offsets response topic."""
-
     topic_name: String = ""
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[DescribeShareGroupOffsetsResponsePartition], w("[]struct")] = field(default_factory=list)
 
 
 class DescribeShareGroupOffsetsResponseGroup(Message):
-    """Describe share group offsets response group."""
-
     group_id: String = ""
     topics: A[list[DescribeShareGroupOffsetsResponseTopic], w("[]struct")] = field(default_factory=list)
     error_code: Int16 = 0
@@ -62,8 +50,6 @@ class DescribeShareGroupOffsetsResponseGroup(Message):
 
 
 class DescribeShareGroupOffsetsResponse(Message):
-    """The answer to DescribeShareGroupOffsetsRequest."""
-
     SPEC: ClassVar[Spec] = response(90, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     groups: A[list[DescribeShareGroupOffsetsResponseGroup], w("[]struct")] = field(default_factory=list)

@@ -11,21 +11,15 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, re
 
 
 class TopicRequest(Message):
-    """Topic request."""
-
     name: String = ""
 
 
 class DescribeTopicPartitionsRequestCursor(Message):
-    """Cursor."""
-
     topic_name: String = ""
     partition_index: Int32 = 0
 
 
 class DescribeTopicPartitionsRequest(Message):
-    """Topics and partitions in pages."""
-
     SPEC: ClassVar[Spec] = request(75, "0", "0+", "broker")
     topics: A[list[TopicRequest], w("[]struct")] = field(default_factory=list)
     response_partition_limit: Int32 = 2000
@@ -33,8 +27,6 @@ class DescribeTopicPartitionsRequest(Message):
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
-    """Describe topic partitions response partition."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -47,8 +39,6 @@ class DescribeTopicPartitionsResponsePartition(Message):
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
-    """Describe topic partitions response topic."""
-
     error_code: Int16 = 0
     name: A[str | None, w("string", nullable="0+")] = ""
     topic_id: A[bytes, w("uuid", ignorable=True)] = ZERO_UUID
@@ -58,15 +48,11 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
 
 class DescribeTopicPartitionsResponseCursor(Message):
-    """Cursor."""
-
     topic_name: String = ""
     partition_index: Int32 = 0
 
 
 class DescribeTopicPartitionsResponse(Message):
-    """The answer to DescribeTopicPartitionsRequest."""
-
     SPEC: ClassVar[Spec] = response(75, "0", "0+")
     throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
     topics: A[list[DescribeTopicPartitionsResponseTopic], w("[]struct")] = field(default_factory=list)

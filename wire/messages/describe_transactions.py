@@ -11,22 +11,16 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class DescribeTransactionsRequest(Message):
-    """State of transactions by id."""
-
     SPEC: ClassVar[Spec] = request(65, "0", "0+", "broker")
     transactional_ids: A[list[str], w("[]string")] = field(default_factory=list)
 
 
 class TopicData(Message):
-    """Topic data."""
-
     topic: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class TransactionState(Message):
-    """Transaction state."""
-
     error_code: Int16 = 0
     transactional_id: String = ""
     transaction_state: String = ""
@@ -38,8 +32,6 @@ class TransactionState(Message):
 
 
 class DescribeTransactionsResponse(Message):
-    """The answer to DescribeTransactionsRequest."""
-
     SPEC: ClassVar[Spec] = response(65, "0", "0+")
     throttle_time_ms: Int32 = 0
     transaction_states: A[list[TransactionState], w("[]struct")] = field(default_factory=list)

@@ -11,28 +11,20 @@ from ottla.wire.schema import Int8, Int16, Int32, Message, Spec, String, request
 
 
 class UserName(Message):
-    """User name."""
-
     name: String = ""
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    """Which SCRAM credentials exist."""
-
     SPEC: ClassVar[Spec] = request(50, "0", "0+", "broker controller")
     users: A[list[UserName] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
 
 
 class CredentialInfo(Message):
-    """Credential info."""
-
     mechanism: Int8 = 0
     iterations: Int32 = 0
 
 
 class DescribeUserScramCredentialsResult(Message):
-    """Describe user scram credentials result."""
-
     user: String = ""
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
@@ -40,8 +32,6 @@ class DescribeUserScramCredentialsResult(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    """The answer to DescribeUserScramCredentialsRequest."""
-
     SPEC: ClassVar[Spec] = response(50, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,15 +11,11 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class TopicPartitions(Message):
-    """Topic partitions."""
-
     topic: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ElectLeadersRequest(Message):
-    """Ask for preferred or unclean leader elections."""
-
     SPEC: ClassVar[Spec] = request(43, "0-2", "2+", "broker controller")
     election_type: A[int, w("int8", "1+")] = 0
     topic_partitions: A[list[TopicPartitions] | None, w("[]struct", nullable="0+")] = field(default_factory=list)
@@ -27,23 +23,17 @@ class ElectLeadersRequest(Message):
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition_id: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
 
 
 class ReplicaElectionResult(Message):
-    """Replica election result."""
-
     topic: String = ""
     partition_result: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class ElectLeadersResponse(Message):
-    """The answer to ElectLeadersRequest."""
-
     SPEC: ClassVar[Spec] = response(43, "0-2", "2+")
     throttle_time_ms: Int32 = 0
     error_code: A[int, w("int16", "1+")] = 0

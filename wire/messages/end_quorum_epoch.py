@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, re
 
 
 class ReplicaInfo(Message):
-    """Replica info."""
-
     candidate_id: A[int, w("int32", "1+")] = 0
     candidate_directory_id: A[bytes, w("uuid", "1+")] = ZERO_UUID
 
 
 class EndQuorumEpochRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
@@ -28,23 +24,17 @@ class EndQuorumEpochRequestPartitionData(Message):
 
 
 class EndQuorumEpochRequestTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[EndQuorumEpochRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class LeaderEndpoint(Message):
-    """Leader endpoint."""
-
     name: A[str, w("string", "1+")] = ""
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class EndQuorumEpochRequest(Message):
-    """KRaft: a leader resigns."""
-
     SPEC: ClassVar[Spec] = request(54, "0-1", "1+", "controller")
     cluster_id: A[str | None, w("string", nullable="0+")] = None
     topics: A[list[EndQuorumEpochRequestTopicData], w("[]struct")] = field(default_factory=list)
@@ -52,8 +42,6 @@ class EndQuorumEpochRequest(Message):
 
 
 class EndQuorumEpochResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -61,23 +49,17 @@ class EndQuorumEpochResponsePartitionData(Message):
 
 
 class EndQuorumEpochResponseTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[EndQuorumEpochResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "1+")] = 0
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class EndQuorumEpochResponse(Message):
-    """The answer to EndQuorumEpochRequest."""
-
     SPEC: ClassVar[Spec] = response(54, "0-1", "1+")
     error_code: Int16 = 0
     topics: A[list[EndQuorumEpochResponseTopicData], w("[]struct")] = field(default_factory=list)

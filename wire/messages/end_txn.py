@@ -9,8 +9,6 @@ from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class EndTxnRequest(Message):
-    """Commit or abort a transaction."""
-
     SPEC: ClassVar[Spec] = request(26, "0-5", "3+", "broker")
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -19,8 +17,6 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    """The answer to EndTxnRequest."""
-
     SPEC: ClassVar[Spec] = response(26, "0-5", "3+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

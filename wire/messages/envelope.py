@@ -9,8 +9,6 @@ from ottla.wire.schema import Bytes, Int16, Message, Spec, request, response, w
 
 
 class EnvelopeRequest(Message):
-    """A client's request, forwarded by a broker to the controller."""
-
     SPEC: ClassVar[Spec] = request(58, "0", "0+", "controller")
     request_data: Bytes = b""
     request_principal: A[bytes | None, w("bytes", nullable="0+")] = b""
@@ -18,8 +16,6 @@ class EnvelopeRequest(Message):
 
 
 class EnvelopeResponse(Message):
-    """The answer to EnvelopeRequest."""
-
     SPEC: ClassVar[Spec] = response(58, "0", "0+")
     response_data: A[bytes | None, w("bytes", nullable="0+")] = None
     error_code: Int16 = 0

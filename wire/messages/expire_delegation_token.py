@@ -8,16 +8,12 @@ from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, request
 
 
 class ExpireDelegationTokenRequest(Message):
-    """End a delegation token."""
-
     SPEC: ClassVar[Spec] = request(40, "1-2", "2+", "broker controller")
     hmac: Bytes = b""
     expiry_time_period_ms: Int64 = 0
 
 
 class ExpireDelegationTokenResponse(Message):
-    """The answer to ExpireDelegationTokenRequest."""
-
     SPEC: ClassVar[Spec] = response(40, "1-2", "2+")
     error_code: Int16 = 0
     expiry_timestamp_ms: Int64 = 0

@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, S
 
 
 class ReplicaState(Message):
-    """Replica state."""
-
     replica_id: A[int, w("int32", "15+")] = -1
     replica_epoch: A[int, w("int64", "15+")] = -1
 
 
 class FetchPartition(Message):
-    """Fetch partition."""
-
     partition: Int32 = 0
     current_leader_epoch: A[int, w("int32", "9+", ignorable=True)] = -1
     fetch_offset: Int64 = 0
@@ -31,24 +27,18 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    """Fetch topic."""
-
     topic: A[str, w("string", "0-12", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
     partitions: A[list[FetchPartition], w("[]struct")] = field(default_factory=list)
 
 
 class ForgottenTopic(Message):
-    """Forgotten topic."""
-
     topic: A[str, w("string", "7-12", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
     partitions: A[list[int], w("[]int32", "7+")] = field(default_factory=list)
 
 
 class FetchRequest(Message):
-    """Read record batches, for consumers, followers and the metadata quorum."""
-
     SPEC: ClassVar[Spec] = request(1, "4-18", "12+", "broker controller")
     cluster_id: A[str | None, w("string", "12+", nullable="12+", tagged="12+", tag=0, ignorable=True)] = None
     replica_id: A[int, w("int32", "0-14")] = -1
@@ -65,36 +55,26 @@ class FetchRequest(Message):
 
 
 class EpochEndOffset(Message):
-    """Epoch end offset."""
-
     epoch: A[int, w("int32", "12+")] = -1
     end_offset: A[int, w("int64", "12+")] = -1
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader id and epoch."""
-
     leader_id: A[int, w("int32", "12+")] = -1
     leader_epoch: A[int, w("int32", "12+")] = -1
 
 
 class SnapshotId(Message):
-    """Snapshot id."""
-
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
 class AbortedTransaction(Message):
-    """Aborted transaction."""
-
     producer_id: A[int, w("int64", "4+")] = 0
     first_offset: A[int, w("int64", "4+")] = 0
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
@@ -113,16 +93,12 @@ class PartitionData(Message):
 
 
 class FetchableTopicResponse(Message):
-    """Fetchable topic response."""
-
     topic: A[str, w("string", "0-12", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "16+")] = 0
     host: A[str, w("string", "16+")] = ""
     port: A[int, w("int32", "16+")] = 0
@@ -130,8 +106,6 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message):
-    """The answer to FetchRequest."""
-
     SPEC: ClassVar[Spec] = response(1, "4-18", "12+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: A[int, w("int16", "7+", ignorable=True)] = 0

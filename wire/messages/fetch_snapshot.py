@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, S
 
 
 class FetchSnapshotRequestSnapshotId(Message):
-    """Snapshot id."""
-
     end_offset: Int64 = 0
     epoch: Int32 = 0
 
 
 class FetchSnapshotRequestPartitionSnapshot(Message):
-    """Partition snapshot."""
-
     partition: Int32 = 0
     current_leader_epoch: Int32 = 0
     snapshot_id: A[FetchSnapshotRequestSnapshotId, w("struct")] = field(default_factory=FetchSnapshotRequestSnapshotId)
@@ -28,15 +24,11 @@ class FetchSnapshotRequestPartitionSnapshot(Message):
 
 
 class FetchSnapshotRequestTopicSnapshot(Message):
-    """Topic snapshot."""
-
     name: String = ""
     partitions: A[list[FetchSnapshotRequestPartitionSnapshot], w("[]struct")] = field(default_factory=list)
 
 
 class FetchSnapshotRequest(Message):
-    """Read bytes of a metadata snapshot."""
-
     SPEC: ClassVar[Spec] = request(59, "0-1", "0+", "controller")
     cluster_id: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
     replica_id: Int32 = -1
@@ -45,22 +37,16 @@ class FetchSnapshotRequest(Message):
 
 
 class FetchSnapshotResponseSnapshotId(Message):
-    """Snapshot id."""
-
     end_offset: Int64 = 0
     epoch: Int32 = 0
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader id and epoch."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class FetchSnapshotResponsePartitionSnapshot(Message):
-    """Partition snapshot."""
-
     index: Int32 = 0
     error_code: Int16 = 0
     snapshot_id: A[FetchSnapshotResponseSnapshotId, w("struct")] = field(
@@ -73,23 +59,17 @@ class FetchSnapshotResponsePartitionSnapshot(Message):
 
 
 class FetchSnapshotResponseTopicSnapshot(Message):
-    """Topic snapshot."""
-
     name: String = ""
     partitions: A[list[FetchSnapshotResponsePartitionSnapshot], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "1+")] = 0
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class FetchSnapshotResponse(Message):
-    """The answer to FetchSnapshotRequest."""
-
     SPEC: ClassVar[Spec] = response(59, "0-1", "0+")
     throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
     error_code: Int16 = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import Message, Spec, request, response, w
 
 
 class FindCoordinatorRequest(Message):
-    """Which broker coordinates a group, a transaction or a share partition."""
-
     SPEC: ClassVar[Spec] = request(10, "0-6", "3+", "broker")
     key: A[str, w("string", "0-3")] = ""
     key_type: A[int, w("int8", "1+")] = 0
@@ -20,8 +18,6 @@ class FindCoordinatorRequest(Message):
 
 
 class Coordinator(Message):
-    """Coordinator."""
-
     key: A[str, w("string", "4+")] = ""
     node_id: A[int, w("int32", "4+")] = 0
     host: A[str, w("string", "4+")] = ""
@@ -31,8 +27,6 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """The answer to FindCoordinatorRequest."""
-
     SPEC: ClassVar[Spec] = response(10, "0-6", "3+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: A[int, w("int16", "0-3")] = 0

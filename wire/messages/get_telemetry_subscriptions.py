@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, Spec, Uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message):
-    """Which metrics a client shall push."""
-
     SPEC: ClassVar[Spec] = request(71, "0", "0+", "broker")
     client_instance_id: Uuid = ZERO_UUID
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    """The answer to GetTelemetrySubscriptionsRequest."""
-
     SPEC: ClassVar[Spec] = response(71, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

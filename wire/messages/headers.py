@@ -9,8 +9,6 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, data, w
 
 
 class RequestHeader(Message):
-    """Request header."""
-
     SPEC: ClassVar[Spec] = data("header", "1-2", "2+")
     request_api_key: Int16 = 0
     request_api_version: Int16 = 0
@@ -19,7 +17,5 @@ class RequestHeader(Message):
 
 
 class ResponseHeader(Message):
-    """Response header."""
-
     SPEC: ClassVar[Spec] = data("header", "0-1", "1+")
     correlation_id: Int32 = 0

@@ -9,8 +9,6 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class HeartbeatRequest(Message):
-    """Stay in a classic group."""
-
     SPEC: ClassVar[Spec] = request(12, "0-4", "4+", "broker")
     group_id: String = ""
     generation_id: Int32 = 0
@@ -19,8 +17,6 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """The answer to HeartbeatRequest."""
-
     SPEC: ClassVar[Spec] = response(12, "0-4", "4+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0

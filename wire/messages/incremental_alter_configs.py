@@ -11,32 +11,24 @@ from ottla.wire.schema import Bool, Int8, Int16, Int32, Message, Spec, String, r
 
 
 class AlterableConfig(Message):
-    """Alterable config."""
-
     name: String = ""
     config_operation: Int8 = 0
     value: A[str | None, w("string", nullable="0+")] = ""
 
 
 class AlterConfigsResource(Message):
-    """Alter configs resource."""
-
     resource_type: Int8 = 0
     resource_name: String = ""
     configs: A[list[AlterableConfig], w("[]struct")] = field(default_factory=list)
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """Set, delete, append to or subtract from settings."""
-
     SPEC: ClassVar[Spec] = request(44, "0-1", "1+", "broker controller")
     resources: A[list[AlterConfigsResource], w("[]struct")] = field(default_factory=list)
     validate_only: Bool = False
 
 
 class AlterConfigsResourceResponse(Message):
-    """Alter configs resource response."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
     resource_type: Int8 = 0
@@ -44,8 +36,6 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    """The answer to IncrementalAlterConfigsRequest."""
-
     SPEC: ClassVar[Spec] = response(44, "0-1", "1+")
     throttle_time_ms: Int32 = 0
     responses: A[list[AlterConfigsResourceResponse], w("[]struct")] = field(default_factory=list)

@@ -9,8 +9,6 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, request, respo
 
 
 class InitProducerIdRequest(Message):
-    """Get a producer id and epoch, and fence the older owner of a transactional id."""
-
     SPEC: ClassVar[Spec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
     transactional_id: A[str | None, w("string", nullable="0+")] = ""
     transaction_timeout_ms: Int32 = 0
@@ -21,8 +19,6 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """The answer to InitProducerIdRequest."""
-
     SPEC: ClassVar[Spec] = response(22, "0-6", "2+")
     throttle_time_ms: A[int, w("int32", ignorable=True)] = 0
     error_code: Int16 = 0

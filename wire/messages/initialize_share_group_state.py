@@ -11,45 +11,33 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition: Int32 = 0
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
 
 
 class InitializeStateData(Message):
-    """Initialize state data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class InitializeShareGroupStateRequest(Message):
-    """Start the stored state of a share partition."""
-
     SPEC: ClassVar[Spec] = request(83, "0", "0+", "broker")
     group_id: String = ""
     topics: A[list[InitializeStateData], w("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
 
 
 class InitializeStateResult(Message):
-    """Initialize state result."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class InitializeShareGroupStateResponse(Message):
-    """The answer to InitializeShareGroupStateRequest."""
-
     SPEC: ClassVar[Spec] = response(83, "0", "0+")
     results: A[list[InitializeStateResult], w("[]struct")] = field(default_factory=list)

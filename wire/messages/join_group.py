@@ -11,15 +11,11 @@ from ottla.wire.schema import Bytes, Int16, Int32, Message, Spec, String, reques
 
 
 class JoinGroupRequestProtocol(Message):
-    """Join group request protocol."""
-
     name: String = ""
     metadata: Bytes = b""
 
 
 class JoinGroupRequest(Message):
-    """Enter a classic group and wait for its next generation."""
-
     SPEC: ClassVar[Spec] = request(11, "0-9", "6+", "broker")
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -32,16 +28,12 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Message):
-    """Join group response member."""
-
     member_id: String = ""
     group_instance_id: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
     metadata: Bytes = b""
 
 
 class JoinGroupResponse(Message):
-    """The answer to JoinGroupRequest."""
-
     SPEC: ClassVar[Spec] = response(11, "0-9", "6+")
     throttle_time_ms: A[int, w("int32", "2+", ignorable=True)] = 0
     error_code: Int16 = 0

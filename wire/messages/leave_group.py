@@ -11,16 +11,12 @@ from ottla.wire.schema import Int16, Message, Spec, String, request, response, w
 
 
 class MemberIdentity(Message):
-    """Member identity."""
-
     member_id: A[str, w("string", "3+")] = ""
     group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
     reason: A[str | None, w("string", "5+", nullable="5+", ignorable=True)] = None
 
 
 class LeaveGroupRequest(Message):
-    """Leave a classic group."""
-
     SPEC: ClassVar[Spec] = request(13, "0-5", "4+", "broker")
     group_id: String = ""
     member_id: A[str, w("string", "0-2")] = ""
@@ -28,16 +24,12 @@ class LeaveGroupRequest(Message):
 
 
 class MemberResponse(Message):
-    """Member response."""
-
     member_id: A[str, w("string", "3+")] = ""
     group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = ""
     error_code: A[int, w("int16", "3+")] = 0
 
 
 class LeaveGroupResponse(Message):
-    """The answer to LeaveGroupRequest."""
-
     SPEC: ClassVar[Spec] = response(13, "0-5", "4+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0

@@ -11,22 +11,16 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class ListConfigResourcesRequest(Message):
-    """Which resources have settings."""
-
     SPEC: ClassVar[Spec] = request(74, "0-1", "0+", "broker")
     resource_types: A[list[int], w("[]int8", "1+")] = field(default_factory=list)
 
 
 class ConfigResource(Message):
-    """Config resource."""
-
     resource_name: String = ""
     resource_type: A[int, w("int8", "1+", ignorable=True)] = 16
 
 
 class ListConfigResourcesResponse(Message):
-    """The answer to ListConfigResourcesRequest."""
-
     SPEC: ClassVar[Spec] = response(74, "0-1", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,16 +11,12 @@ from ottla.wire.schema import Int16, Message, Spec, String, request, response, w
 
 
 class ListGroupsRequest(Message):
-    """Which groups a broker coordinates."""
-
     SPEC: ClassVar[Spec] = request(16, "0-5", "3+", "broker")
     states_filter: A[list[str], w("[]string", "4+")] = field(default_factory=list)
     types_filter: A[list[str], w("[]string", "5+")] = field(default_factory=list)
 
 
 class ListedGroup(Message):
-    """Listed group."""
-
     group_id: String = ""
     protocol_type: String = ""
     group_state: A[str, w("string", "4+", ignorable=True)] = ""
@@ -28,8 +24,6 @@ class ListedGroup(Message):
 
 
 class ListGroupsResponse(Message):
-    """The answer to ListGroupsRequest."""
-
     SPEC: ClassVar[Spec] = response(16, "0-5", "3+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0

@@ -11,23 +11,17 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class ListOffsetsPartition(Message):
-    """List offsets partition."""
-
     partition_index: Int32 = 0
     current_leader_epoch: A[int, w("int32", "4+", ignorable=True)] = -1
     timestamp: Int64 = 0
 
 
 class ListOffsetsTopic(Message):
-    """List offsets topic."""
-
     name: String = ""
     partitions: A[list[ListOffsetsPartition], w("[]struct")] = field(default_factory=list)
 
 
 class ListOffsetsRequest(Message):
-    """Find offsets by time: earliest, latest or a timestamp."""
-
     SPEC: ClassVar[Spec] = request(2, "1-11", "6+", "broker")
     replica_id: Int32 = 0
     isolation_level: A[int, w("int8", "2+")] = 0
@@ -36,8 +30,6 @@ class ListOffsetsRequest(Message):
 
 
 class ListOffsetsPartitionResponse(Message):
-    """List offsets partition response."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     timestamp: A[int, w("int64", "1+")] = -1
@@ -46,15 +38,11 @@ class ListOffsetsPartitionResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """List offsets topic response."""
-
     name: String = ""
     partitions: A[list[ListOffsetsPartitionResponse], w("[]struct")] = field(default_factory=list)
 
 
 class ListOffsetsResponse(Message):
-    """The answer to ListOffsetsRequest."""
-
     SPEC: ClassVar[Spec] = response(2, "1-11", "6+")
     throttle_time_ms: A[int, w("int32", "2+", ignorable=True)] = 0
     topics: A[list[ListOffsetsTopicResponse], w("[]struct")] = field(default_factory=list)

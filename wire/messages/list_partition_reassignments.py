@@ -11,23 +11,17 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class ListPartitionReassignmentsTopics(Message):
-    """List partition reassignments topics."""
-
     name: String = ""
     partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """Which moves are under way."""
-
     SPEC: ClassVar[Spec] = request(46, "0", "0+", "broker controller")
     timeout_ms: Int32 = 60000
     topics: A[list[ListPartitionReassignmentsTopics] | None, w("[]struct", nullable="0+")] = None
 
 
 class OngoingPartitionReassignment(Message):
-    """Ongoing partition reassignment."""
-
     partition_index: Int32 = 0
     replicas: A[list[int], w("[]int32")] = field(default_factory=list)
     adding_replicas: A[list[int], w("[]int32")] = field(default_factory=list)
@@ -35,15 +29,11 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    """Ongoing topic reassignment."""
-
     name: String = ""
     partitions: A[list[OngoingPartitionReassignment], w("[]struct")] = field(default_factory=list)
 
 
 class ListPartitionReassignmentsResponse(Message):
-    """The answer to ListPartitionReassignmentsRequest."""
-
     SPEC: ClassVar[Spec] = response(46, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

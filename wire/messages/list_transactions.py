@@ -11,8 +11,6 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class ListTransactionsRequest(Message):
-    """Which transactions a coordinator holds."""
-
     SPEC: ClassVar[Spec] = request(66, "0-2", "0+", "broker")
     state_filters: A[list[str], w("[]string")] = field(default_factory=list)
     producer_id_filters: A[list[int], w("[]int64")] = field(default_factory=list)
@@ -21,16 +19,12 @@ class ListTransactionsRequest(Message):
 
 
 class TransactionState(Message):
-    """Transaction state."""
-
     transactional_id: String = ""
     producer_id: Int64 = 0
     transaction_state: String = ""
 
 
 class ListTransactionsResponse(Message):
-    """The answer to ListTransactionsRequest."""
-
     SPEC: ClassVar[Spec] = response(66, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, re
 
 
 class MetadataRequestTopic(Message):
-    """Metadata request topic."""
-
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
     name: A[str | None, w("string", nullable="10+")] = ""
 
 
 class MetadataRequest(Message):
-    """Who the brokers are and who leads which partition."""
-
     SPEC: ClassVar[Spec] = request(3, "0-13", "9+", "broker")
     topics: A[list[MetadataRequestTopic] | None, w("[]struct", nullable="1+")] = field(default_factory=list)
     allow_auto_topic_creation: A[bool, w("bool", "4+")] = True
@@ -28,8 +24,6 @@ class MetadataRequest(Message):
 
 
 class MetadataResponseBroker(Message):
-    """Metadata response broker."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -37,8 +31,6 @@ class MetadataResponseBroker(Message):
 
 
 class MetadataResponsePartition(Message):
-    """Metadata response partition."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -49,8 +41,6 @@ class MetadataResponsePartition(Message):
 
 
 class MetadataResponseTopic(Message):
-    """Metadata response topic."""
-
     error_code: Int16 = 0
     name: A[str | None, w("string", nullable="12+")] = ""
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
@@ -60,8 +50,6 @@ class MetadataResponseTopic(Message):
 
 
 class MetadataResponse(Message):
-    """The answer to MetadataRequest."""
-
     SPEC: ClassVar[Spec] = response(3, "0-13", "9+")
     throttle_time_ms: A[int, w("int32", "3+", ignorable=True)] = 0
     brokers: A[list[MetadataResponseBroker], w("[]struct")] = field(default_factory=list)

@@ -27,15 +27,11 @@ from ottla.wire.schema import (
 
 
 class AbortTransactionRecord(Message):
-    """Abort transaction record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 25)
     reason: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
 
 
 class AccessControlEntryRecord(Message):
-    """Access control entry record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 18)
     id: Uuid = ZERO_UUID
     resource_type: Int8 = 0
@@ -48,15 +44,11 @@ class AccessControlEntryRecord(Message):
 
 
 class BeginTransactionRecord(Message):
-    """Begin transaction record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 23)
     name: A[str | None, w("string", nullable="0+", tagged="0+", tag=0)] = None
 
 
 class BrokerRegistrationChangeRecord(Message):
-    """Broker registration change record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0-3", "0+", 17)
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
@@ -67,22 +59,16 @@ class BrokerRegistrationChangeRecord(Message):
 
 
 class ClearElrRecord(Message):
-    """Clear elr record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 28)
     topic_name: String = ""
 
 
 class EntityData(Message):
-    """Entity data."""
-
     entity_type: String = ""
     entity_name: A[str | None, w("string", nullable="0+")] = ""
 
 
 class ClientQuotaRecord(Message):
-    """Client quota record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 14)
     entity: A[list[EntityData], w("[]struct")] = field(default_factory=list)
     key: String = ""
@@ -91,8 +77,6 @@ class ClientQuotaRecord(Message):
 
 
 class ConfigRecord(Message):
-    """Config record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 4)
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -101,8 +85,6 @@ class ConfigRecord(Message):
 
 
 class DelegationTokenRecord(Message):
-    """Delegation token record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 10)
     owner: String = ""
     requester: String = ""
@@ -114,36 +96,26 @@ class DelegationTokenRecord(Message):
 
 
 class EndTransactionRecord(Message):
-    """End transaction record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 24)
 
 
 class FeatureLevelRecord(Message):
-    """Feature level record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 12)
     name: String = ""
     feature_level: Int16 = 0
 
 
 class FenceBrokerRecord(Message):
-    """Fence broker record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 7)
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class NoOpRecord(Message):
-    """No op record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 20)
 
 
 class PartitionChangeRecord(Message):
-    """Partition change record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0-2", "0+", 5)
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
@@ -159,8 +131,6 @@ class PartitionChangeRecord(Message):
 
 
 class PartitionRecord(Message):
-    """Partition record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0-2", "0+", 3)
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
@@ -178,8 +148,6 @@ class PartitionRecord(Message):
 
 
 class ProducerIdsRecord(Message):
-    """Producer ids record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 15)
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -187,8 +155,6 @@ class ProducerIdsRecord(Message):
 
 
 class BrokerEndpoint(Message):
-    """Broker endpoint."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -196,16 +162,12 @@ class BrokerEndpoint(Message):
 
 
 class BrokerFeature(Message):
-    """Broker feature."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class RegisterBrokerRecord(Message):
-    """Register broker record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0-4", "0+", 0)
     broker_id: Int32 = 0
     is_migrating_zk_broker: A[bool, w("bool", "2+")] = False
@@ -221,8 +183,6 @@ class RegisterBrokerRecord(Message):
 
 
 class ControllerEndpoint(Message):
-    """Controller endpoint."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
@@ -230,16 +190,12 @@ class ControllerEndpoint(Message):
 
 
 class ControllerFeature(Message):
-    """Controller feature."""
-
     name: String = ""
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class RegisterControllerRecord(Message):
-    """Register controller record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 27)
     controller_id: Int32 = 0
     incarnation_id: Uuid = ZERO_UUID
@@ -249,61 +205,45 @@ class RegisterControllerRecord(Message):
 
 
 class RemoveAccessControlEntryRecord(Message):
-    """Remove access control entry record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 19)
     id: Uuid = ZERO_UUID
 
 
 class RemoveDelegationTokenRecord(Message):
-    """Remove delegation token record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 26)
     token_id: String = ""
 
 
 class RemoveTopicRecord(Message):
-    """Remove topic record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 9)
     topic_id: Uuid = ZERO_UUID
 
 
 class RemoveUserScramCredentialRecord(Message):
-    """Remove user scram credential record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 22)
     name: String = ""
     mechanism: Int8 = 0
 
 
 class TopicRecord(Message):
-    """Topic record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 2)
     name: String = ""
     topic_id: Uuid = ZERO_UUID
 
 
 class UnfenceBrokerRecord(Message):
-    """Unfence broker record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 8)
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class UnregisterBrokerRecord(Message):
-    """Unregister broker record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 1)
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
 
 
 class UserScramCredentialRecord(Message):
-    """User scram credential record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 11)
     name: String = ""
     mechanism: Int8 = 0
@@ -314,7 +254,5 @@ class UserScramCredentialRecord(Message):
 
 
 class ZkMigrationStateRecord(Message):
-    """Zk migration state record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 21)
     zk_migration_state: Int8 = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class OffsetCommitRequestPartition(Message):
-    """Offset commit request partition."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: A[int, w("int32", "6+", ignorable=True)] = -1
@@ -20,16 +18,12 @@ class OffsetCommitRequestPartition(Message):
 
 
 class OffsetCommitRequestTopic(Message):
-    """Offset commit request topic."""
-
     name: A[str, w("string", "0-9", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
     partitions: A[list[OffsetCommitRequestPartition], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetCommitRequest(Message):
-    """Store a group's positions."""
-
     SPEC: ClassVar[Spec] = request(8, "2-10", "8+", "broker")
     group_id: String = ""
     generation_id_or_member_epoch: A[int, w("int32", "1+", ignorable=True)] = -1
@@ -40,23 +34,17 @@ class OffsetCommitRequest(Message):
 
 
 class OffsetCommitResponsePartition(Message):
-    """Offset commit response partition."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetCommitResponseTopic(Message):
-    """Offset commit response topic."""
-
     name: A[str, w("string", "0-9", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
     partitions: A[list[OffsetCommitResponsePartition], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetCommitResponse(Message):
-    """The answer to OffsetCommitRequest."""
-
     SPEC: ClassVar[Spec] = response(8, "2-10", "8+")
     throttle_time_ms: A[int, w("int32", "3+", ignorable=True)] = 0
     topics: A[list[OffsetCommitResponseTopic], w("[]struct")] = field(default_factory=list)

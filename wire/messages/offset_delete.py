@@ -11,43 +11,31 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class OffsetDeleteRequestPartition(Message):
-    """Offset delete request partition."""
-
     partition_index: Int32 = 0
 
 
 class OffsetDeleteRequestTopic(Message):
-    """Offset delete request topic."""
-
     name: String = ""
     partitions: A[list[OffsetDeleteRequestPartition], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteRequest(Message):
-    """Forget a group's positions for some partitions."""
-
     SPEC: ClassVar[Spec] = request(47, "0", "none", "broker")
     group_id: String = ""
     topics: A[list[OffsetDeleteRequestTopic], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteResponsePartition(Message):
-    """Offset delete response partition."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetDeleteResponseTopic(Message):
-    """Offset delete response topic."""
-
     name: String = ""
     partitions: A[list[OffsetDeleteResponsePartition], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetDeleteResponse(Message):
-    """The answer to OffsetDeleteRequest."""
-
     SPEC: ClassVar[Spec] = response(47, "0", "none")
     error_code: Int16 = 0
     throttle_time_ms: A[int, w("int32", ignorable=True)] = 0

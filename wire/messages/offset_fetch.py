@@ -11,23 +11,17 @@ from ottla.wire.schema import ZERO_UUID, Message, Spec, request, response, w
 
 
 class OffsetFetchRequestTopic(Message):
-    """Offset fetch request topic."""
-
     name: A[str, w("string", "0-7")] = ""
     partition_indexes: A[list[int], w("[]int32", "0-7")] = field(default_factory=list)
 
 
 class OffsetFetchRequestTopics(Message):
-    """Offset fetch request topics."""
-
     name: A[str, w("string", "8-9", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
     partition_indexes: A[list[int], w("[]int32", "8+")] = field(default_factory=list)
 
 
 class OffsetFetchRequestGroup(Message):
-    """Offset fetch request group."""
-
     group_id: A[str, w("string", "8+")] = ""
     member_id: A[str | None, w("string", "9+", nullable="9+", ignorable=True)] = None
     member_epoch: A[int, w("int32", "9+", ignorable=True)] = -1
@@ -35,8 +29,6 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequest(Message):
-    """Read a group's positions."""
-
     SPEC: ClassVar[Spec] = request(9, "1-10", "6+", "broker")
     group_id: A[str, w("string", "0-7")] = ""
     topics: A[list[OffsetFetchRequestTopic] | None, w("[]struct", "0-7", nullable="2-7")] = field(default_factory=list)
@@ -45,8 +37,6 @@ class OffsetFetchRequest(Message):
 
 
 class OffsetFetchResponsePartition(Message):
-    """Offset fetch response partition."""
-
     partition_index: A[int, w("int32", "0-7")] = 0
     committed_offset: A[int, w("int64", "0-7")] = 0
     committed_leader_epoch: A[int, w("int32", "5-7", ignorable=True)] = -1
@@ -55,15 +45,11 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    """Offset fetch response topic."""
-
     name: A[str, w("string", "0-7")] = ""
     partitions: A[list[OffsetFetchResponsePartition], w("[]struct", "0-7")] = field(default_factory=list)
 
 
 class OffsetFetchResponsePartitions(Message):
-    """Offset fetch response partitions."""
-
     partition_index: A[int, w("int32", "8+")] = 0
     committed_offset: A[int, w("int64", "8+")] = 0
     committed_leader_epoch: A[int, w("int32", "8+", ignorable=True)] = -1
@@ -72,24 +58,18 @@ class OffsetFetchResponsePartitions(Message):
 
 
 class OffsetFetchResponseTopics(Message):
-    """Offset fetch response topics."""
-
     name: A[str, w("string", "8-9", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "10+", ignorable=True)] = ZERO_UUID
     partitions: A[list[OffsetFetchResponsePartitions], w("[]struct", "8+")] = field(default_factory=list)
 
 
 class OffsetFetchResponseGroup(Message):
-    """Offset fetch response group."""
-
     group_id: A[str, w("string", "8+")] = ""
     topics: A[list[OffsetFetchResponseTopics], w("[]struct", "8+")] = field(default_factory=list)
     error_code: A[int, w("int16", "8+")] = 0
 
 
 class OffsetFetchResponse(Message):
-    """The answer to OffsetFetchRequest."""
-
     SPEC: ClassVar[Spec] = response(9, "1-10", "6+")
     throttle_time_ms: A[int, w("int32", "3+", ignorable=True)] = 0
     topics: A[list[OffsetFetchResponseTopic], w("[]struct", "0-7")] = field(default_factory=list)

@@ -11,31 +11,23 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class OffsetForLeaderPartition(Message):
-    """Offset for leader partition."""
-
     partition: Int32 = 0
     current_leader_epoch: A[int, w("int32", "2+", ignorable=True)] = -1
     leader_epoch: Int32 = 0
 
 
 class OffsetForLeaderTopic(Message):
-    """Offset for leader topic."""
-
     topic: String = ""
     partitions: A[list[OffsetForLeaderPartition], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetForLeaderEpochRequest(Message):
-    """Where a leader epoch ended, so that a reader knows where logs diverge."""
-
     SPEC: ClassVar[Spec] = request(23, "2-4", "4+", "broker")
     replica_id: A[int, w("int32", "3+", ignorable=True)] = -2
     topics: A[list[OffsetForLeaderTopic], w("[]struct")] = field(default_factory=list)
 
 
 class EpochEndOffset(Message):
-    """Epoch end offset."""
-
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: A[int, w("int32", "1+", ignorable=True)] = -1
@@ -43,15 +35,11 @@ class EpochEndOffset(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """Offset for leader topic result."""
-
     topic: String = ""
     partitions: A[list[EpochEndOffset], w("[]struct")] = field(default_factory=list)
 
 
 class OffsetForLeaderEpochResponse(Message):
-    """The answer to OffsetForLeaderEpochRequest."""
-
     SPEC: ClassVar[Spec] = response(23, "2-4", "4+")
     throttle_time_ms: A[int, w("int32", "2+", ignorable=True)] = 0
     topics: A[list[OffsetForLeaderTopicResult], w("[]struct")] = field(default_factory=list)

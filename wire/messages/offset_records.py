@@ -11,15 +11,11 @@ from ottla.wire.schema import ZERO_UUID, Bytes, Int32, Int64, Message, Spec, Str
 
 
 class GroupMetadataKey(Message):
-    """Group metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 2)
     group: A[str, w("string", "0")] = ""
 
 
 class MemberMetadata(Message):
-    """Member metadata."""
-
     member_id: String = ""
     group_instance_id: A[str | None, w("string", "3+", nullable="3+", ignorable=True)] = None
     client_id: String = ""
@@ -31,8 +27,6 @@ class MemberMetadata(Message):
 
 
 class GroupMetadataValue(Message):
-    """Group metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0-4", "4+", 2)
     protocol_type: String = ""
     generation: Int32 = 0
@@ -43,8 +37,6 @@ class GroupMetadataValue(Message):
 
 
 class LegacyOffsetCommitKey(Message):
-    """Legacy offset commit key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 0)
     group: A[str, w("string", "0")] = ""
     topic: A[str, w("string", "0")] = ""
@@ -52,8 +44,6 @@ class LegacyOffsetCommitKey(Message):
 
 
 class LegacyOffsetCommitValue(Message):
-    """Legacy offset commit value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "none", 0)
     offset: A[int, w("int64", "0")] = 0
     metadata: A[str, w("string", "0")] = ""
@@ -61,8 +51,6 @@ class LegacyOffsetCommitValue(Message):
 
 
 class OffsetCommitKey(Message):
-    """Offset commit key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 1)
     group: A[str, w("string", "0")] = ""
     topic: A[str, w("string", "0")] = ""
@@ -70,8 +58,6 @@ class OffsetCommitKey(Message):
 
 
 class OffsetCommitValue(Message):
-    """Offset commit value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0-4", "4+", 1)
     offset: Int64 = 0
     leader_epoch: A[int, w("int32", "3+", ignorable=True)] = -1

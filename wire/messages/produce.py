@@ -11,23 +11,17 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, S
 
 
 class PartitionProduceData(Message):
-    """Partition produce data."""
-
     index: Int32 = 0
     records: A[Opaque, w("records", nullable="0+")] = None
 
 
 class TopicProduceData(Message):
-    """Topic produce data."""
-
     name: A[str, w("string", "0-12", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
     partition_data: A[list[PartitionProduceData], w("[]struct")] = field(default_factory=list)
 
 
 class ProduceRequest(Message):
-    """Append record batches to partitions."""
-
     SPEC: ClassVar[Spec] = request(0, "3-13", "9+", "broker")
     transactional_id: A[str | None, w("string", "3+", nullable="3+")] = None
     acks: Int16 = 0
@@ -36,22 +30,16 @@ class ProduceRequest(Message):
 
 
 class BatchIndexAndErrorMessage(Message):
-    """Batch index and error message."""
-
     batch_index: A[int, w("int32", "8+")] = 0
     batch_index_error_message: A[str | None, w("string", "8+", nullable="8+")] = None
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader id and epoch."""
-
     leader_id: A[int, w("int32", "10+")] = -1
     leader_epoch: A[int, w("int32", "10+")] = -1
 
 
 class PartitionProduceResponse(Message):
-    """Partition produce response."""
-
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = 0
@@ -65,16 +53,12 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """Topic produce response."""
-
     name: A[str, w("string", "0-12", ignorable=True)] = ""
     topic_id: A[bytes, w("uuid", "13+", ignorable=True)] = ZERO_UUID
     partition_responses: A[list[PartitionProduceResponse], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "10+")] = 0
     host: A[str, w("string", "10+")] = ""
     port: A[int, w("int32", "10+")] = 0
@@ -82,8 +66,6 @@ class NodeEndpoint(Message):
 
 
 class ProduceResponse(Message):
-    """The answer to ProduceRequest."""
-
     SPEC: ClassVar[Spec] = response(0, "3-13", "9+")
     responses: A[list[TopicProduceResponse], w("[]struct")] = field(default_factory=list)
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import Message, Spec, data, w
 
 
 class ProducerEntry(Message):
-    """Producer entry."""
-
     producer_id: A[int, w("int64", "1")] = 0
     epoch: A[int, w("int16", "1")] = 0
     last_sequence: A[int, w("int32", "1")] = 0
@@ -24,8 +22,6 @@ class ProducerEntry(Message):
 
 
 class ProducerSnapshot(Message):
-    """Producer snapshot."""
-
     SPEC: ClassVar[Spec] = data("data", "1", "none")
     crc: A[int, w("uint32", "1")] = 0
     producer_entries: A[list[ProducerEntry], w("[]struct", "1")] = field(default_factory=list)

@@ -8,8 +8,6 @@ from ottla.wire.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Messag
 
 
 class PushTelemetryRequest(Message):
-    """A client's metrics."""
-
     SPEC: ClassVar[Spec] = request(72, "0", "0+", "broker")
     client_instance_id: Uuid = ZERO_UUID
     subscription_id: Int32 = 0
@@ -19,8 +17,6 @@ class PushTelemetryRequest(Message):
 
 
 class PushTelemetryResponse(Message):
-    """The answer to PushTelemetryRequest."""
-
     SPEC: ClassVar[Spec] = response(72, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,14 +11,10 @@ from ottla.wire.schema import ZERO_UUID, Int32, Message, Spec, data, w
 
 
 class Voter(Message):
-    """Voter."""
-
     voter_id: A[int, w("int32", "0")] = 0
 
 
 class QuorumStateData(Message):
-    """Quorum state data."""
-
     SPEC: ClassVar[Spec] = data("data", "0-1", "0+")
     cluster_id: A[str, w("string", "0")] = ""
     leader_id: Int32 = -1

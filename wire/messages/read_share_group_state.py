@@ -11,30 +11,22 @@ from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spe
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateData(Message):
-    """Read state data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateRequest(Message):
-    """Read the stored state of a share partition."""
-
     SPEC: ClassVar[Spec] = request(84, "0", "0+", "broker")
     group_id: String = ""
     topics: A[list[ReadStateData], w("[]struct")] = field(default_factory=list)
 
 
 class StateBatch(Message):
-    """State batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -42,8 +34,6 @@ class StateBatch(Message):
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
@@ -53,14 +43,10 @@ class PartitionResult(Message):
 
 
 class ReadStateResult(Message):
-    """Read state result."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateResponse(Message):
-    """The answer to ReadShareGroupStateRequest."""
-
     SPEC: ClassVar[Spec] = response(84, "0", "0+")
     results: A[list[ReadStateResult], w("[]struct")] = field(default_factory=list)

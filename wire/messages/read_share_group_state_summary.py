@@ -11,30 +11,22 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateSummaryData(Message):
-    """Read state summary data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    """Only the start offset of a stored share state."""
-
     SPEC: ClassVar[Spec] = request(87, "0-1", "0+", "broker")
     group_id: String = ""
     topics: A[list[ReadStateSummaryData], w("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
@@ -45,14 +37,10 @@ class PartitionResult(Message):
 
 
 class ReadStateSummaryResult(Message):
-    """Read state summary result."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class ReadShareGroupStateSummaryResponse(Message):
-    """The answer to ReadShareGroupStateSummaryRequest."""
-
     SPEC: ClassVar[Spec] = response(87, "0-1", "0+")
     results: A[list[ReadStateSummaryResult], w("[]struct")] = field(default_factory=list)

@@ -11,16 +11,12 @@ from ottla.wire.schema import ZERO_UUID, Int8, Int32, Int64, Message, Spec, Stri
 
 
 class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
-    """Topic id partition entry."""
-
     name: String = ""
     id: Uuid = ZERO_UUID
     partition: Int32 = 0
 
 
 class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
-    """Remote log segment id entry."""
-
     topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
     )
@@ -28,15 +24,11 @@ class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
-    """Segment leader epoch entry."""
-
     leader_epoch: Int32 = 0
     offset: Int64 = 0
 
 
 class RemoteLogSegmentMetadataRecord(Message):
-    """Remote log segment metadata record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 0)
     remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, w("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry
@@ -56,15 +48,11 @@ class RemoteLogSegmentMetadataRecord(Message):
 
 
 class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
-    """Segment leader epoch entry."""
-
     leader_epoch: Int32 = 0
     offset: Int64 = 0
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    """Remote log segment metadata snapshot record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 3)
     segment_id: Uuid = ZERO_UUID
     start_offset: Int64 = 0
@@ -82,16 +70,12 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
-    """Topic id partition entry."""
-
     name: String = ""
     id: Uuid = ZERO_UUID
     partition: Int32 = 0
 
 
 class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
-    """Remote log segment id entry."""
-
     topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, w("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
     )
@@ -99,8 +83,6 @@ class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    """Remote log segment metadata update record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 1)
     remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, w("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry
@@ -112,16 +94,12 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
 
 
 class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
-    """Topic id partition entry."""
-
     name: String = ""
     id: Uuid = ZERO_UUID
     partition: Int32 = 0
 
 
 class RemotePartitionDeleteMetadataRecord(Message):
-    """Remote partition delete metadata record."""
-
     SPEC: ClassVar[Spec] = data("metadata", "0", "0+", 2)
     topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, w("struct")] = field(
         default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry

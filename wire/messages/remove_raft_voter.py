@@ -9,8 +9,6 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, Uuid, requ
 
 
 class RemoveRaftVoterRequest(Message):
-    """Remove a controller from the quorum."""
-
     SPEC: ClassVar[Spec] = request(81, "0", "0+", "controller broker")
     cluster_id: A[str | None, w("string", nullable="0+")] = ""
     voter_id: Int32 = 0
@@ -18,8 +16,6 @@ class RemoveRaftVoterRequest(Message):
 
 
 class RemoveRaftVoterResponse(Message):
-    """The answer to RemoveRaftVoterRequest."""
-
     SPEC: ClassVar[Spec] = response(81, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -8,16 +8,12 @@ from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, Spec, request
 
 
 class RenewDelegationTokenRequest(Message):
-    """Extend a delegation token."""
-
     SPEC: ClassVar[Spec] = request(39, "1-2", "2+", "broker controller")
     hmac: Bytes = b""
     renew_period_ms: Int64 = 0
 
 
 class RenewDelegationTokenResponse(Message):
-    """The answer to RenewDelegationTokenRequest."""
-
     SPEC: ClassVar[Spec] = response(39, "1-2", "2+")
     error_code: Int16 = 0
     expiry_timestamp_ms: Int64 = 0

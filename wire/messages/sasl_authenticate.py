@@ -9,15 +9,11 @@ from ottla.wire.schema import Bytes, Int16, Message, Spec, request, response, w
 
 
 class SaslAuthenticateRequest(Message):
-    """Carry one SASL token."""
-
     SPEC: ClassVar[Spec] = request(36, "0-2", "2+", "broker controller")
     auth_bytes: Bytes = b""
 
 
 class SaslAuthenticateResponse(Message):
-    """The answer to SaslAuthenticateRequest."""
-
     SPEC: ClassVar[Spec] = response(36, "0-2", "2+")
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""

@@ -11,15 +11,11 @@ from ottla.wire.schema import Int16, Message, Spec, String, request, response, w
 
 
 class SaslHandshakeRequest(Message):
-    """Choose a SASL mechanism."""
-
     SPEC: ClassVar[Spec] = request(17, "0-1", "none", "broker controller")
     mechanism: String = ""
 
 
 class SaslHandshakeResponse(Message):
-    """The answer to SaslHandshakeRequest."""
-
     SPEC: ClassVar[Spec] = response(17, "0-1", "none")
     error_code: Int16 = 0
     mechanisms: A[list[str], w("[]string")] = field(default_factory=list)

@@ -11,30 +11,22 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Spec, Str
 
 
 class AcknowledgementBatch(Message):
-    """Acknowledgement batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: A[list[int], w("[]int8")] = field(default_factory=list)
 
 
 class AcknowledgePartition(Message):
-    """Acknowledge partition."""
-
     partition_index: Int32 = 0
     acknowledgement_batches: A[list[AcknowledgementBatch], w("[]struct")] = field(default_factory=list)
 
 
 class AcknowledgeTopic(Message):
-    """Acknowledge topic."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[AcknowledgePartition], w("[]struct")] = field(default_factory=list)
 
 
 class ShareAcknowledgeRequest(Message):
-    """Accept, release or reject acquired records."""
-
     SPEC: ClassVar[Spec] = request(79, "1-2", "0+", "broker")
     group_id: A[str | None, w("string", nullable="0+")] = None
     member_id: A[str | None, w("string", nullable="0+")] = ""
@@ -44,15 +36,11 @@ class ShareAcknowledgeRequest(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader id and epoch."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
@@ -60,15 +48,11 @@ class PartitionData(Message):
 
 
 class ShareAcknowledgeTopicResponse(Message):
-    """Share acknowledge topic response."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -76,8 +60,6 @@ class NodeEndpoint(Message):
 
 
 class ShareAcknowledgeResponse(Message):
-    """The answer to ShareAcknowledgeRequest."""
-
     SPEC: ClassVar[Spec] = response(79, "1-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,38 +11,28 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Int64, Message, Opaque, S
 
 
 class AcknowledgementBatch(Message):
-    """Acknowledgement batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: A[list[int], w("[]int8")] = field(default_factory=list)
 
 
 class FetchPartition(Message):
-    """Fetch partition."""
-
     partition_index: Int32 = 0
     partition_max_bytes: A[int, w("int32", "0")] = 0
     acknowledgement_batches: A[list[AcknowledgementBatch], w("[]struct")] = field(default_factory=list)
 
 
 class FetchTopic(Message):
-    """Fetch topic."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[FetchPartition], w("[]struct")] = field(default_factory=list)
 
 
 class ForgottenTopic(Message):
-    """Forgotten topic."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ShareFetchRequest(Message):
-    """Acquire records of share partitions."""
-
     SPEC: ClassVar[Spec] = request(78, "1-2", "0+", "broker")
     group_id: A[str | None, w("string", nullable="0+")] = None
     member_id: A[str | None, w("string", nullable="0+")] = ""
@@ -59,23 +49,17 @@ class ShareFetchRequest(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader id and epoch."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class AcquiredRecords(Message):
-    """Acquired records."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_count: Int16 = 0
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
@@ -87,15 +71,11 @@ class PartitionData(Message):
 
 
 class ShareFetchableTopicResponse(Message):
-    """Share fetchable topic response."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
@@ -103,8 +83,6 @@ class NodeEndpoint(Message):
 
 
 class ShareFetchResponse(Message):
-    """The answer to ShareFetchRequest."""
-
     SPEC: ClassVar[Spec] = response(78, "1-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

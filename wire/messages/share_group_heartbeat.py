@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Uu
 
 
 class ShareGroupHeartbeatRequest(Message):
-    """Membership of a share group (KIP-932)."""
-
     SPEC: ClassVar[Spec] = request(76, "1", "0+", "broker")
     group_id: String = ""
     member_id: String = ""
@@ -22,21 +20,15 @@ class ShareGroupHeartbeatRequest(Message):
 
 
 class TopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    """Assignment."""
-
     topic_partitions: A[list[TopicPartitions], w("[]struct")] = field(default_factory=list)
 
 
 class ShareGroupHeartbeatResponse(Message):
-    """The answer to ShareGroupHeartbeatRequest."""
-
     SPEC: ClassVar[Spec] = response(76, "1", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

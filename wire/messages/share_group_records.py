@@ -11,23 +11,17 @@ from ottla.wire.schema import ZERO_UUID, Int8, Int32, Int64, Message, Spec, Stri
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message):
-    """Share group current member assignment key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 14)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class TopicPartitions(Message):
-    """Topic partitions."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message):
-    """Share group current member assignment value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 14)
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -36,16 +30,12 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
 
 class ShareGroupMemberMetadataKey(Message):
-    """Share group member metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 10)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class ShareGroupMemberMetadataValue(Message):
-    """Share group member metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 10)
     rack_id: A[str | None, w("string", nullable="0+")] = ""
     client_id: String = ""
@@ -54,45 +44,33 @@ class ShareGroupMemberMetadataValue(Message):
 
 
 class ShareGroupMetadataKey(Message):
-    """Share group metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 11)
     group_id: A[str, w("string", "0")] = ""
 
 
 class ShareGroupMetadataValue(Message):
-    """Share group metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 11)
     epoch: Int32 = 0
     metadata_hash: Int64 = 0
 
 
 class ShareGroupStatePartitionMetadataKey(Message):
-    """Share group state partition metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 15)
     group_id: A[str, w("string", "0")] = ""
 
 
 class TopicPartitionsInfo(Message):
-    """Topic partitions info."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class TopicInfo(Message):
-    """Topic info."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: String = ""
 
 
 class ShareGroupStatePartitionMetadataValue(Message):
-    """Share group state partition metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 15)
     initializing_topics: A[list[TopicPartitionsInfo], w("[]struct")] = field(default_factory=list)
     initialized_topics: A[list[TopicPartitionsInfo], w("[]struct")] = field(default_factory=list)
@@ -100,37 +78,27 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
 
 class ShareGroupTargetAssignmentMemberKey(Message):
-    """Share group target assignment member key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 13)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class TopicPartition(Message):
-    """Topic partition."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class ShareGroupTargetAssignmentMemberValue(Message):
-    """Share group target assignment member value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 13)
     topic_partitions: A[list[TopicPartition], w("[]struct")] = field(default_factory=list)
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """Share group target assignment metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 12)
     group_id: A[str, w("string", "0")] = ""
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message):
-    """Share group target assignment metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 12)
     assignment_epoch: Int32 = 0
     assignment_timestamp: A[int, w("int64", tagged="0+", tag=0, ignorable=True)] = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spe
 
 
 class ShareSnapshotKey(Message):
-    """Share snapshot key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 0)
     group_id: A[str, w("string", "0")] = ""
     topic_id: A[bytes, w("uuid", "0")] = ZERO_UUID
@@ -20,8 +18,6 @@ class ShareSnapshotKey(Message):
 
 
 class ShareSnapshotValueStateBatch(Message):
-    """State batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -29,8 +25,6 @@ class ShareSnapshotValueStateBatch(Message):
 
 
 class ShareSnapshotValue(Message):
-    """Share snapshot value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 0)
     snapshot_epoch: Int32 = 0
     state_epoch: Int32 = 0
@@ -43,8 +37,6 @@ class ShareSnapshotValue(Message):
 
 
 class ShareUpdateKey(Message):
-    """Share update key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 1)
     group_id: A[str, w("string", "0")] = ""
     topic_id: A[bytes, w("uuid", "0")] = ZERO_UUID
@@ -52,8 +44,6 @@ class ShareUpdateKey(Message):
 
 
 class ShareUpdateValueStateBatch(Message):
-    """State batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -61,8 +51,6 @@ class ShareUpdateValueStateBatch(Message):
 
 
 class ShareUpdateValue(Message):
-    """Share update value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 1)
     snapshot_epoch: Int32 = 0
     leader_epoch: Int32 = 0

@@ -11,23 +11,17 @@ from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class StreamsGroupDescribeRequest(Message):
-    """State and members of streams groups."""
-
     SPEC: ClassVar[Spec] = request(89, "0", "0+", "broker")
     group_ids: A[list[str], w("[]string")] = field(default_factory=list)
     include_authorized_operations: Bool = False
 
 
 class KeyValue(Message):
-    """Key value."""
-
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Message):
-    """Topic info."""
-
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -35,8 +29,6 @@ class TopicInfo(Message):
 
 
 class Subtopology(Message):
-    """Subtopology."""
-
     subtopology_id: String = ""
     source_topics: A[list[str], w("[]string")] = field(default_factory=list)
     repartition_sink_topics: A[list[str], w("[]string")] = field(default_factory=list)
@@ -45,45 +37,33 @@ class Subtopology(Message):
 
 
 class Topology(Message):
-    """Topology."""
-
     epoch: Int32 = 0
     subtopologies: A[list[Subtopology] | None, w("[]struct", nullable="0+")] = None
 
 
 class Endpoint(Message):
-    """Endpoint."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class TaskOffset(Message):
-    """Task offset."""
-
     subtopology_id: String = ""
     partition: Int32 = 0
     offset: Int64 = 0
 
 
 class TaskIds(Message):
-    """Task ids."""
-
     subtopology_id: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class Assignment(Message):
-    """Assignment."""
-
     active_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
     standby_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
     warmup_tasks: A[list[TaskIds], w("[]struct")] = field(default_factory=list)
 
 
 class Member(Message):
-    """Member."""
-
     member_id: String = ""
     member_epoch: Int32 = 0
     instance_id: A[str | None, w("string", nullable="0+")] = None
@@ -102,8 +82,6 @@ class Member(Message):
 
 
 class DescribedGroup(Message):
-    """Described group."""
-
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
     group_id: String = ""
@@ -116,8 +94,6 @@ class DescribedGroup(Message):
 
 
 class StreamsGroupDescribeResponse(Message):
-    """The answer to StreamsGroupDescribeRequest."""
-
     SPEC: ClassVar[Spec] = response(89, "0", "0+")
     throttle_time_ms: Int32 = 0
     groups: A[list[DescribedGroup], w("[]struct")] = field(default_factory=list)

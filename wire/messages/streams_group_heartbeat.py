@@ -11,15 +11,11 @@ from ottla.wire.schema import Bool, Int8, Int16, Int32, Int64, Message, Spec, St
 
 
 class KeyValue(Message):
-    """Key value."""
-
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Message):
-    """Topic info."""
-
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -27,16 +23,12 @@ class TopicInfo(Message):
 
 
 class CopartitionGroup(Message):
-    """Copartition group."""
-
     source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
     source_topic_regex: A[list[int], w("[]int16")] = field(default_factory=list)
     repartition_source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
 
 
 class Subtopology(Message):
-    """Subtopology."""
-
     subtopology_id: String = ""
     source_topics: A[list[str], w("[]string")] = field(default_factory=list)
     source_topic_regex: A[list[str], w("[]string")] = field(default_factory=list)
@@ -47,37 +39,27 @@ class Subtopology(Message):
 
 
 class Topology(Message):
-    """Topology."""
-
     epoch: Int32 = 0
     subtopologies: A[list[Subtopology], w("[]struct")] = field(default_factory=list)
 
 
 class StreamsGroupHeartbeatRequestTaskIds(Message):
-    """Task ids."""
-
     subtopology_id: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class StreamsGroupHeartbeatRequestEndpoint(Message):
-    """Endpoint."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class TaskOffset(Message):
-    """Task offset."""
-
     subtopology_id: String = ""
     partition: Int32 = 0
     offset: Int64 = 0
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    """Membership of a streams group (KIP-1071)."""
-
     SPEC: ClassVar[Spec] = request(88, "0", "0+", "broker")
     group_id: String = ""
     member_id: String = ""
@@ -99,36 +81,26 @@ class StreamsGroupHeartbeatRequest(Message):
 
 
 class Status(Message):
-    """Status."""
-
     status_code: Int8 = 0
     status_detail: String = ""
 
 
 class StreamsGroupHeartbeatResponseTaskIds(Message):
-    """Task ids."""
-
     subtopology_id: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class StreamsGroupHeartbeatResponseEndpoint(Message):
-    """Endpoint."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class TopicPartition(Message):
-    """Topic partition."""
-
     topic: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class EndpointToPartitions(Message):
-    """Endpoint to partitions."""
-
     user_endpoint: A[StreamsGroupHeartbeatResponseEndpoint, w("struct")] = field(
         default_factory=StreamsGroupHeartbeatResponseEndpoint
     )
@@ -137,8 +109,6 @@ class EndpointToPartitions(Message):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    """The answer to StreamsGroupHeartbeatRequest."""
-
     SPEC: ClassVar[Spec] = response(88, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

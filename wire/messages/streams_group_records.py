@@ -11,16 +11,12 @@ from ottla.wire.schema import Int8, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """Streams group current member assignment key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 22)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class StreamsGroupCurrentMemberAssignmentValueTaskIds(Message):
-    """Task ids."""
-
     subtopology_id: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
     assignment_epochs: A[list[int] | None, w("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
@@ -29,8 +25,6 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Message):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """Streams group current member assignment value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 22)
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -50,30 +44,22 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
 
 class StreamsGroupMemberMetadataKey(Message):
-    """Streams group member metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 19)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class Endpoint(Message):
-    """Endpoint."""
-
     host: String = ""
     port: Uint16 = 0
 
 
 class KeyValue(Message):
-    """Key value."""
-
     key: String = ""
     value: String = ""
 
 
 class StreamsGroupMemberMetadataValue(Message):
-    """Streams group member metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 19)
     instance_id: A[str | None, w("string", nullable="0+")] = ""
     rack_id: A[str | None, w("string", nullable="0+")] = ""
@@ -87,22 +73,16 @@ class StreamsGroupMemberMetadataValue(Message):
 
 
 class StreamsGroupMetadataKey(Message):
-    """Streams group metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 17)
     group_id: A[str, w("string", "0")] = ""
 
 
 class LastAssignmentConfig(Message):
-    """Last assignment config."""
-
     key: String = ""
     value: String = ""
 
 
 class StreamsGroupMetadataValue(Message):
-    """Streams group metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 17)
     epoch: Int32 = 0
     metadata_hash: Int64 = 0
@@ -113,23 +93,17 @@ class StreamsGroupMetadataValue(Message):
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """Streams group target assignment member key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 21)
     group_id: A[str, w("string", "0")] = ""
     member_id: A[str, w("string", "0")] = ""
 
 
 class StreamsGroupTargetAssignmentMemberValueTaskIds(Message):
-    """Task ids."""
-
     subtopology_id: String = ""
     partitions: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    """Streams group target assignment member value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 21)
     active_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], w("[]struct")] = field(default_factory=list)
     standby_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], w("[]struct")] = field(default_factory=list)
@@ -137,37 +111,27 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message):
-    """Streams group target assignment metadata key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 20)
     group_id: A[str, w("string", "0")] = ""
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message):
-    """Streams group target assignment metadata value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 20)
     assignment_epoch: Int32 = 0
     assignment_timestamp: A[int, w("int64", tagged="0+", tag=0, ignorable=True)] = 0
 
 
 class StreamsGroupTopologyKey(Message):
-    """Streams group topology key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 23)
     group_id: A[str, w("string", "0")] = ""
 
 
 class TopicConfig(Message):
-    """Topic config."""
-
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Message):
-    """Topic info."""
-
     name: String = ""
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -175,16 +139,12 @@ class TopicInfo(Message):
 
 
 class CopartitionGroup(Message):
-    """Copartition group."""
-
     source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
     source_topic_regex: A[list[int], w("[]int16")] = field(default_factory=list)
     repartition_source_topics: A[list[int], w("[]int16")] = field(default_factory=list)
 
 
 class Subtopology(Message):
-    """Subtopology."""
-
     subtopology_id: String = ""
     source_topics: A[list[str], w("[]string")] = field(default_factory=list)
     source_topic_regex: A[list[str], w("[]string")] = field(default_factory=list)
@@ -195,8 +155,6 @@ class Subtopology(Message):
 
 
 class StreamsGroupTopologyValue(Message):
-    """Streams group topology value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0", "0+", 23)
     epoch: Int32 = 0
     subtopologies: A[list[Subtopology], w("[]struct")] = field(default_factory=list)

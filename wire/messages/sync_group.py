@@ -11,15 +11,11 @@ from ottla.wire.schema import Bytes, Int16, Int32, Message, Spec, String, reques
 
 
 class SyncGroupRequestAssignment(Message):
-    """Sync group request assignment."""
-
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(Message):
-    """Hand out, or wait for, a generation's assignment."""
-
     SPEC: ClassVar[Spec] = request(14, "0-5", "4+", "broker")
     group_id: String = ""
     generation_id: Int32 = 0
@@ -31,8 +27,6 @@ class SyncGroupRequest(Message):
 
 
 class SyncGroupResponse(Message):
-    """The answer to SyncGroupRequest."""
-
     SPEC: ClassVar[Spec] = response(14, "0-5", "4+")
     throttle_time_ms: A[int, w("int32", "1+", ignorable=True)] = 0
     error_code: Int16 = 0

@@ -11,22 +11,16 @@ from ottla.wire.schema import Int8, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class TransactionLogKey(Message):
-    """Transaction log key."""
-
     SPEC: ClassVar[Spec] = data("coordinator-key", "0", "none", 0)
     transactional_id: A[str, w("string", "0")] = ""
 
 
 class PartitionsSchema(Message):
-    """Partitions schema."""
-
     topic: String = ""
     partition_ids: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class TransactionLogValue(Message):
-    """Transaction log value."""
-
     SPEC: ClassVar[Spec] = data("coordinator-value", "0-1", "1+", 0)
     producer_id: Int64 = 0
     previous_producer_id: A[int, w("int64", "1+", tagged="1+", tag=0)] = -1

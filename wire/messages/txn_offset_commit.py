@@ -11,8 +11,6 @@ from ottla.wire.schema import Int16, Int32, Int64, Message, Spec, String, reques
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    """Txn offset commit request partition."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: A[int, w("int32", "2+", ignorable=True)] = -1
@@ -20,15 +18,11 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    """Txn offset commit request topic."""
-
     name: String = ""
     partitions: A[list[TxnOffsetCommitRequestPartition], w("[]struct")] = field(default_factory=list)
 
 
 class TxnOffsetCommitRequest(Message):
-    """Commit a group's offsets inside a transaction."""
-
     SPEC: ClassVar[Spec] = request(28, "0-5", "3+", "broker")
     transactional_id: String = ""
     group_id: String = ""
@@ -41,22 +35,16 @@ class TxnOffsetCommitRequest(Message):
 
 
 class TxnOffsetCommitResponsePartition(Message):
-    """Txn offset commit response partition."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    """Txn offset commit response topic."""
-
     name: String = ""
     partitions: A[list[TxnOffsetCommitResponsePartition], w("[]struct")] = field(default_factory=list)
 
 
 class TxnOffsetCommitResponse(Message):
-    """The answer to TxnOffsetCommitRequest."""
-
     SPEC: ClassVar[Spec] = response(28, "0-5", "3+")
     throttle_time_ms: Int32 = 0
     topics: A[list[TxnOffsetCommitResponseTopic], w("[]struct")] = field(default_factory=list)

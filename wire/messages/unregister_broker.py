@@ -9,15 +9,11 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, request, response, w
 
 
 class UnregisterBrokerRequest(Message):
-    """Forget a broker."""
-
     SPEC: ClassVar[Spec] = request(64, "0", "0+", "broker controller")
     broker_id: Int32 = 0
 
 
 class UnregisterBrokerResponse(Message):
-    """The answer to UnregisterBrokerRequest."""
-
     SPEC: ClassVar[Spec] = response(64, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

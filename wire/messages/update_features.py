@@ -11,8 +11,6 @@ from ottla.wire.schema import Int16, Int32, Message, Spec, String, request, resp
 
 
 class FeatureUpdateKey(Message):
-    """Feature update key."""
-
     feature: String = ""
     max_version_level: Int16 = 0
     allow_downgrade: A[bool, w("bool", "0")] = False
@@ -20,8 +18,6 @@ class FeatureUpdateKey(Message):
 
 
 class UpdateFeaturesRequest(Message):
-    """Raise or lower finalized features."""
-
     SPEC: ClassVar[Spec] = request(57, "0-2", "0+", "broker controller")
     timeout_ms: Int32 = 60000
     feature_updates: A[list[FeatureUpdateKey], w("[]struct")] = field(default_factory=list)
@@ -29,16 +25,12 @@ class UpdateFeaturesRequest(Message):
 
 
 class UpdatableFeatureResult(Message):
-    """Updatable feature result."""
-
     feature: String = ""
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = ""
 
 
 class UpdateFeaturesResponse(Message):
-    """The answer to UpdateFeaturesRequest."""
-
     SPEC: ClassVar[Spec] = response(57, "0-2", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

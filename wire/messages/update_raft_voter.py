@@ -11,23 +11,17 @@ from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, Spec, String, Ui
 
 
 class Listener(Message):
-    """Listener."""
-
     name: String = ""
     host: String = ""
     port: Uint16 = 0
 
 
 class KRaftVersionFeature(Message):
-    """K raft version feature."""
-
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class UpdateRaftVoterRequest(Message):
-    """A voter tells its endpoints and versions."""
-
     SPEC: ClassVar[Spec] = request(82, "0", "0+", "controller")
     cluster_id: A[str | None, w("string", nullable="0+")] = ""
     current_leader_epoch: Int32 = 0
@@ -38,8 +32,6 @@ class UpdateRaftVoterRequest(Message):
 
 
 class CurrentLeader(Message):
-    """Current leader."""
-
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
     host: String = ""
@@ -47,8 +39,6 @@ class CurrentLeader(Message):
 
 
 class UpdateRaftVoterResponse(Message):
-    """The answer to UpdateRaftVoterRequest."""
-
     SPEC: ClassVar[Spec] = response(82, "0", "0+")
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Int64, Message, Spe
 
 
 class VoteRequestPartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     replica_epoch: Int32 = 0
     replica_id: Int32 = 0
@@ -24,15 +22,11 @@ class VoteRequestPartitionData(Message):
 
 
 class VoteRequestTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[VoteRequestPartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class VoteRequest(Message):
-    """KRaft: ask for a vote."""
-
     SPEC: ClassVar[Spec] = request(52, "0-2", "0+", "controller")
     cluster_id: A[str | None, w("string", nullable="0+")] = None
     voter_id: A[int, w("int32", "1+", ignorable=True)] = -1
@@ -40,8 +34,6 @@ class VoteRequest(Message):
 
 
 class VoteResponsePartitionData(Message):
-    """Partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -50,23 +42,17 @@ class VoteResponsePartitionData(Message):
 
 
 class VoteResponseTopicData(Message):
-    """Topic data."""
-
     topic_name: String = ""
     partitions: A[list[VoteResponsePartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class NodeEndpoint(Message):
-    """Node endpoint."""
-
     node_id: A[int, w("int32", "1+")] = 0
     host: A[str, w("string", "1+")] = ""
     port: A[int, w("uint16", "1+")] = 0
 
 
 class VoteResponse(Message):
-    """The answer to VoteRequest."""
-
     SPEC: ClassVar[Spec] = response(52, "0-2", "0+")
     error_code: Int16 = 0
     topics: A[list[VoteResponseTopicData], w("[]struct")] = field(default_factory=list)

@@ -11,8 +11,6 @@ from ottla.wire.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Message, Spe
 
 
 class StateBatch(Message):
-    """State batch."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_state: Int8 = 0
@@ -20,8 +18,6 @@ class StateBatch(Message):
 
 
 class PartitionData(Message):
-    """Partition data."""
-
     partition: Int32 = 0
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
@@ -31,37 +27,27 @@ class PartitionData(Message):
 
 
 class WriteStateData(Message):
-    """Write state data."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionData], w("[]struct")] = field(default_factory=list)
 
 
 class WriteShareGroupStateRequest(Message):
-    """Store the state of a share partition."""
-
     SPEC: ClassVar[Spec] = request(85, "0-1", "0+", "broker")
     group_id: String = ""
     topics: A[list[WriteStateData], w("[]struct")] = field(default_factory=list)
 
 
 class PartitionResult(Message):
-    """Partition result."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: A[str | None, w("string", nullable="0+")] = None
 
 
 class WriteStateResult(Message):
-    """Write state result."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: A[list[PartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class WriteShareGroupStateResponse(Message):
-    """The answer to WriteShareGroupStateRequest."""
-
     SPEC: ClassVar[Spec] = response(85, "0-1", "0+")
     results: A[list[WriteStateResult], w("[]struct")] = field(default_factory=list)

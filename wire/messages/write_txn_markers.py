@@ -11,15 +11,11 @@ from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, Spec, String, 
 
 
 class WritableTxnMarkerTopic(Message):
-    """Writable txn marker topic."""
-
     name: String = ""
     partition_indexes: A[list[int], w("[]int32")] = field(default_factory=list)
 
 
 class WritableTxnMarker(Message):
-    """Writable txn marker."""
-
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     transaction_result: Bool = False
@@ -29,35 +25,25 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message):
-    """Coordinator to leaders: write the marker that ends a transaction."""
-
     SPEC: ClassVar[Spec] = request(27, "1-2", "1+", "broker")
     markers: A[list[WritableTxnMarker], w("[]struct")] = field(default_factory=list)
 
 
 class WritableTxnMarkerPartitionResult(Message):
-    """Writable txn marker partition result."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class WritableTxnMarkerTopicResult(Message):
-    """Writable txn marker topic result."""
-
     name: String = ""
     partitions: A[list[WritableTxnMarkerPartitionResult], w("[]struct")] = field(default_factory=list)
 
 
 class WritableTxnMarkerResult(Message):
-    """Writable txn marker result."""
-
     producer_id: Int64 = 0
     topics: A[list[WritableTxnMarkerTopicResult], w("[]struct")] = field(default_factory=list)
 
 
 class WriteTxnMarkersResponse(Message):
-    """The answer to WriteTxnMarkersRequest."""
-
     SPEC: ClassVar[Spec] = response(27, "1-2", "1+")
     markers: A[list[WritableTxnMarkerResult], w("[]struct")] = field(default_factory=list)
