@@ -5,16 +5,15 @@ Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/k
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 
 from ottla.wire import batch as b
 from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
+from ottla.wire.control import control_record
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
-from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.primitives import Buffer, read_uvarint, write_uvarint
 from ottla.wire.schema import Message
@@ -71,44 +70,6 @@ def decode_record(raw: Buffer) -> Message:
     if key not in _BY_KEY:
         raise WireError(f"unknown metadata record {key}")
     return compiler.decode(_BY_KEY[key], version, raw, pos)[0]
-
-
-CONTROL_TYPES: dict[int, type[Message]] = {
-    0: ctl.EndTxnMarker,
-    1: ctl.EndTxnMarker,
-    2: ctl.LeaderChangeMessage,
-    3: ctl.SnapshotHeaderRecord,
-    4: ctl.SnapshotFooterRecord,
-    5: ctl.KRaftVersionRecord,
-    6: ctl.VotersRecord,
-}
-CONTROL_NUMBERS = {
-    ctl.LeaderChangeMessage: 2,
-    ctl.SnapshotHeaderRecord: 3,
-    ctl.SnapshotFooterRecord: 4,
-    ctl.KRaftVersionRecord: 5,
-    ctl.VotersRecord: 6,
-}
-
-
-def control_record(message: Message, now_ms: int) -> r.NewRecord:
-    """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
-    key = struct.pack(">hh", 0, CONTROL_NUMBERS[type(message)])
-    return r.NewRecord(key, compiler.encode(message, 0), now_ms)
-
-
-def decode_control(record: r.Record) -> Message | None:
-    """The content of a control record; None for a type we do not know, which readers must tolerate."""
-    if record.key is None or record.value is None or len(record.key) < 4:
-        raise WireError("a control record without type")
-    (kind,) = struct.unpack_from(">h", record.key, 2)
-    cls = CONTROL_TYPES.get(kind)
-    if cls is None:
-        return None
-    if cls is ctl.EndTxnMarker:
-        return compiler.decode(cls, 0, record.value, 2)[0]  # int16 version, then the body
-    (version,) = struct.unpack_from(">h", record.value, 0)
-    return compiler.decode(cls, min(max(version, 0), spec_of(cls).versions.high), record.value)[0]
 
 
 def messages(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:

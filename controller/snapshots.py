@@ -17,12 +17,12 @@ from ottla.controller.records import (
     NEWEST_METADATA_VERSION,
     BatchWriter,
     control_batch,
-    decode_control,
     messages,
 )
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import batch as b
 from ottla.wire import records as r
+from ottla.wire.control import decode_control
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.primitives import Buffer

@@ -31,12 +31,12 @@ from ottla.log.state import SWAP
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of, compress
+from ottla.wire.control import ControlType, control_type
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 from ottla.world.disk import Disk
 
 CLEANED = ".cleaned"
-_ABORT, _COMMIT = 0, 1
 
 
 class Transactions:
@@ -71,12 +71,12 @@ class Transactions:
     def marker(self, header: b.BatchHeader, kind: int) -> bool:
         """A marker goes by; says whether nothing of its transaction is left."""
         self._reach(header.last_offset)
-        if kind == _ABORT:
+        if kind == ControlType.ABORT:
             entry, seen = self._aborted.pop(header.producer_id, (None, False))
             if entry is not None and seen:
                 self.kept.append(entry)
             return not seen
-        if kind == _COMMIT:
+        if kind == ControlType.COMMIT:
             empty = header.producer_id not in self._committed
             self._committed.discard(header.producer_id)
             return empty
@@ -86,9 +86,8 @@ class Transactions:
 def marker_kind(header: b.BatchHeader, raw: Buffer) -> int:
     """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
     first = next(iter(r.iterate(raw, header)), None)
-    if first is None or first.key is None or len(first.key) < 4:
-        return -1
-    return int.from_bytes(first.key[2:4], "big")
+    kind = None if first is None else control_type(first)
+    return -1 if kind is None else kind
 
 
 @dataclass(slots=True)

@@ -17,12 +17,13 @@ from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.durable import SyncJob
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
-from ottla.log.state import SEGMENT_FILES, TxnEnd, txn_ends
+from ottla.log.state import SEGMENT_FILES, txn_ends
 from ottla.log.truncating import TruncatableLog
 from ottla.log.validate import Origin, check_client_batch, check_crc, parse_single, recompress
 from ottla.wire import batch as b
 from ottla.wire.batch import BatchHeader, parse_header, stamp, stamp_append_time
 from ottla.wire.compression import codec_of
+from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import write_file
@@ -175,7 +176,7 @@ class PartitionLog(TruncatableLog):
     def _index_aborted(self, active: Segment, ends: list[TxnEnd], header: BatchHeader, base: int) -> bool:
         """Enter what a marker aborts into the transaction index; says whether there was anything."""
         aborted = self.producers.aborted_by(header.producer_id, base)
-        if aborted is None or not any(end.kind == 0 for end in ends):
+        if aborted is None or not any(end.kind == ControlType.ABORT for end in ends):
             return False
         _ = active.file  # opened now: after the entry is written only the disk itself may fail
         active.add_aborted(aborted)

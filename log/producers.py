@@ -17,11 +17,11 @@ from crc32c import crc32c
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import AbortedTxn
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from ottla.wire.control import ControlType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 BATCHES_REMEMBERED = 5
 SNAPSHOT_VERSION = 1
-ABORT, COMMIT = 0, 1
 _HEAD = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 
@@ -149,7 +149,7 @@ class ProducerStates:
         producer.txn_first_offset = -1
         self.ongoing.pop(header.producer_id, None)
         self.completed.append((first, offset))
-        return aborted if marker == ABORT else None
+        return aborted if marker == ControlType.ABORT else None
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""

@@ -9,10 +9,8 @@ Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producers import ProducerStates
@@ -20,20 +18,13 @@ from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
+from ottla.wire.control import TxnEnd, txn_end
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 SWAP = ".swap"
 """The ending of compacted segments that count already, and do not have their own names yet."""
-
-
-class TxnEnd(NamedTuple):
-    """What a marker says."""
-
-    kind: int
-    """0 abort, 1 commit."""
-    coordinator_epoch: int
 
 
 class LogState:
@@ -164,12 +155,9 @@ class LogState:
 def txn_ends(header: BatchHeader, data: Buffer) -> Iterator[TxnEnd]:
     """The markers of a control batch; other control records are passed over."""
     for record in r.iterate(data, header):
-        if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
-            continue
-        (kind,) = struct.unpack_from(">h", record.key, 2)
-        (coordinator_epoch,) = struct.unpack_from(">i", record.value, 2)
-        if kind in (0, 1):
-            yield TxnEnd(kind, coordinator_epoch)
+        end = txn_end(record)
+        if end is not None:
+            yield end
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
 from ottla.controller.raft.events import Append, HardState, ReplicaKey
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
-from ottla.controller.records import control_batch, decode_control, messages
+from ottla.controller.records import control_batch, messages
 from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
@@ -24,6 +24,7 @@ from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
 from ottla.log.validate import Origin
 from ottla.wire import records as r
+from ottla.wire.control import decode_control
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk

@@ -21,6 +21,7 @@ from ottla.wire import batch as b
 from ottla.wire import legacy
 from ottla.wire import records as r
 from ottla.wire.compression import codec_of
+from ottla.wire.control import decode_control
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import uuid_text
 from ottla.wire.schema import Message
@@ -50,7 +51,7 @@ def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
     """What a record of an internal topic says; None for other topics."""
     try:
         if header.is_control:
-            message = mr.decode_control(record)
+            message = decode_control(record)
             return None if message is None else {type(message).__name__: plain(message)}
         if topic == "__cluster_metadata":
             inner = mr.decode_record(record.value or b"")

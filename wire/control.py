@@ -1,0 +1,89 @@
+"""Control records: what a batch with the control bit says. A key of two int16 (version, type), then a message.
+
+Source: ``ControlRecordType.java``, ``EndTransactionMarker.java``, ``ControlRecordUtils.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.wire import compiler
+from ottla.wire.errors import WireError
+from ottla.wire.interpreter import spec_of
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.records import NewRecord, Record
+from ottla.wire.schema import Message
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+
+
+class ControlType(IntEnum):
+    """What a control record is."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_CLASSES: dict[int, type[Message]] = {
+    ControlType.ABORT: ctl.EndTxnMarker,
+    ControlType.COMMIT: ctl.EndTxnMarker,
+    ControlType.LEADER_CHANGE: ctl.LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: ctl.SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: ctl.SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: ctl.KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: ctl.VotersRecord,
+}
+_TYPES = {cls: kind for kind, cls in _CLASSES.items() if cls is not ctl.EndTxnMarker}
+
+
+class TxnEnd(NamedTuple):
+    """The end of a transaction: ABORT or COMMIT, and the epoch of the coordinator that wrote it."""
+
+    kind: int
+    coordinator_epoch: int
+
+
+def control_type(record: Record) -> int | None:
+    """The type in a control record's key; None where it has none."""
+    if record.key is None or len(record.key) < _KEY.size:
+        return None
+    return int(_KEY.unpack_from(record.key)[1])
+
+
+def txn_end(record: Record) -> TxnEnd | None:
+    """A control record as the end of a transaction; None where it is something else, or cut off."""
+    kind = control_type(record)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT) or record.value is None or len(record.value) < _MARKER.size:
+        return None
+    return TxnEnd(kind, _MARKER.unpack_from(record.value)[1])
+
+
+def control_record(message: Message, now_ms: int) -> NewRecord:
+    """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
+    return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
+
+
+def decode_control(record: Record) -> Message | None:
+    """The content of a control record; None for a type we do not know, which readers must tolerate.
+
+    Raises:
+        WireError: it has no type, or its content cannot be read.
+    """
+    kind = control_type(record)
+    if kind is None or record.value is None or len(record.value) < 2:
+        raise WireError("a control record without type or content")
+    cls = _CLASSES.get(kind)
+    if cls is None:
+        return None
+    if cls is ctl.EndTxnMarker:
+        return compiler.decode(cls, 0, record.value, 2)[0]  # int16 version, then the body
+    version = int.from_bytes(record.value[:2], "big", signed=True)
+    return compiler.decode(cls, min(max(version, 0), spec_of(cls).versions.high), record.value)[0]
