@@ -106,7 +106,8 @@ class ClassicGroups:
             if join is not None and join.ticket is ticket:
                 assert group is not None
                 if member.is_new and member.instance_id is None and not join.request.member_id:
-                    rb.drop(group, member, self.settings, now_ms, fx)
+                    rb.take_out(group, member, fx)
+                    rb.maybe_complete_join(group, now_ms, fx)
                 break
         return fx
 

@@ -1,0 +1,67 @@
+"""A group coordinator that leads `__consumer_offsets` in virtual time, and the handlers that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
+from ottla.broker.groups.machine import Commit
+from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.server.dispatch import ROUTES, handler_of
+from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.wire.apis import ApiKey
+
+UNKNOWN_ID = b"\x09" * 16
+
+
+class Node:
+    """A group coordinator that leads all of `__consumer_offsets`, and its handlers."""
+
+    def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1) -> None:
+        self.stage = Stage(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5")
+        isr = (1, 2) if followed else (1,)
+        self.replica = self.stage.hosted.host(TOPIC, partitions=partitions, isr=isr, replicas=isr)
+        self.stage.hosted.host("t", partitions=3)
+        env: Any = self.stage.env
+        self.timers = Timers(env)
+        self.failures: list[Any] = []
+        self.groups = GroupCoordinator(
+            env, self.stage.config, self.timers, lambda *told: self.failures.append(told), lambda: partitions
+        )
+        self.stage.services.groups = self.groups
+        if led:
+            for number in range(partitions):
+                self.groups.lead(self.stage.hosted.replicas[TOPIC, number])
+
+    def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+        """The answer, or what it is waited for with."""
+        return handler_of(ROUTES[key].module)(self.stage.context(key, version), request)
+
+    def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
+        new = [NewOffset(topic, topic_id_of(topic), partition, offset, 3, "meta")]
+        self.groups.ask(group, lambda own: Commit(own, group, "", None, -1, -1, new, 9))
+
+    def commit_log(self) -> None:
+        self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
+        self.groups.advance(self.replica)
+
+
+def run(node: Node, story: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.groups.run)
+            nursery.start_soon(node.timers.run)
+            await trio.testing.wait_all_tasks_blocked()
+            await story()
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+
+
+def codes(answer: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    return [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
