@@ -1,0 +1,107 @@
+"""Ten thousand partitions made by a stock admin client: when it is answered, when the last can be written to, who waits.
+
+``python -m bench.many [--topics 20] [--partitions 500] [--one-by-one]``. One request makes all topics (or one request
+each). While they are made another client asks for offsets without a pause, and the last partition is written to at
+once. Then every partition is asked for until all of them answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.cluster import OttlaProcess
+from compat_tests.raw import RawClient
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import produce as p
+
+AT_ONCE = 100
+
+
+def ends(peer: RawClient, topic: str, numbers: range) -> list[int]:
+    """Error codes of asking for the ends of partitions."""
+    rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
+    answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, rows)]))
+    return [x.error_code for x in answer.topics[0].partitions]
+
+
+def write(peer: RawClient, topic: str, number: int) -> int:
+    """Write one record; gives the error code."""
+    raw = r.build([r.NewRecord(None, b"x", time.time_ns() // 10**6)])
+    data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
+    answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+class Other(threading.Thread):
+    """A client that only wants to be answered."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self._peer = RawClient(port, timeout_s=300)
+        self.waits_s: list[float] = []
+        self.over = False
+
+    def run(self) -> None:
+        """Ask until told to stop."""
+        while not self.over:
+            began = time.perf_counter()
+            assert ends(self._peer, "before", range(1)) == [0]
+            self.waits_s.append(time.perf_counter() - began)
+            time.sleep(0.002)
+
+    def told(self) -> str:
+        """The waits in words."""
+        waits = sorted(self.waits_s)
+        at = waits[int(len(waits) * 0.99)]
+        return f"{len(waits)} answers, 99 % within {at * 1000:.0f} ms, the longest after {waits[-1] * 1000:.0f} ms"
+
+
+def make(admin: AdminClient, topics: list[NewTopic], *, one_by_one: bool) -> None:
+    """Make topics, and wait for the answers."""
+    groups = [[topic] for topic in topics] if one_by_one else [topics]
+    for group in groups:
+        for done in admin.create_topics(group, request_timeout=300, operation_timeout=300).values():
+            done.result(300)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser("bench.many")
+    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--partitions", type=int, default=500)
+    parser.add_argument("--one-by-one", action="store_true", help="a request for each topic, not one for all")
+    options = parser.parse_args()
+    names = [f"t{number}" for number in range(options.topics)]
+    with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data") as node:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "socket.timeout.ms": 300_000})
+        make(admin, [NewTopic("before", 1, 1)], one_by_one=False)
+        other = Other(node.port)
+        other.start()
+        began = time.perf_counter()
+        make(admin, [NewTopic(name, options.partitions, 1) for name in names], one_by_one=options.one_by_one)
+        print(f"{options.topics * options.partitions} partitions: answered after {time.perf_counter() - began:.2f} s")
+        peer = RawClient(node.port, timeout_s=300)
+        asked = time.perf_counter()
+        assert write(peer, names[-1], options.partitions - 1) == 0
+        print(f"the last one, asked for at once: written to after {time.perf_counter() - asked:.2f} s more", flush=True)
+        for name in names:
+            for first in range(0, options.partitions, AT_ONCE):
+                numbers = range(first, min(first + AT_ONCE, options.partitions))
+                while any(ends(peer, name, numbers)):
+                    time.sleep(0.1)
+        print(f"all of them served after {time.perf_counter() - began:.2f} s")
+        other.over = True
+        other.join()
+        print(f"another client meanwhile: {other.told()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

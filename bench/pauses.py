@@ -1,0 +1,265 @@
+"""How long the event loop of a node with 10,000 partitions is held in one piece, measured from inside it.
+
+``python -m bench.pauses [--topics 20] [--partitions 500]``. The node runs in a child process that times every step of
+every task (a garbage collection that falls into one counts) and a pulse: a task that wants its turn each millisecond and
+notes how late it comes, whatever the reason. Between two things that are done to the node both are asked and set back.
+``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add to; ``late``:
+the longest wait of the pulse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from compat_tests.cluster import free_port
+from compat_tests.raw import RawClient
+from ottla.broker.config import NodeConfig
+from ottla.broker.node import Node
+from ottla.cli.serve import tidy
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import metadata as md
+from ottla.world.real_env import RealEnv
+
+PULSE_S = 0.001
+GOAL_MS = 50
+
+
+class Watch(trio.abc.Instrument):
+    """Times every step of every task."""
+
+    def __init__(self) -> None:
+        self.reset()
+        self._began = 0.0
+        self._cpu = 0.0
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.held_s = self.computed_s = self.late_s = 0.0
+        self.who = ""
+        self.steps: dict[str, float] = {}
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """A task gets its turn."""
+        self._began = time.perf_counter()
+        self._cpu = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """It gives the loop back."""
+        held, computed = time.perf_counter() - self._began, time.thread_time() - self._cpu
+        self.held_s = max(self.held_s, held)
+        if computed > self.steps.get(task.name, 0):
+            self.steps[task.name] = computed
+        if computed > self.computed_s:
+            self.computed_s, self.who = computed, task.name
+
+    async def pulse(self) -> None:
+        """Want a turn each millisecond."""
+        while True:
+            due = time.perf_counter() + PULSE_S
+            await trio.sleep(PULSE_S)
+            self.late_s = max(self.late_s, time.perf_counter() - due)
+
+    def report(self) -> dict[str, Any]:
+        """What was seen since the last one."""
+        out = {"held": self.held_s, "computed": self.computed_s, "late": self.late_s, "who": self.who}
+        self.reset()
+        return out
+
+
+async def inside(directory: str, port: int, metrics_port: int) -> None:
+    """The child: a node, and answers to what is asked on standard input."""
+    watch = Watch()
+    settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", "log.retention.check.interval.ms": "3000"}
+    node = Node(RealEnv(), NodeConfig(settings, directory, port=port), tidy)
+    stop = trio.Event()
+    trio.lowlevel.add_instrument(watch)
+
+    def ready(_: Node) -> None:
+        gc.collect()
+        print("ready", flush=True)
+
+    async def answer() -> None:
+        while line := await trio.to_thread.run_sync(sys.stdin.readline):
+            if line.startswith("stop"):
+                stop.set()
+            print(json.dumps(watch.report()), flush=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.pulse)
+        nursery.start_soon(answer)
+        await node.run(ready, stop)
+        nursery.cancel_scope.cancel()
+
+
+class Child:
+    """The node under measurement."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port, self.metrics_port = free_port(), free_port()
+        arguments = ["--inside", str(directory), str(self.port), str(self.metrics_port)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.pauses", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def ask(self, what: str = "report") -> dict[str, Any]:
+        """What was seen since the last time."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(what + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def stop(self) -> float:
+        """Stop cleanly; gives how long that took."""
+        began = time.perf_counter()
+        self.ask("stop")
+        self._process.wait(600)
+        return time.perf_counter() - began
+
+    def kill(self) -> None:
+        """End it whatever it does."""
+        self._process.kill()
+
+
+class Scenes:
+    """What is done to the node."""
+
+    def __init__(self, child: Child, topics: int, partitions: int) -> None:
+        self._child = child
+        self._admin = AdminClient(
+            {"bootstrap.servers": f"127.0.0.1:{child.port}", "socket.timeout.ms": 300_000, "log_level": 0}
+        )
+        self._topics = topics
+        self._partitions = partitions
+        self._peer = RawClient(child.port, timeout_s=300)
+
+    def _make(self, name: str, partitions: int) -> None:
+        done = self._admin.create_topics([NewTopic(name, partitions, 1)], request_timeout=300, operation_timeout=300)
+        done[name].result(300)
+        for first in range(0, partitions, 100):
+            rows = [lo.ListOffsetsPartition(n, timestamp=-1) for n in range(first, min(first + 100, partitions))]
+            request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+            while any(x.error_code for x in self._peer.call(ApiKey.LIST_OFFSETS, 5, request).topics[0].partitions):
+                time.sleep(0.1)
+
+    def fill(self) -> None:
+        """The partitions that are there when the measuring begins."""
+        for number in range(self._topics):
+            self._make(f"t{number}", self._partitions)
+
+    def partitions_made(self) -> None:
+        """A topic of 1,000 partitions more."""
+        self._make("more", 1000)
+
+    def _set(self, kind: ResourceType, name: str, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for done in self._admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])]).values():
+            done.result(60)
+
+    def topic_setting(self) -> None:
+        """A setting of one topic."""
+        self._set(ResourceType.TOPIC, "more", "retention.ms", "86400000")
+
+    def broker_setting(self) -> None:
+        """A setting of every topic."""
+        self._set(ResourceType.BROKER, "1", "log.retention.ms", "172800000")
+
+    def metadata(self) -> None:
+        """Metadata of everything, ten times."""
+        for _ in range(10):
+            self._peer.call(ApiKey.METADATA, 12, md.MetadataRequest(None, allow_auto_topic_creation=False))
+
+    def scrape(self) -> None:
+        """The metrics page, three times."""
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._child.metrics_port}/metrics", timeout=60) as page:
+                assert page.read().count(b"kafka_log_log_size{") >= self._topics * self._partitions
+
+    def at_rest(self) -> None:
+        """Nothing: retention and checkpoints go their rounds."""
+        time.sleep(8)
+
+    def deletion(self) -> None:
+        """The topic of 1,000 partitions is deleted."""
+        self._admin.delete_topics(["more"])["more"].result(60)
+        time.sleep(2)
+
+
+def measure(topics: int, partitions: int, where: Path) -> None:
+    """Measure and print."""
+    began = time.perf_counter()
+    child = Child(where)
+    print(f"start: {time.perf_counter() - began:.2f} s", flush=True)
+    try:
+        scenes = Scenes(child, topics, partitions)
+        rows: list[tuple[str, Callable[[], None]]] = [
+            (f"{topics * partitions} partitions made", scenes.fill),
+            ("at rest", scenes.at_rest),
+            ("1,000 partitions made", scenes.partitions_made),
+            ("a topic's setting changed", scenes.topic_setting),
+            ("a broker's setting changed", scenes.broker_setting),
+            ("metadata of everything", scenes.metadata),
+            ("scrape", scenes.scrape),
+            ("1,000 partitions deleted", scenes.deletion),
+        ]
+        print(f"{'milliseconds':32} {'held':>8} {'computed':>8} {'late':>8}  took  by")
+        for name, scene in rows:
+            child.ask()
+            began = time.perf_counter()
+            scene()
+            took = time.perf_counter() - began
+            seen = child.ask()
+            numbers = " ".join(f"{seen[x] * 1000:8.1f}" for x in ("held", "computed", "late"))
+            print(f"{name:32} {numbers} {took:5.1f}  {seen['who']}", flush=True)
+        print(f"clean stop: {child.stop():.1f} s", flush=True)
+        began = time.perf_counter()
+        child = Child(where)
+        print(f"start with all of them: {time.perf_counter() - began:.1f} s", flush=True)
+        child.stop()
+    finally:
+        child.kill()
+
+
+def main() -> None:
+    """Be the child, or measure one."""
+    if sys.argv[1:2] == ["--inside"]:
+        trio.run(inside, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser("bench.pauses")
+    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--partitions", type=int, default=500)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as where:
+        measure(options.topics, options.partitions, Path(where) / "data")
+
+
+if __name__ == "__main__":
+    main()
