@@ -1,4 +1,4 @@
-"""Ten thousand partitions made by a stock admin client: when it is answered, when the last can be written to, who waits.
+"""Ten thousand partitions made by a stock admin client: when it is answered, when the last is served, who waits.
 
 ``python -m bench.many [--topics 20] [--partitions 500] [--one-by-one]``. One request makes all topics (or one request
 each). While they are made another client asks for offsets without a pause, and the last partition is written to at

@@ -1,10 +1,10 @@
 """How long the event loop of a node with 10,000 partitions is held in one piece, measured from inside it.
 
 ``python -m bench.pauses [--topics 20] [--partitions 500]``. The node runs in a child process that times every step of
-every task (a garbage collection that falls into one counts) and a pulse: a task that wants its turn each millisecond and
-notes how late it comes, whatever the reason. Between two things that are done to the node both are asked and set back.
-``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add to; ``late``:
-the longest wait of the pulse.
+every task (a garbage collection that falls into one counts), and a pulse: a task that wants its turn each millisecond
+and notes how late it comes, whatever the reason. Between two things that are done to the node all are set back.
+``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add
+to; ``late``: the longest wait of the pulse.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ class Scenes:
 
     def _set(self, kind: ResourceType, name: str, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        for done in self._admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])]).values():
+        for done in self._admin.incremental_alter_configs(
+            [ConfigResource(kind, name, incremental_configs=[entry])]
+        ).values():
             done.result(60)
 
     def topic_setting(self) -> None:

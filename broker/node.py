@@ -14,7 +14,7 @@ from functools import partial
 
 import trio
 
-from ottla.broker.config import NodeConfig, parse_listener
+from ottla.broker.config import NodeConfig
 from ottla.broker.parts import Parts
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.making import WORKERS
@@ -24,7 +24,6 @@ from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import CannotListen, listen
 from ottla.broker.upkeep.supervise import raise_alone, supervise
-from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.delta import Delta
 from ottla.controller.format import Endpoint, format_directory
 from ottla.log.directory import Identity
@@ -65,31 +64,26 @@ class Node:
         """
         losses = self._losses
         try:
-            await self._listen()
+            await listen(self.env, self.config, self._listeners)
+            self.port = self._listeners[0].port
             self.storage.lock()
             with self._ground:
                 await self._live(ready, stop)
+        except CannotListen as error:
+            raise StartRefused(str(error)) from None
         except BaseException as error:
             if losses.failure is None:
                 raise_alone(error)
         finally:
-            for listener in self._listeners:
-                listener.close()
+            self._hang_up()
             self.storage.unlock()
         if losses.failure is not None:
             raise StorageFailed(f"a data directory failed: {losses.failure}")
 
-    async def _listen(self) -> None:
-        addresses = [(self.config.host, self.config.port)]
-        metrics_address = self.config.values.get(METRICS_LISTENER)
-        if metrics_address:
-            addresses.append(parse_listener(metrics_address)[1:])
-        for host, port in addresses:
-            try:
-                self._listeners.append(await listen(self.env, host, port, self.config.socket_buffers))
-            except CannotListen as error:
-                raise StartRefused(str(error)) from None
-        self.port = self._listeners[0].port
+    def _hang_up(self) -> None:
+        """Nobody may come any more: clients are refused at once, and ask another node."""
+        for listener in self._listeners:
+            listener.close()
 
     def _identify(self) -> Identity:
         """Whose the directories are; new ones are this node's from now on."""
@@ -125,6 +119,7 @@ class Node:
                 self._on_grown()
                 await (self.env.sleep(FOREVER_S) if stop is None else stop.wait())
                 serving.cancel_scope.cancel()
+            self._hang_up()
             await made.lifecycle.resign()
             ground.cancel_scope.cancel()
         await self._close(made)
@@ -136,7 +131,7 @@ class Node:
         for _ in range(WORKERS):
             nursery.start_soon(made.making.run)
         for name, work in made.upkeep():
-            nursery.start_soon(supervise, self.env, name, work)
+            nursery.start_soon(supervise, self.env, name, work, name=name)
         for listener in self._listeners[1:]:
             numbers = metrics.Numbers(self.storage, made.replicas, made.cleaner, made.scrubber)
             nursery.start_soon(supervise, self.env, "metrics", partial(metrics.serve, self.env, numbers, listener))

@@ -47,7 +47,8 @@ def _lines(disk: Disk, path: str) -> list[str]:
     return entries
 
 
-def _write(disk: Disk, path: str, entries: list[str], *, sync: bool) -> None:
+def write_lines(disk: Disk, path: str, entries: list[str], *, sync: bool) -> None:
+    """Write a checkpoint of these lines: version 0, their count, they themselves."""
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
     write_file(disk, path, text.encode(), sync=sync)
 
@@ -70,7 +71,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
     """Write a file of ``topic partition offset`` lines."""
-    _write(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync)
+    write_lines(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
@@ -91,7 +92,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
     """Write a file of ``epoch start_offset`` lines."""
-    _write(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
+    write_lines(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:

@@ -230,6 +230,15 @@ class LogDirectory:
         for _, log in logs:
             log.points_noted()
 
+    def about_to_note(self, starts: dict[TopicPartition, int], mentioned: set[TopicPartition]) -> None:
+        """Somebody else writes the checkpoints now: these log starts, and something of those mentioned."""
+        self._starts = starts
+        self._mentioned |= mentioned
+
+    def were_noted(self, mentioned: set[TopicPartition]) -> None:
+        """The checkpoints on disk say something of these, and of no others."""
+        self._mentioned = mentioned
+
     def _write(self, name: str, offsets: dict[TopicPartition, int], *, sync: bool) -> None:
         c.write_offsets(self.disk, f"{self.path}/{name}", offsets, sync=sync)
 

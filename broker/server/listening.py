@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ottla.broker.config import NodeConfig, parse_listener
+from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.world.env import Env, Listener, SocketBuffers
 
 
@@ -11,12 +13,20 @@ class CannotListen(Exception):
     """An address cannot be listened at; the message names it and says why. Nothing was changed."""
 
 
-async def listen(env: Env, host: str, port: int, buffers: SocketBuffers) -> Listener:
-    """Listen at an address; port 0 takes a free one. ``buffers``: of each connection.
+async def listen(env: Env, config: NodeConfig, listeners: list[Listener]) -> None:
+    """Listen for clients, and for whoever reads the metrics where that is configured; adds to the listeners.
 
     Raises:
-        CannotListen: it is taken, or not this machine's.
+        CannotListen: an address is taken, or not this machine's.
     """
+    listeners.append(await _listen(env, config.host, config.port, config.socket_buffers))
+    address = config.values.get(METRICS_LISTENER)
+    if address:
+        _, host, port = parse_listener(address)
+        listeners.append(await _listen(env, host, port, config.socket_buffers))
+
+
+async def _listen(env: Env, host: str, port: int, buffers: SocketBuffers) -> Listener:
     try:
         return await env.net.listen(host, port, buffers)
     except OSError as error:

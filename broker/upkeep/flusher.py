@@ -14,18 +14,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
-import trio
-
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.upkeep.slices import Slices
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
+from ottla.log.points import PointsWriter
 from ottla.log.retention import due_start
 from ottla.world.env import Env, Lane
 
 CHECKPOINT_EVERY_S = 5.0
 FIRST_RETENTION_S = 30.0
-LOOKS_AT_ONCE = 200
 RETRY_S = 0.2
 logger = logging.getLogger("ottla.files")
 
@@ -50,7 +49,7 @@ class Flusher:
         self._start = start
         self.on_flushed: list[Callable[[Replica], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
-        self._noted: dict[str, object] = {}
+        self._points: dict[str, PointsWriter] = {}
 
     async def retain_now_and_then(self) -> None:
         """Remove what retention no longer keeps, until cancelled."""
@@ -64,15 +63,15 @@ class Flusher:
         """Look at every log now and then, until cancelled."""
         while True:
             await self._env.sleep(CHECKPOINT_EVERY_S)
-            for number, log in enumerate(self._storage.logs()):
-                if number % LOOKS_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
+            slices = Slices(self._env)
+            for log in self._storage.logs():
                 try:
                     await self._look_at(log)
                 except OSError as error:
                     self._fail(error, log)
+                await slices.step()
             for directory in self._storage.online:
-                self._checkpoint(directory)
+                await self._checkpoint(directory)
 
     async def _look_at(self, log: PartitionLog) -> None:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
@@ -114,6 +113,7 @@ class Flusher:
 
     async def retain(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
+        slices = Slices(self._env)
         for directory in self._storage.online:
             due = []
             for log in list(directory.logs.values()):
@@ -125,17 +125,19 @@ class Flusher:
                         due.append(log)
                 except OSError as error:
                     self._fail(error, log)
-                await trio.lowlevel.checkpoint()
-            if due and self._checkpoint(directory):
-                self._drop(due)
+                await slices.step()
+            if due and await self._checkpoint(directory):
+                await self._drop(due)
 
-    def _drop(self, due: list[PartitionLog]) -> None:
+    async def _drop(self, due: list[PartitionLog]) -> None:
+        slices = Slices(self._env)
         for log in due:
             try:
                 if not log.closed:
                     log.drop_below_start(self._env.now_ms())
             except OSError as error:
                 self._fail(error, log)
+            await slices.step()
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
@@ -143,15 +145,16 @@ class Flusher:
         await self._env.in_thread(job, Lane.SYNC)
         return log.finish_sync(job)
 
-    def _checkpoint(self, directory: LogDirectory) -> bool:
+    async def _checkpoint(self, directory: LogDirectory) -> bool:
         """Write the checkpoints where they changed; False where that failed."""
-        logs = directory.logs
-        state = {at: (x.high_watermark, x.recovery_point, x.log_start_offset) for at, x in logs.items()}
-        if state != self._noted.get(directory.path):
-            try:
-                directory.write_checkpoints(sync=False)
-            except OSError as error:
-                self._fail(error, directory)
-                return False
-            self._noted[directory.path] = state
+        writer = self._points.get(directory.path)
+        if writer is None:
+            writer = self._points[directory.path] = PointsWriter(directory)
+        slices = Slices(self._env)
+        try:
+            for _ in writer.steps():
+                await slices.step()
+        except OSError as error:
+            self._fail(error, directory)
+            return False
         return True

@@ -1,0 +1,96 @@
+"""The checkpoints of a directory with very many logs, written in steps so that others may run in between.
+
+What others change meanwhile is made up for in the last step: no file ever names a recovery point or a high watermark
+above a cut, or a log start that records were deleted behind, or a log that is not there any more.
+
+Source: ``LogManager.checkpointRecoveryOffsetsInDir``, ``checkpointLogStartOffsetsInDir`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log import checkpoints as c
+from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.partition_log import PartitionLog
+
+STEP = 100
+
+
+class Points(NamedTuple):
+    """What the checkpoints say of one log."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    starts_within: bool
+    """Whether the log starts behind the start of its first segment: only then its start is noted."""
+
+
+def points_of(log: PartitionLog) -> Points:
+    """What is to be said of a log now."""
+    start = log.log_start_offset
+    return Points(log.recovery_point, start, log.high_watermark, start > log.bases[0])
+
+
+class PointsWriter:
+    """One directory's checkpoints, and what was written last."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._written: dict[PartitionLog, Points] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Write the files, unsynced, where something changed since the last time.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        logs = list(self._directory.logs.values())
+        seen: dict[PartitionLog, Points] = {}
+        changed = len(logs) != len(self._written)
+        for first in range(0, len(logs), STEP):
+            for log in logs[first : first + STEP]:
+                points = seen[log] = points_of(log)
+                changed = changed or self._written.get(log) != points
+            yield
+        if not changed:
+            return
+        lines: dict[PartitionLog, tuple[str, str, str]] = {}
+        for first in range(0, len(logs), STEP):
+            for log in logs[first : first + STEP]:
+                lines[log] = _lines(log, seen[log])
+                log.points_noted()  # a cut from here on rewrites what is about to be written
+            yield
+        starts: dict[TopicPartition, int] = {}
+        mentioned: set[TopicPartition] = set()
+        for log, points in list(seen.items()):
+            if log.closed:
+                del seen[log], lines[log]
+                continue
+            above = log.recovery_point < points.recovery_point or log.high_watermark < points.high_watermark
+            if above or log.log_start_offset != points.log_start_offset:
+                lines[log] = _lines(log, points_of(log))
+            if lines[log][1]:
+                starts[log.topic, log.partition] = log.log_start_offset
+            if log.recovery_point > 0 or lines[log][1]:
+                mentioned.add((log.topic, log.partition))
+        self._directory.about_to_note(starts, mentioned)
+        self._write(lines)
+        self._directory.were_noted(mentioned)
+        self._written = seen
+
+    def _write(self, lines: dict[PartitionLog, tuple[str, str, str]]) -> None:
+        """Write the three files, one after the other, and nobody runs in between."""
+        directory = self._directory
+        for name, column in ((c.RECOVERY_POINTS, 0), (c.LOG_STARTS, 1), (c.HIGH_WATERMARKS, 2)):
+            rows = [row[column] for row in lines.values() if row[column]]
+            c.write_lines(directory.disk, f"{directory.path}/{name}", rows, sync=False)
+
+
+def _lines(log: PartitionLog, points: Points) -> tuple[str, str, str]:
+    """A log's line in each of the three files; empty for none."""
+    at = f"{log.topic} {log.partition}"
+    start = f"{at} {points.log_start_offset}" if points.starts_within else ""
+    return f"{at} {points.recovery_point}", start, f"{at} {points.high_watermark}"
