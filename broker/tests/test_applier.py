@@ -1,0 +1,255 @@
+"""Publications are applied in order and in slices; handlers see an image once this node is as it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.metadata.directories import RETRY_S, Directories
+from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.controller.brokers import Assign, DirectoriesOffline
+from ottla.controller.delta import Delta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+
+
+def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
+    ground = Ground()
+    heard: list[tuple[int, bool]] = []
+    ground.applier.followers.append(
+        lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replicas.image))
+    )
+
+    async def story() -> None:
+        assert ground.applier.offset == -1
+        ground.say(topic("t", 1))
+        ground.say(topic("u", 1))
+        ground.say(gone=("t",))
+        assert ground.applier.offset == -1
+        await ground.applier.caught_up()
+        assert ground.applier.offset == 2
+        await ground.applier.caught_up()  # nothing is left: nobody waits
+
+    ground.play(story)
+    assert heard == [(0, True), (1, True), (2, True)]
+
+
+def test_a_few_partitions_are_waited_for_and_many_are_not() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("few", 128))
+        await ground.applier.settled()
+        assert len(ground.hosted()) == 128
+        ground.say(topic("many", 129))
+        await ground.applier.settled()
+        assert len(ground.hosted()) < 257
+        assert ground.applier.offset == 1
+
+    ground.play(story)
+
+
+def test_what_nobody_can_make_is_not_waited_for_for_ever() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.break_disk("/a/t-", 24)  # EMFILE
+        ground.say(topic("t", 1))
+        await ground.applier.settled()
+        assert trio.current_time() == pytest.approx(1.0)
+
+    ground.play(story)
+
+
+def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() -> None:
+    ground = Ground()
+    resigned: list[tuple[str, int]] = []
+    ground.replicas.on_removed.append(lambda r: resigned.append((r.topic, r.partition)))
+
+    async def story() -> None:
+        ground.say(topic("t", 2))
+        await ground.applier.settled()
+        replica = ground.replicas.get("t", 0)
+        assert replica is not None
+        assert replica.is_leader
+        ground.say(topic("t", 2, leader=-1, leader_epoch=1))
+        await ground.applier.settled()
+        assert not replica.is_leader
+        ground.say(topic("t", 2, leader_epoch=2))
+        await ground.applier.settled()
+        assert replica.is_leader
+        assert replica.log.epochs.latest() == 2
+        ground.say(gone=("t",))
+        await ground.applier.settled()
+        assert not replica.is_leader
+        assert replica.log.closed
+        with pytest.raises(ProtocolError) as unknown:
+            ground.replicas.leader("t", 0)
+        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    ground.play(story)
+    assert ground.led == [("t", 0), ("t", 1)] * 2
+    assert resigned == [("t", 0), ("t", 1)]
+    assert ("fetch", "t", 0) in ground.woken
+    assert len(ground.doomed) == 2
+
+
+def test_what_is_not_open_yet_is_told_as_not_led_here() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", 1))
+        await ground.applier.caught_up()
+        with pytest.raises(ProtocolError) as waiting:
+            ground.replicas.leader("t", 0)
+        assert waiting.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await ground.applier.settled()
+        assert ground.replicas.leader("t", 0).is_leader
+
+    ground.play(story)
+
+
+def test_settings_reach_only_the_logs_they_are_about() -> None:
+    ground = Ground()
+
+    def retention(name: str) -> int:
+        replica = ground.replicas.get(name, 0)
+        assert replica is not None
+        return replica.log.settings.retention_ms
+
+    async def story() -> None:
+        ground.say(topic("a", 1), topic("b", 1))
+        await ground.applier.settled()
+        before = {name: id(r.log.settings) for name in "ab" if (r := ground.replicas.get(name, 0))}
+        settings: Any = {(RESOURCE_TOPIC, "a"): {"retention.ms": "5"}}
+        ground.say(configs=settings)
+        await ground.applier.settled()
+        assert (retention("a"), retention("b")) == (5, 604_800_000)
+        other = ground.replicas.get("b", 0)
+        assert other is not None
+        assert id(other.log.settings) == before["b"]
+        settings = {**settings, (RESOURCE_BROKER, ""): {"log.retention.ms": "9"}}
+        ground.say(configs=settings)
+        await ground.applier.settled()
+        assert (retention("a"), retention("b")) == (5, 9)
+        settings = {**settings, (RESOURCE_BROKER, str(ME)): {"log.retention.ms": "10"}}
+        ground.say(configs=settings)
+        await ground.applier.settled()
+        assert (retention("a"), retention("b")) == (5, 10)
+        ground.say(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
+        await ground.applier.settled()
+
+    ground.play(story)
+
+
+def test_a_large_publication_lets_others_run_in_between() -> None:
+    ground = Ground()
+    turns = [0]
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+        clock[0] += 0.1
+        return clock[0]
+
+    async def story() -> None:
+        ground.env.monotonic_ms = ticking
+
+        async def other() -> None:
+            while True:
+                turns[0] += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            ground.say(topic("t", 1000, leader=2, replicas=(2,)), topic("u", 1000))
+            await ground.applier.caught_up()
+            nursery.cancel_scope.cancel()
+
+    ground.play(story)
+    assert turns[0] >= 45
+
+
+def test_an_error_while_applying_ends_the_node() -> None:
+    ground = Ground()
+
+    def broken(image: Image, delta: Delta) -> None:
+        raise ValueError("a bug")
+
+    ground.applier.followers.append(broken)
+
+    async def story() -> None:
+        ground.say(topic("t", 1))
+        await trio.sleep(1)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        ground.play(story)
+    assert caught.group_contains(ValueError, match="a bug")
+
+
+class Controller:
+    """Takes what it is told; refuses so often first."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.told: list[Any] = []
+        self.refuses = refuses
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        if self.refuses:
+            self.refuses -= 1
+            raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+        self.told.append(request)
+
+
+def registered(ground: Ground) -> None:
+    record = m.RegisterBrokerRecord(ME, log_dirs=ground.storage.online_ids)
+    ground.cache.image = Image(brokers={ME: record})
+
+
+@pytest.mark.parametrize("refuses", [0, 2])
+def test_places_and_lost_directories_are_told_together_and_again_until_they_are_heard(refuses: int) -> None:
+    ground = Ground("/a,/b")
+    controller = Controller(refuses)
+    directories = Directories(ground.env, ME, controller, ground.cache, ground.storage)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(directories.run)
+            directories.place(b"t" * 16, 0, b"d" * 16)
+            await trio.sleep(RETRY_S / 2)
+            assert controller.told == []  # nobody knows this broker yet
+            registered(ground)
+            directories.place(b"t" * 16, 0, b"e" * 16)
+            directories.place(b"t" * 16, 1, b"e" * 16)
+            ground.storage.take_out(ground.storage.directories[1], OSError(5, "gone"))
+            directories.changed()
+            await trio.sleep(RETRY_S * (refuses + 0.5))
+            nursery.cancel_scope.cancel()
+
+    ground.play(story)
+    assert controller.told == [
+        DirectoriesOffline(ME, [ground.storage.directories[0].id]),
+        Assign(ME, [((b"t" * 16, 0), b"e" * 16), ((b"t" * 16, 1), b"e" * 16)]),
+    ]
+
+
+def test_a_place_is_told_once() -> None:
+    ground = Ground()
+    controller = Controller()
+    directories = Directories(ground.env, ME, controller, ground.cache, ground.storage)
+
+    async def story() -> None:
+        registered(ground)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(directories.run)
+            directories.place(b"t" * 16, 0, b"e" * 16)
+            await trio.sleep(1)
+            directories.changed()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    ground.play(story)
+    assert len(controller.told) == 1

@@ -1,0 +1,245 @@
+"""Partitions that are to be made: in batches beside the loop, what is asked for first, and never twice."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+import pytest
+import trio
+
+from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
+from ottla.broker.tests.ground import MAKES_S, Ground, topic
+from ottla.controller.image import RESOURCE_TOPIC
+
+ALL_S = 60.0
+
+
+def test_what_is_wanted_is_made_in_batches_led_and_told_where_it_lies() -> None:
+    ground = Ground("/a,/b")
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH + 2))
+        await ground.applier.caught_up()
+        assert len(ground.making) == BATCH + 2
+        assert not ground.hosted()
+        assert await ground.making.made([("t", n) for n in range(BATCH + 2)], ALL_S)
+        assert len(ground.making) == 0
+
+    ground.play(story)
+    assert ground.env.in_threads == 2
+    assert sorted(ground.led) == sorted(ground.hosted()) == [("t", n) for n in range(BATCH + 2)]
+    a, b = ground.storage.directories
+    assert [sum(t == "t" for t, _ in d.logs) for d in (a, b)] == [BATCH // 2 + 1] * 2
+    assert {(n, d) for _, n, d in ground.places} == {(n, (a, b)[n % 2].id) for n in range(BATCH + 2)}
+
+
+def test_what_is_asked_for_is_made_before_what_waited_longer() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH * 10))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)  # the first batch is under way
+        last = ("t", BATCH * 10 - 1)
+        assert await ground.making.made([last, ("other", 0)], ALL_S)
+        assert trio.current_time() == pytest.approx(MAKES_S * 2)
+        assert last in ground.hosted()
+        assert len(ground.hosted()) == BATCH * 2
+
+    ground.play(story)
+
+
+def test_whoever_waits_too_long_is_told_so() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH * 3))
+        await ground.applier.caught_up()
+        assert not await ground.making.made([("t", n) for n in range(BATCH * 3)], MAKES_S * 1.5)
+        assert trio.current_time() == pytest.approx(MAKES_S * 1.5)
+        await ground.making.all_made(1, ALL_S)  # more than one is left: nobody waits for so many
+        assert trio.current_time() == pytest.approx(MAKES_S * 1.5)
+        await ground.making.all_made(BATCH * 3, ALL_S)
+        assert len(ground.hosted()) == BATCH * 3
+
+    ground.play(story)
+
+
+def test_two_workers_share_what_there_is_and_make_nothing_twice() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH * 4))
+        await ground.making.all_made(1000, ALL_S)
+        await ground.applier.settled()
+        assert trio.current_time() == pytest.approx(MAKES_S * 2)
+        ground.say(topic("u", 1))  # both sleep, and both wake
+        await ground.applier.settled()
+
+    ground.play(story, workers=2)
+    assert ground.env.in_threads == 5
+    assert len(ground.led) == BATCH * 4 + 1
+
+
+def test_a_partition_that_changes_while_it_is_made_follows_what_is_true_then() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", 1))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)
+        ground.say(topic("t", 1, leader_epoch=7), configs={(RESOURCE_TOPIC, "t"): {"retention.ms": "77"}})
+        await ground.applier.settled()
+        replica = ground.replicas.get("t", 0)
+        assert replica is not None
+        assert replica.leader_epoch == 7
+        assert replica.log.settings.retention_ms == 77
+
+    ground.play(story)
+    assert ground.env.in_threads == 1
+    assert ground.led == [("t", 0)]
+
+
+def test_a_topic_deleted_while_it_is_made_leaves_nothing_but_a_directory_to_remove() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH + 1))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)
+        ground.say(gone=("t",))
+        await ground.applier.caught_up()
+        assert len(ground.making) == BATCH  # what a thread is at comes to its end
+        await trio.sleep(1)
+        assert len(ground.making) == 0
+
+    ground.play(story)
+    assert not ground.hosted()
+    assert not ground.storage.directories[0].logs
+    assert len(ground.doomed) == BATCH
+    assert all(path.endswith("-delete") for path in ground.doomed)
+    assert ground.env.in_threads == 1
+
+
+def test_a_topic_made_again_while_its_namesake_is_made_gets_files_of_its_own() -> None:
+    ground = Ground()
+    again = b"again".ljust(16, b"-")
+
+    async def story() -> None:
+        ground.say(topic("t", 1))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)
+        ground.say(topic("t", 1, again))
+        await ground.applier.settled()
+
+    ground.play(story)
+    replica = ground.replicas.get("t", 0)
+    assert replica is not None
+    assert replica.topic_id == replica.log.topic_id == again
+    assert len(ground.doomed) == 1
+
+
+def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_no_others() -> None:
+    ground = Ground("/a,/b")
+
+    async def story() -> None:
+        ground.break_disk("/b/t-")
+        ground.say(topic("t", 4))
+        await ground.applier.settled()
+        assert list(ground.storage.failed) == ["/b"]
+        assert ground.hosted() == {("t", 0), ("t", 2)}
+        assert ground.replicas.offline == {("t", 1), ("t", 3)}
+        assert len(ground.making) == 0
+        ground.say(topic("t", 4, leader_epoch=1))  # told of them again, it does not make them elsewhere
+        await ground.applier.settled()
+        assert ground.hosted() == {("t", 0), ("t", 2)}
+
+    ground.play(story)
+    assert ground.ended == 0
+
+
+def test_what_was_made_in_a_directory_that_failed_meanwhile_does_not_count() -> None:
+    ground = Ground("/a,/b")
+
+    async def story() -> None:
+        ground.say(topic("t", 2))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)
+        ground.losses.fail(OSError(errno.EIO, "gone"), ground.storage.directories[1])
+        await ground.applier.settled()
+
+    ground.play(story)
+    assert ground.hosted() == {("t", 0)}
+    assert ground.replicas.offline == {("t", 1)}
+
+
+def test_short_of_descriptors_it_tries_again_once_a_second_and_says_so_once_a_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.break_disk("/a/t-", errno.EMFILE)
+        ground.say(topic("t", BATCH))
+        await ground.applier.caught_up()
+        with caplog.at_level(logging.ERROR):
+            await trio.sleep(RETRY_S * 3)
+        assert ground.env.in_threads == 3
+        assert len(caplog.records) == 3
+        assert not ground.hosted()
+        assert not ground.replicas.offline
+        ground.heal_disk()
+        await ground.making.all_made(1000, ALL_S)
+        assert len(ground.hosted()) == BATCH
+
+    ground.play(story)
+    assert ground.ended == 0
+    assert not ground.storage.failed
+
+
+def test_one_that_was_half_made_is_made_again_where_it_was_begun() -> None:
+    ground = Ground("/a,/b")
+
+    async def story() -> None:
+        ground.break_disk("/a/t-0", errno.EMFILE)
+        ground.say(topic("t", 1))
+        await ground.applier.caught_up()
+        await trio.sleep(RETRY_S / 2)
+        ground.heal_disk()
+        ground.storage.directories[0].create_partition(
+            "x", 0, bytes(16), ground.config.log_settings(ground.image, "x"), 0
+        )
+        await ground.making.all_made(10, ALL_S)
+
+    ground.play(story)
+    assert ("t", 0) in ground.storage.directories[0].logs
+
+
+def test_at_the_start_what_is_not_found_may_lie_in_a_directory_that_has_failed() -> None:
+    ground = Ground("/a,/b")
+    ground.storage.take_out(ground.storage.directories[1], OSError(errno.EIO, "gone"))
+
+    async def story() -> None:
+        ground.say(topic("t", 1))
+        await ground.applier.settled()
+        assert ground.replicas.offline == {("t", 0)}
+        ground.say(topic("new", 1))  # behind the start, what is new is new
+        await ground.applier.settled()
+        assert ground.hosted() == {("new", 0)}
+
+    ground.play(story)
+
+
+def test_many_that_have_come_are_told_once_for_so_many() -> None:
+    ground = Ground()
+    grown: list[int] = []
+    ground.making.on_grown = lambda: grown.append(len(ground.hosted()))
+
+    async def story() -> None:
+        ground.say(topic("t", ENOUGH_TO_TIDY * 2 + 1))
+        await ground.applier.caught_up()
+        await ground.making.made([("t", n) for n in range(ENOUGH_TO_TIDY * 2 + 1)], ALL_S)
+
+    ground.play(story)
+    assert grown == [ENOUGH_TO_TIDY, ENOUGH_TO_TIDY * 2]

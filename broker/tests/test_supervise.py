@@ -1,0 +1,166 @@
+"""What runs beside the requests: told when it fails, begun anew, and ended by what is our own fault."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.server.listening import CannotListen, listen
+from ottla.broker.tests.ground import Ground, SlowEnv, topic
+from ottla.broker.tests.world import virtually
+from ottla.broker.upkeep.removals import Removals
+from ottla.broker.upkeep.supervise import CALM_S, LONGEST_PAUSE_S, attempt, raise_alone, supervise
+
+
+def fails(times: int, error: BaseException, seen: list[float], runs_s: float = 0.0) -> Any:
+    async def work() -> None:
+        seen.append(trio.current_time())
+        await trio.sleep(runs_s)
+        if len(seen) <= times:
+            raise error
+
+    return work
+
+
+def test_a_task_that_fails_begins_anew_ever_more_slowly_and_each_time_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await supervise(SlowEnv(), "counting", fails(9, ValueError("no"), seen))  # type: ignore[arg-type]
+
+    with caplog.at_level(logging.ERROR):
+        virtually(main)
+    waits = [b - a for a, b in pairwise(seen)]
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, LONGEST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_PAUSE_S])
+    assert len(caplog.records) == 9
+    assert "counting failed" in caplog.text
+
+
+def test_having_run_long_a_task_is_begun_anew_quickly() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await supervise(SlowEnv(), "x", fails(3, ValueError("no"), seen, CALM_S + 1))  # type: ignore[arg-type]
+
+    virtually(main)
+    assert [b - a for a, b in pairwise(seen)] == pytest.approx([CALM_S + 2] * 3)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_broken_invariant_is_not_tried_again(grouped: bool) -> None:
+    ours = AssertionError("ours")
+    error: Exception = ExceptionGroup("g", [ValueError("x"), ours]) if grouped else ours
+    seen: list[float] = []
+
+    async def supervised() -> None:
+        await supervise(SlowEnv(), "x", fails(1, error, seen))  # type: ignore[arg-type]
+
+    async def attempted() -> None:
+        await attempt("x", fails(9, error, seen))
+
+    for main in (supervised, attempted):
+        with pytest.raises((AssertionError, ExceptionGroup)) as caught:
+            virtually(main)
+        assert caught.value is error
+    assert len(seen) == 2
+
+
+def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await attempt("a try", fails(5, ValueError("no"), seen))
+
+    virtually(main)
+    assert len(seen) == 1
+    assert "a try failed" in caplog.text
+
+
+def test_an_error_alone_in_its_groups_is_raised_as_itself() -> None:
+    inner = ValueError("x")
+    with pytest.raises(ValueError, match="x") as caught:
+        raise_alone(ExceptionGroup("a", [ExceptionGroup("b", [inner])]))
+    assert caught.value is inner
+    two = ExceptionGroup("a", [inner, KeyError("y")])
+    with pytest.raises(ExceptionGroup) as both:
+        raise_alone(two)
+    assert both.value is two
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    class Net:
+        async def listen(self, host: str, port: int, buffers: Any) -> Any:
+            raise OSError(errno.EADDRINUSE, "in use")
+
+    env: Any = SlowEnv()
+    env.net = Net()
+
+    async def main() -> None:
+        await listen(env, NodeConfig(host="127.0.0.1", port=9092), [])
+
+    with pytest.raises(CannotListen, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
+        virtually(main)
+
+
+def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_the_node() -> None:
+    ground = Ground("/a,/b")
+    lost: list[int] = []
+    ground.losses.on_lost.append(lambda logs: lost.append(len(logs)))
+
+    async def story() -> None:
+        ground.say(topic("t", 4))
+        await ground.applier.settled()
+        replica = ground.replicas.get("t", 1)
+        assert replica is not None
+        ground.losses.fail(OSError(errno.EMFILE, "short"), replica.log)
+        assert not ground.storage.failed
+        assert not lost
+        ground.losses.fail(OSError(errno.EIO, "gone"), replica.log)
+        ground.losses.fail(OSError(errno.EIO, "gone"), ground.storage.directories[1])
+        assert lost == [2]
+        assert not replica.is_leader
+        assert ground.ended == 0
+        ground.losses.fail(OSError(errno.EMFILE, "short"))  # behind the metadata log nothing passes
+        ground.losses.fail(OSError(errno.EIO, "again"))
+        assert ground.ended == 1
+
+    ground.play(story)
+    assert ground.losses.failure is not None
+    assert ground.losses.failure.errno == errno.EMFILE
+    assert lost == [2]
+
+
+def test_renamed_directories_are_removed_when_their_time_has_come(caplog: pytest.LogCaptureFixture) -> None:
+    env: Any = SlowEnv()
+    removals = Removals(env, 60_000)
+    env.disk.makedirs("/a/x-delete")
+    env.disk.makedirs("/a/y-delete")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(removals.run)
+            removals.remove_later("/a/x-delete")
+            await trio.sleep(30)
+            removals.remove_later("/a/y-delete")
+            await trio.sleep(29)
+            assert env.disk.exists("/a/x-delete")
+            await trio.sleep(2)
+            assert not env.disk.exists("/a/x-delete")
+            assert env.disk.exists("/a/y-delete")
+            env.disk.fault = lambda what, path: OSError(errno.EIO, "no", path) if "y-delete" in path else None
+            await trio.sleep(30)
+            env.disk.fault = None
+            assert "y-delete could not be removed" in caplog.text
+            env.disk.makedirs("/a/z-delete")
+            removals.remove_later("/a/z-delete")
+            await trio.sleep(61)
+            assert not env.disk.exists("/a/z-delete")
+            nursery.cancel_scope.cancel()
+
+    virtually(main)

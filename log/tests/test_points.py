@@ -1,0 +1,148 @@
+"""Checkpoints written in steps: whatever happens between two of them, no file says what is not true."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ottla.log import checkpoints as c
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.points import STEP, PointsWriter
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
+from ottla.world.memory_disk import MemoryDisk
+
+NOW = 1_000_000
+LOGS = STEP + 3
+
+
+class Stage:
+    """A directory with more logs than a step takes, three records in each."""
+
+    def __init__(self) -> None:
+        disk = MemoryDisk(random.Random(1), lambda: NOW).session()
+        self.directory = LogDirectory(disk, "/d")
+        self.directory.lock()
+        self.directory.write_identity(Identity("c", 1, bytes(16)), NOW)
+        self.directory.begin()
+        for number in range(LOGS):
+            self.make(number)
+        self.writer = PointsWriter(self.directory)
+
+    def make(self, number: int) -> PartitionLog:
+        log = self.directory.create_partition("t", number, bytes(16), LogSettings(segment_bytes=400), NOW)
+        for _ in range(3):
+            log.append_as_leader(bytearray(r.build([r.NewRecord(None, bytes(200), NOW)])), 0, NOW)
+        log.flush()
+        log.set_high_watermark(3)
+        return log
+
+    def log(self, number: int) -> PartitionLog:
+        return self.directory.logs["t", number]
+
+    def write(self, *between: Callable[[], object]) -> int:
+        """Go through the steps, doing something after each of the first; gives how many steps there were."""
+        count = 0
+        for count, _ in enumerate(self.writer.steps(), 1):
+            if count <= len(between):
+                between[count - 1]()
+        return count
+
+    def read(self, name: str) -> dict[tuple[str, int], int]:
+        return c.read_offsets(self.directory.disk, f"/d/{name}")
+
+    def writes(self) -> int:
+        return sum(path == f"/d/{c.RECOVERY_POINTS}.tmp" for path in self.opened)
+
+    def watch(self) -> None:
+        self.opened: list[str] = []
+
+        def seen(what: str, path: str) -> None:
+            if what == "open":
+                self.opened.append(path)
+
+        self.directory.disk.fault = seen  # type: ignore[attr-defined]
+
+
+def nothing() -> None: ...
+
+
+def test_what_is_written_is_what_the_logs_say_and_nothing_is_written_twice() -> None:
+    stage = Stage()
+    stage.log(5).raise_start(1)
+    stage.watch()
+    assert stage.write() == 4
+    assert stage.read(c.RECOVERY_POINTS) == stage.read(c.HIGH_WATERMARKS) == {("t", n): 3 for n in range(LOGS)}
+    assert stage.read(c.LOG_STARTS) == {("t", 5): 1}
+    assert stage.write() == 2, "nothing changed: looked at, not written"
+    assert stage.writes() == 1
+    stage.log(LOGS - 1).raise_start(2)
+    stage.write()
+    assert stage.writes() == 2
+    assert stage.read(c.LOG_STARTS) == {("t", 5): 1, ("t", LOGS - 1): 2}
+
+
+def test_a_log_that_came_or_went_alone_is_a_change() -> None:
+    stage = Stage()
+    stage.write()
+    stage.directory.rename_for_deletion("t", 0, "tag")
+    stage.write()
+    assert ("t", 0) not in stage.read(c.RECOVERY_POINTS)
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_cut_between_two_steps_is_never_overwritten_by_what_was_true_before(when: int) -> None:
+    stage = Stage()
+    between = [nothing] * when + [lambda: stage.log(1).truncate_to(1, NOW)]
+    stage.write(*between)
+    assert stage.read(c.RECOVERY_POINTS)["t", 1] <= 1 or when == 3
+    assert stage.read(c.HIGH_WATERMARKS)["t", 1] <= 1 or when == 3
+    if when == 3:  # behind the last look, before the writing: no step lies there
+        assert stage.log(1).log_end_offset == 1
+
+
+@pytest.mark.parametrize("when", range(3))
+def test_a_start_that_was_raised_between_two_steps_is_in_what_is_written(when: int) -> None:
+    stage = Stage()
+    stage.write(*[nothing] * when, lambda: stage.log(1).raise_start(2))
+    assert stage.read(c.LOG_STARTS) == {("t", 1): 2}
+
+
+@pytest.mark.parametrize("when", range(3))
+def test_a_log_that_goes_between_two_steps_is_not_named(when: int) -> None:
+    stage = Stage()
+    stage.write(*[nothing] * when, lambda: stage.directory.rename_for_deletion("t", 1, "tag"))
+    assert ("t", 1) not in stage.read(c.RECOVERY_POINTS)
+    assert ("t", 1) not in stage.read(c.HIGH_WATERMARKS)
+    assert ("t", 1) not in stage.directory.names_noted
+
+
+def test_a_cut_behind_the_steps_rewrites_what_they_wrote() -> None:
+    stage = Stage()
+    stage.write()
+    stage.log(1).truncate_to(1, NOW)
+    assert stage.read(c.RECOVERY_POINTS)["t", 1] <= 1
+
+
+def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
+    stage = Stage()
+    stage.write()
+    stage.directory.rename_for_deletion("t", 1, "tag")
+    stage.directory.create_partition("t", 1, bytes(16), LogSettings(), NOW)
+    assert stage.read(c.RECOVERY_POINTS)["t", 1] == 0, "what is appended now must be looked at after a crash"
+    stage.watch()
+    stage.make(LOGS)
+    assert stage.writes() == 0, "a name that is new costs nothing"
+
+
+def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
+    stage = Stage()
+    stage.write()
+    again = LogDirectory(stage.directory.disk, "/d")
+    again.begin()
+    stage.directory.disk.rename("/d/t-1", "/d/t-1.x-delete")
+    again.create_partition("t", 1, bytes(16), LogSettings(), NOW)
+    assert ("t", 1) not in {at for at, point in stage.read(c.RECOVERY_POINTS).items() if point > 0}
