@@ -117,7 +117,7 @@ def test_a_log_that_goes_between_two_steps_is_not_named(when: int) -> None:
     stage.write(*[nothing] * when, lambda: stage.directory.rename_for_deletion("t", 1, "tag"))
     assert ("t", 1) not in stage.read(c.RECOVERY_POINTS)
     assert ("t", 1) not in stage.read(c.HIGH_WATERMARKS)
-    assert ("t", 1) not in stage.directory.names_noted
+    assert ("t", 1) not in stage.directory._mentioned
 
 
 def test_a_cut_behind_the_steps_rewrites_what_they_wrote() -> None:
@@ -132,7 +132,7 @@ def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
     stage.write()
     stage.directory.rename_for_deletion("t", 1, "tag")
     stage.directory.create_partition("t", 1, bytes(16), LogSettings(), NOW)
-    assert stage.read(c.RECOVERY_POINTS)["t", 1] == 0, "what is appended now must be looked at after a crash"
+    assert stage.read(c.RECOVERY_POINTS).get(("t", 1), 0) == 0, "what is appended now must be looked at after a crash"
     stage.watch()
     stage.make(LOGS)
     assert stage.writes() == 0, "a name that is new costs nothing"
