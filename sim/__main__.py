@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument(
         "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
     )
+    parser.add_argument("--trace", action="store_true", help="every event of the trace")
     parser.add_argument("--quiet", action="store_true", help="no rate line")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -35,7 +36,7 @@ def main() -> int:
     bad = 0
     virtual, began = 0.0, time.perf_counter()
     for seed in range(options.seed, options.seed + options.seeds):
-        result = simulate(seed, synced=options.synced)
+        result = simulate(seed, synced=options.synced, listen=print if options.trace else None)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")

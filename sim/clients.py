@@ -16,6 +16,7 @@ from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
@@ -36,10 +37,15 @@ GROUP = "g"
 SESSION_MS = 6000
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
+EARLIEST = -2
 
 
 class Again(Exception):
     """The broker said something that a client answers by starting over."""
+
+
+class Unsure(Again):
+    """No answer came: what was asked for may have happened, or happen yet."""
 
 
 class SimClient:
@@ -54,7 +60,7 @@ class SimClient:
         self._leaders: dict[tuple[str, int], Address] = {}
 
     async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
-        """Ask a node, any where none is named; raises Again when the connection broke."""
+        """Ask a node, any where none is named; raises Unsure when the connection broke."""
         address = at or self._bootstrap[0]
         try:
             channel = self._channels.get(address)
@@ -65,7 +71,7 @@ class SimClient:
             return await channel.call(request, version)
         except (OSError, WireError) as error:
             self.drop()
-            raise Again(str(error)) from None
+            raise Unsure(str(error)) from None
 
     async def leader(self, topic: str, partition: int) -> Address:
         """Who leads a partition, as far as was last heard; raises Again where nobody does."""
@@ -145,15 +151,18 @@ class SimProducer(SimClient):
 
     async def _send(self, partition: int, values: list[int]) -> None:
         self.world.ledger.sent((self._topic, partition), values)
+        if self._keys:
+            self.world.ledger.key_of.update({v: self._key(v) for v in values})
 
-        async def once() -> int:
+        async def once() -> tuple[int, int]:
             if self._pid < 0:
                 await self._init()
-            return await self._produce(partition, values)
+            cuts = self.world.ledger.power_cuts
+            return await self._produce(partition, values), cuts
 
-        offset = await self.until_done(once)
+        offset, cuts = await self.until_done(once)
         self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
-        self.world.ledger.acknowledged((self._topic, partition), values, offset)
+        self.world.ledger.acknowledged((self._topic, partition), values, offset, cuts)
 
     async def _init(self) -> None:
         answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
@@ -263,10 +272,11 @@ class SimConsumer(SimClient):
         part = oc.OffsetCommitRequestPartition(partition, offset)
         topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
         self.world.ledger.committing((TOPIC, partition), offset)
+        cuts = self.world.ledger.power_cuts
         request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
         answer = await self.call(request, 7, self._at)
         self._check(answer.topics[0].partitions[0].error_code)
-        self.world.ledger.committed((TOPIC, partition), offset)
+        self.world.ledger.committed((TOPIC, partition), offset, cuts)
 
 
 async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:
@@ -286,3 +296,13 @@ async def read(client: SimClient, partition: int, offset: int, wait_ms: int, top
     except WireError as error:
         client.world.ledger.violation("bad-crc", str(error))
         return []
+
+
+async def log_start(client: SimClient, topic: str, partition: int) -> int:
+    """Where a partition begins, by its leader."""
+    asked = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(partition, timestamp=EARLIEST)])
+    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, await client.leader(topic, partition))
+    row = answer.topics[0].partitions[0]
+    if row.error_code:
+        raise Again(ErrorCode(row.error_code).name)
+    return int(row.offset)

@@ -11,22 +11,49 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from sim.clients import PARTITIONS
+
 if TYPE_CHECKING:
+    from sim.hosts import Host
+    from sim.network import Link
     from sim.processes import Process
     from sim.world import World
 
-FATES = ("kill", "power", "clean", "eio", "enospc")
+FATES = ("kill", "power", "clean", "eio", "enospc", "emfile")
 """How a life of a node ends, or what its disk does in it."""
-DISTURBANCES = ("cut", "reset")
-"""What happens beside, to the network and to whoever runs."""
+DISTURBANCES = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
+"""What happens beside: to the network, to clocks, to whoever runs."""
 BROKEN_DISK = {
     "eio": (errno.EIO, ("pwrite", "fsync", "open", "pread")),
     "enospc": (errno.ENOSPC, ("pwrite", "open")),
+    "emfile": (errno.EMFILE, ("open", "listdir")),
 }
 SHARE = 0.6
+RARE_SHARE = 0.35
+SYNCED_SHARE = 0.2
+"""Of the runs in which every acknowledgement waits for the disk."""
 CALLS_BEFORE_A_FAULT = 800
 CALLS_BEFORE_A_DEATH = 600
 LONGEST_LIFE_S = 8.0
+LONGEST_CUT_S = 3.0
+LONGEST_PAUSE_S = 10.0
+LONGEST_SYNC_S = 1.0
+WORST_LOSS = 0.3
+WORST_DELAY_S = 0.5
+WORST_JUMP_MS = 600_000
+WORST_DRIFT = 0.02
+SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "num.partitions": str(PARTITIONS),
+    "log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "400",
+    "log.segment.delete.delay.ms": "1000",
+}
+DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
+    ("/data", {}),
+    ("/data,/more", {}),
+    ("/data,/more", {"metadata.log.dir": "/meta"}),
+)
 
 
 @dataclass
@@ -35,16 +62,35 @@ class Swarm:
 
     fates: list[str]
     disturbances: list[str]
+    dirs: str
+    settings: dict[str, str]
+    holes: bool
+    slow_s: float
+    """Longest time a sync takes from the start."""
     counted: Counter[str] = field(default_factory=Counter)
     """How often each struck."""
 
     @classmethod
     def drawn(cls, rng: random.Random, *, synced: bool = False) -> Swarm:
-        """From the seed; ``synced``: power cuts and nothing else."""
-        if synced:
-            return cls(["power"], [])
+        """From the seed; ``synced``: power cuts and nothing else, and they must cost nothing."""
+        dirs, more = DIRECTORIES[int(rng.random() * rng.random() * len(DIRECTORIES))]
+        settings = {**SETTINGS, **more}
+        if rng.random() < SHARE:
+            settings["log.roll.ms"] = str(300 + int(rng.random() * 4000))
+        holes = rng.random() < 0.5
+        slow_s = rng.random() * LONGEST_SYNC_S / 4 if rng.random() < 0.5 else 0.0
         fates = [f for f in FATES if rng.random() < SHARE] or ["kill"]
-        return cls(fates, [d for d in DISTURBANCES if rng.random() < SHARE])
+        disturbances = [d for d in DISTURBANCES if rng.random() < RARE_SHARE]
+        if synced or rng.random() < SYNCED_SHARE:
+            settings["log.flush.interval.messages"] = "1"
+        if synced:
+            fates, disturbances = ["power"], []
+        return cls(fates, disturbances, dirs, settings, holes, slow_s)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every acknowledgement waits for the disk."""
+        return self.settings.get("log.flush.interval.messages") == "1"
 
 
 def break_disk(process: Process, kind: str, hit: Callable[[], None]) -> None:
@@ -63,33 +109,98 @@ def break_disk(process: Process, kind: str, hit: Callable[[], None]) -> None:
     session.fault = fault
 
 
-async def disturb(world: World, swarm: Swarm, at_peace: Callable[[], bool]) -> None:
-    """Now and then one of the disturbances, until there is peace."""
-    while not at_peace():
-        await trio.sleep(1 + world.rng.random() * 6)
-        if swarm.disturbances and not at_peace():
-            kind = world.rng.choice(swarm.disturbances)
-            swarm.counted[kind] += 1
-            world.note(kind)
-            STRIKES[kind](world)
+class Disturber:
+    """Strikes now and then, until there is peace."""
 
+    def __init__(self, world: World, swarm: Swarm, victims: list[str]) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._swarm = swarm
+        self._victims = victims
+        """Hosts with nodes."""
 
-def _node(world: World) -> str:
-    return world.rng.choice(
-        [name for name, host in world.hosts.items() if name.startswith("node") and host.up] or ["node"]
-    )
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(1 + self._rng.random() * 6)
+            if self._swarm.disturbances:
+                kind = self._rng.choice(self._swarm.disturbances)
+                self._swarm.counted[kind] += 1
+                self._world.note(kind)
+                getattr(self, f"_{kind}")()
 
+    def make_peace(self) -> None:
+        """Everything works from now on; clocks stay as wrong as they are, but stand still no more."""
+        self._world.network.heal()
+        for host in self._world.hosts.values():
+            host.slow_s = 0.0
+            for process in list(host.processes):
+                process.threads.slow_s = 0.0
+                process.resume()
 
-def cut(world: World) -> None:
-    """A host hears nobody and nobody hears it for a while; then what was sent arrives."""
-    host = world.host(_node(world))
-    host.deaf_until = host.mute_until = world.now_s() + world.rng.random() * 3
+    def _host(self) -> Host:
+        return self._world.host(self._rng.choice(self._victims))
 
+    def _links(self) -> list[Link]:
+        name = self._host().name
+        return [x for x in self._world.network.links.values() if name in (x.source.name, x.target.name)]
 
-def reset(world: World) -> None:
-    """One connection in two breaks: a switch forgot them, and says so."""
-    for stream in world.network.some():
-        stream.reset()
+    def _cut(self) -> None:
+        """A node hears nobody and nobody hears it; then what was sent arrives."""
+        host = self._host()
+        host.deaf_until = host.mute_until = self._world.now_s() + self._rng.random() * LONGEST_CUT_S
 
+    def _oneway(self) -> None:
+        """One direction between two hosts is cut."""
+        links = self._links()
+        if links:
+            self._rng.choice(links).cut_until = self._world.now_s() + self._rng.random() * LONGEST_CUT_S * 2
 
-STRIKES: dict[str, Callable[[World], None]] = {"cut": cut, "reset": reset}
+    def _reset(self) -> None:
+        """One connection in two breaks, and both sides hear of it."""
+        for stream in self._world.network.some():
+            stream.reset()
+
+    def _halfopen(self) -> None:
+        """A box between forgets a connection: both sides are there and neither hears the other."""
+        streams = list(self._world.network.streams)
+        if streams:
+            self._rng.choice(streams).half_open()
+
+    def _lossy(self) -> None:
+        """A link becomes bad, for good."""
+        for link in self._links():
+            if self._rng.random() < 0.5:
+                link.loss = self._rng.random() * WORST_LOSS
+                link.delay_s = self._rng.random() * WORST_DELAY_S
+
+    def _pause(self) -> None:
+        """A process stands still for a while."""
+        for process in list(self._host().processes):
+            process.pause()
+
+            async def go_on(process: Process = process) -> None:
+                await trio.sleep(self._rng.random() * LONGEST_PAUSE_S)
+                process.resume()
+
+            self._world.start_soon(go_on)
+
+    def _clock(self) -> None:
+        """A clock is set, and runs differently from now on."""
+        self._host().clock.set(
+            jump_ms=int((self._rng.random() - 0.5) * 2 * WORST_JUMP_MS),
+            rate=1 + (self._rng.random() - 0.5) * 2 * WORST_DRIFT,
+        )
+
+    def _slow(self) -> None:
+        """Syncs take their time on a disk, until further notice."""
+        host = self._host()
+        host.slow_s = self._rng.random() * LONGEST_SYNC_S
+        for process in host.processes:
+            process.threads.slow_s = host.slow_s
+
+    def _orphan(self) -> None:
+        """A process that works beside a node is killed."""
+        for process in list(self._host().processes):
+            if process.parent is not None:
+                process.kill()

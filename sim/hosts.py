@@ -23,10 +23,19 @@ class HostClock:
         """How far the wall clock is off."""
         self.rate = 1.0
         """Seconds of this clock in one true second."""
+        self._set_at_s = 0.0
+        self._shown_s = 0.0
+
+    def set(self, *, jump_ms: int, rate: float) -> None:
+        """The wall clock is set, and both clocks go at another rate from now on."""
+        self._shown_s = self.monotonic_s()
+        self._set_at_s = self._true_s()
+        self.rate = rate
+        self.offset_ms += jump_ms
 
     def monotonic_s(self) -> float:
         """Never goes back."""
-        return self._true_s() * self.rate
+        return self._shown_s + (self._true_s() - self._set_at_s) * self.rate
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as this machine believes."""
@@ -41,6 +50,8 @@ class Host:
         self.clock = HostClock(true_s)
         self.disk = MemoryDisk(rng, self.clock.wall_ms)
         self.up = True
+        self.slow_s = 0.0
+        """Longest time a sync takes on its disk."""
         self.processes: dict[Process, None] = {}
         self.mute_until = 0.0
         """Nothing it sends arrives before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +16,10 @@ if TYPE_CHECKING:
     from sim.processes import Process
     from sim.world import World
 
-STOPS_WITHIN_S = 60.0
+STOPS_WITHIN_S = 200.0
+EARLY_S = 0.1
+"""A stop asked for before this is asked for during the start."""
+CALLS_OF_A_STOP = 80
 
 
 def leaves(error: BaseException | None) -> list[BaseException]:
@@ -30,13 +32,9 @@ def leaves(error: BaseException | None) -> list[BaseException]:
 class Lives:
     """The lives of one node."""
 
-    def __init__(
-        self, world: World, swarm: Swarm, settings: Mapping[str, str], dirs: str, node_id: int = 1, host: str = NODE
-    ) -> None:
+    def __init__(self, world: World, swarm: Swarm, node_id: int = 1, host: str = NODE) -> None:
         self._world = world
         self._swarm = swarm
-        self._settings = dict(settings)
-        self._dirs = dirs
         self._node_id = node_id
         self._host = host
         self._broken = False
@@ -58,7 +56,8 @@ class Lives:
         host.power_up()
         process = world.process(self._host)
         disk = host.disk
-        node = Node(process.env, NodeConfig(self._settings, self._dirs, self._node_id, self._host, PORT))
+        config = NodeConfig(self._swarm.settings, self._swarm.dirs, self._node_id, self._host, PORT)
+        node = Node(process.env, config)
         world.note(f"start, fate {fate}, {disk.calls} calls")
         self._broken = False
         if fate in ("kill", "power") and rng.random() < 0.7:
@@ -84,9 +83,12 @@ class Lives:
 
     async def _end_later(self, process: Process, node: Node, fate: str, stop: trio.Event) -> None:
         rng = self._world.rng
-        await trio.sleep(rng.random() * LONGEST_LIFE_S)
+        early = fate == "clean" and rng.random() < 0.2
+        await trio.sleep(rng.random() * (EARLY_S if early else LONGEST_LIFE_S))
         if fate == "clean":
             stop.set()
+            if "kill" in self._swarm.fates and rng.random() < 0.3:  # it dies on the way
+                process.session.kill_at = process.session.disk.calls + int(rng.random() * CALLS_OF_A_STOP)
             await trio.sleep(STOPS_WITHIN_S)
             self._world.ledger.violation("stuck", "the node did not stop")
         if fate == "power":
@@ -94,7 +96,7 @@ class Lives:
         process.kill()
 
     def _power_cut(self, node: Node) -> None:
-        if self._settings.get("log.flush.interval.messages") != "1":  # else it costs nothing
+        if not self._swarm.synced:  # else it costs nothing
             self._world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
         self._world.host(self._host).lose_power()
 

@@ -33,6 +33,7 @@ class Process:
         self.host = host
         self.session = host.disk.session()
         self.threads = Threads(world.rng, world.now_s)
+        self.threads.slow_s = host.slow_s
         self.session.turn = self.threads.turn
         self.session.died = self._session_died
         self.threads.after_step = self._after_step

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import trio
 
 from ottla.wire.records import Record
-from sim.clients import PARTITIONS, TOPIC, Again, SimClient, SimConsumer, SimProducer, make_topic, read
-from sim.faults import Swarm, disturb
+from sim.admin import SimAdmin
+from sim.clients import NODE, PARTITIONS, TOPIC, SimClient, SimConsumer, SimProducer, log_start, make_topic, read
+from sim.faults import Disturber, Swarm
 from sim.lives import Lives
 from sim.world import World
 
 RUN_S = 40.0
 SETTLED_WITHIN_S = 60.0
-SETTINGS = {
-    "offsets.topic.num.partitions": "2",
-    "num.partitions": str(PARTITIONS),
-    "log.segment.bytes": "1048576",
+COMPACTED = "c"
+KEYS = 5
+COMPACTION = {
+    "cleanup_policy": "compact",
+    "segment_ms": "1200",
+    "min_cleanable_dirty_ratio": "0.01",
+    "delete_retention_ms": "0",
 }
 
 
@@ -39,46 +45,75 @@ class Scenario:
     def __init__(self, seed: int, *, synced: bool = False) -> None:
         self.world = World(seed)
         self.swarm = Swarm.drawn(self.world.rng, synced=synced)
-        self.settings = {**SETTINGS, "log.flush.interval.messages": "1"} if synced else SETTINGS
+        node = self.world.host(NODE)
+        node.disk.holes, node.slow_s = self.swarm.holes, self.swarm.slow_s
+        self.admin = SimAdmin(self.world)
+        if not self.swarm.synced:
+            self.world.ledger.on_power_cut.append(self.admin.power_cut)
         self._done = trio.Event()
 
     async def run(self) -> None:
         """Faults for a while, then peace, then the reckoning."""
         world = self.world
         peace = trio.Event()
+        disturber = Disturber(world, self.swarm, [NODE])
         async with trio.open_nursery() as everything:
-            everything.start_soon(disturb, world, self.swarm, peace.is_set)
             everything.start_soon(self._work)
-            everything.start_soon(Lives(world, self.swarm, self.settings, "/data").until, peace, RUN_S)
-            await peace.wait()
-            world.network.heal()
+            everything.start_soon(Lives(world, self.swarm).until, peace, RUN_S)
+            async with trio.open_nursery() as trouble:
+                trouble.start_soon(disturber.run)
+                await peace.wait()
+                trouble.cancel_scope.cancel()
+            disturber.make_peace()
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
 
     async def _work(self) -> None:
-        await make_topic(self.world)
+        world = self.world
+        await make_topic(world)
+        await make_topic(world, COMPACTED, **COMPACTION)
         async with trio.open_nursery() as consumers:
             for number in range(2):
-                consumers.start_soon(SimConsumer(self.world, f"consumer-{number}").run)
-            async with trio.open_nursery() as producers:
+                consumers.start_soon(SimConsumer(world, f"consumer-{number}").run)
+            async with trio.open_nursery() as workers:
                 for number in range(2):
-                    producers.start_soon(SimProducer(self.world, f"producer-{number}", number * 1_000_000).run)
+                    workers.start_soon(SimProducer(world, f"producer-{number}", number * 1_000_000).run)
+                workers.start_soon(SimProducer(world, "keeper", 2_000_000, COMPACTED, KEYS).run)
+                workers.start_soon(self.admin.run)
             self._done.set()
             consumers.cancel_scope.cancel()
 
     async def _finish(self) -> None:
-        """When the producers have been acknowledged everything: read it all and compare."""
-        ledger = self.world.ledger
+        """When the clients have been acknowledged everything: read it all and compare."""
         with trio.move_on_after(SETTLED_WITHIN_S):
             await self._done.wait()
-            client = SimClient(self.world, "reader")
-            for partition in range(PARTITIONS):
-                records = await read_all(client, TOPIC, partition)
-                self.world.note(f"partition {partition}: {[(x.offset, x.value) for x in records]}")
-                ledger.check_partition((TOPIC, partition), records)
+            await self._reckon(SimClient(self.world, "reader"))
             return
-        ledger.violation("stuck", "clients were not served within 60 s after the faults had stopped")
+        self.world.ledger.violation("stuck", "clients were not served within 60 s after the faults had stopped")
+
+    async def _reckon(self, client: SimClient) -> None:
+        ledger = self.world.ledger
+        for partition in range(PARTITIONS):
+            ledger.check_partition((TOPIC, partition), await self._read_all(client, TOPIC, partition))
+            ledger.check_compacted((COMPACTED, partition), await self._read_all(client, COMPACTED, partition))
+        await client.until_done(self.admin.check)
+        for name, made in self.admin.topics.items():
+            for partition in range(made.partitions):
+                self.admin.check_records(name, partition, await self._read_all(client, name, partition))
+
+    async def _read_all(self, client: SimClient, topic: str, partition: int) -> list[Record]:
+        """A whole partition."""
+        out: list[Record] = []
+        at = await client.until_done(partial(log_start, client, topic, partition))
+        while True:
+            more = await client.until_done(partial(read, client, partition, at, 50, topic))
+            if not more:
+                break
+            out += more
+            at = out[-1].offset + 1
+        self.world.note(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
+        return out
 
     def result(self) -> Result:
         """The run in one line's worth of facts."""
@@ -96,24 +131,12 @@ class Scenario:
         )
 
 
-async def read_all(client: SimClient, topic: str, partition: int, start: int = 0) -> list[Record]:
-    """A whole partition."""
-    out: list[Record] = []
-    while True:
-        at = out[-1].offset + 1 if out else start
-        try:
-            more = await read(client, partition, at, 50, topic)
-        except Again:
-            client.forget_leaders()
-            await client.sleep(0.1)
-            continue
-        if not more:
-            return out
-        out += more
+def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] | None = None) -> Result:
+    """Run one seed; ``listen`` is told each event.
 
-
-def simulate(seed: int, *, synced: bool = False) -> Result:
-    """Run one seed. The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable."""
+    The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
+    """
     scenario = Scenario(seed, synced=synced)
+    scenario.world.trace.listen = listen
     scenario.world.run(scenario.run)
     return scenario.result()

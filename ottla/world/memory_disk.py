@@ -15,6 +15,8 @@ from ottla.wire.primitives import Buffer
 from ottla.world.disk import File, FileStat
 
 SECTOR_BYTES = 512
+SECTOR_KEPT = 0.7
+"""Share of unsynced sectors that survive where there are holes."""
 
 Fault = Callable[[str, str], OSError | None]
 """Asked before each call with (what, path): an error to raise, or None."""
@@ -64,8 +66,11 @@ class Inode:
         self.durable = bytes(self.data)
         self.pending.clear()
 
-    def lose_power(self, dice: Dice) -> None:
-        """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn."""
+    def lose_power(self, dice: Dice, *, holes: bool = False) -> None:
+        """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn.
+
+        With ``holes`` any sector of those may be missing though later ones are there.
+        """
         kept = int(dice.random() * (len(self.pending) + 1))
         data = bytearray(self.durable)
         for number, operation in enumerate(self.pending[:kept]):
@@ -76,9 +81,17 @@ class Inode:
             offset, raw = operation
             if number == kept - 1 and dice.random() < 0.5:
                 raw = raw[: int(dice.random() * (len(raw) // SECTOR_BYTES + 1)) * SECTOR_BYTES]
-            if offset > len(data):
-                data.extend(bytes(offset - len(data)))
-            data[offset : offset + len(raw)] = raw
+            end = offset + len(raw)
+            if end > len(data):
+                data.extend(bytes(end - len(data)))
+            if not holes:
+                data[offset:end] = raw
+                continue
+            while raw:
+                size = min(SECTOR_BYTES - offset % SECTOR_BYTES, end - offset)
+                if dice.random() < SECTOR_KEPT:
+                    data[offset : offset + size] = raw[:size]
+                offset, raw = offset + size, raw[size:]
         self.data = data
         self.sync()
 
@@ -95,6 +108,8 @@ class MemoryDisk:
         self.durable_dirs: dict[str, None] = {"/": None}
         self.locks: dict[str, Session] = {}
         self.calls = 0
+        self.holes = False
+        """Whether a power cut may lose the middle of what was written and keep its end."""
 
     def session(self) -> Session:
         """The disk as one process sees it."""
@@ -115,7 +130,7 @@ class MemoryDisk:
             if inode in durable and inode not in kept:
                 files[path] = inode  # a rename is one step: it happened, or did not, and never loses the file
         for inode in dict.fromkeys(files.values()):
-            inode.lose_power(self.dice)
+            inode.lose_power(self.dice, holes=self.holes)
         self.dirs = dict(self._kept_dirs())
         self.durable_dirs = dict(self.dirs)
         self.files = files

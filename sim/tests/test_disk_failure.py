@@ -13,7 +13,7 @@ from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from sim.clients import PORT, Again, SimClient
-from sim.scenario import SETTINGS
+from sim.faults import SETTINGS
 from sim.world import World
 
 
