@@ -30,8 +30,9 @@ sim: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
 
 soak: setup
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 300
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 20 --synced
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 2000
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 200 --synced
+	OTTLA_PLANTS=1 $(BIN)/python -m pytest sim/tests/test_sim.py -k planted
 	OTTLA_HISTORIES=10000 $(BIN)/python -m pytest log/tests/test_compaction.py
 	OTTLA_MUTATIONS=10000 $(BIN)/python -m pytest log/tests/test_mutations.py
 	OTTLA_FAULTS=1 $(BIN)/python -m pytest sim/tests/test_fault_sweep.py

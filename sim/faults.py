@@ -83,7 +83,9 @@ class Swarm:
         disturbances = [d for d in DISTURBANCES if rng.random() < RARE_SHARE]
         if synced or rng.random() < SYNCED_SHARE:
             settings["log.flush.interval.messages"] = "1"
-        if synced:
+        if synced:  # rolls that meet syncs, often
+            settings["log.roll.ms"] = str(50 + int(rng.random() * 500))
+            slow_s = rng.random() * LONGEST_SYNC_S / 10
             fates, disturbances = ["power"], []
         return cls(fates, disturbances, dirs, settings, holes, slow_s)
 

@@ -77,9 +77,9 @@ class Scenario:
             for number in range(2):
                 consumers.start_soon(SimConsumer(world, f"consumer-{number}").run)
             async with trio.open_nursery() as workers:
-                for number in range(2):
+                for number in range(4 if self.swarm.synced else 2):
                     workers.start_soon(SimProducer(world, f"producer-{number}", number * 1_000_000).run)
-                workers.start_soon(SimProducer(world, "keeper", 2_000_000, COMPACTED, KEYS).run)
+                workers.start_soon(SimProducer(world, "keeper", 10_000_000, COMPACTED, KEYS).run)
                 workers.start_soon(self.admin.run)
             self._done.set()
             consumers.cancel_scope.cancel()

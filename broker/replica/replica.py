@@ -131,6 +131,18 @@ class Replica:
                 self.advance(log.log_end_offset, now_ms)
         return done
 
+    def count_what_was_found(self, now_ms: int) -> None:
+        """Begin to lead with what is there. Behind the recovery point it may be in the page cache only.
+
+        Where answers wait for the disk it counts once it is synced: a batch sent again is answered for the old one.
+        """
+        log = self.log
+        if log.log_end_offset - log.recovery_point < log.settings.flush_messages:
+            self.advance(log.log_end_offset, now_ms)
+            return
+        self.advance(log.recovery_point, now_ms)
+        self._flush_due(self)
+
     def advance(self, own_end: int, now_ms: int) -> bool:
         """Move the high watermark, where this node's own copy counts up to ``own_end``; says whether it moved."""
         state, log = self.state, self.log

@@ -163,7 +163,7 @@ class Replicas:
                 self._fail(error, log)  # in memory it is assigned; the next one written takes it along
                 if not is_passing(error):
                     return
-            replica.advance(log.log_end_offset, self._env.now_ms())
+            replica.count_what_was_found(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)
 

@@ -40,7 +40,7 @@ class Inode:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable = b""
+        self.durable = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []
         """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
         self.mtime_ms = 0
@@ -62,8 +62,20 @@ class Inode:
         self.pending.append(size)
 
     def sync(self) -> None:
-        """Make what is seen durable."""
-        self.durable = bytes(self.data)
+        """Make durable what is seen and was not given up."""
+        for operation in self.pending:
+            if isinstance(operation, int):
+                del self.durable[operation:]
+                self.durable.extend(bytes(operation - len(self.durable)))
+                continue
+            offset, raw = operation
+            if offset > len(self.durable):
+                self.durable.extend(bytes(offset - len(self.durable)))
+            self.durable[offset : offset + len(raw)] = raw
+        self.pending.clear()
+
+    def give_up(self) -> None:
+        """A sync failed: its pages count as clean now, and no later sync will write them. They can still be read."""
         self.pending.clear()
 
     def lose_power(self, dice: Dice, *, holes: bool = False) -> None:
@@ -93,7 +105,8 @@ class Inode:
                     data[offset : offset + size] = raw[:size]
                 offset, raw = offset + size, raw[size:]
         self.data = data
-        self.sync()
+        self.durable = bytearray(data)
+        self.pending.clear()
 
 
 class MemoryDisk:
@@ -188,7 +201,12 @@ class MemoryFile:
 
     def fsync(self) -> None:
         """Make it durable."""
-        self._enter("fsync")
+        try:
+            self._enter("fsync")
+        except OSError:
+            if not self._closed:
+                self.inode.give_up()
+            raise
         self.inode.sync()
         self._session.leave("fsync")
 
