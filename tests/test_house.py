@@ -88,6 +88,37 @@ def test_only_env_asks_the_world_for_time_and_chance(room: str) -> None:
     assert not found, "\n".join(found)
 
 
+# Waits, deadlines and threads go through `Env`, or the simulator cannot order them.
+WAITS = re.compile(
+    r"sleep|sleep_until|sleep_forever|move_on_(at|after)|fail_(at|after)|current_time|to_thread|from_thread"
+)
+WAITS_THEMSELVES = {
+    "ottla/embedded.py": {"to_thread"},  # in the user's own loop, not the node's
+}
+
+
+def test_waits_go_through_env() -> None:
+    """In the rooms, what users start included: nothing but `ottla/world/` asks trio for time or threads."""
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(("wire/", "log/", "controller/", "broker/", "ottla/")) or "/tests/" in name:
+            continue
+        if name.startswith("ottla/world/"):
+            continue
+        allowed = WAITS_THEMSELVES.get(name, set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            asked = []
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("trio", "trio.lowlevel", "trio._core"):
+                asked = [node.attr]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trio":
+                asked = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "trio.CancelScope":
+                asked = ["sleep"] if any(k.arg in ("deadline", "relative_deadline") for k in node.keywords) else []
+            found += [f"{name}:{node.lineno} {x}" for x in asked if WAITS.fullmatch(x) and x not in allowed]
+    assert not found, "\n".join(found)
+
+
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
         str(p.relative_to(ROOT)) for p in sources() if p.read_text() and not ast.get_docstring(ast.parse(p.read_text()))
