@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
+from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -154,8 +155,13 @@ assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 
 def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
     """Answer each resource on its own."""
+    return in_turns(context, _each(context, request))
+
+
+def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
     response = DescribeConfigsResponse()
     for resource in request.resources:
+        yield
         result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
         try:
             result.configs = _describe(context, resource, request)

@@ -9,6 +9,7 @@ Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
@@ -47,6 +48,10 @@ def _partitions(image: Image, topic: Topic, first: int, limit: int) -> list[Desc
 
 def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page."""
+    return in_turns(context, _page(context, request))
+
+
+def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Answer]:
     image = context.image
     cursor = request.cursor
     names = sorted({t.name for t in request.topics}) if request.topics else sorted(image.topics)
@@ -55,6 +60,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
         topic = image.topics.get(name)
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if topic is None:

@@ -2,13 +2,15 @@
 
 Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v10 topics may be
 named by id (v12 for real). A missing topic is created when both the client and ``auto.create.topics.enable`` allow
-it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. The controller id is that of a live broker (KRaft).
+it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for twice is answered once. The controller
+id is that of a live broker (KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
+from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
@@ -30,7 +32,7 @@ ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
 
 
-def _row(image: Image, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+def _row(image: Image, topic: Topic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -45,6 +47,7 @@ def _row(image: Image, topic: Topic, request: MetadataRequest) -> MetadataRespon
                 offline_replicas(image, p),
             )
         )
+        yield
     if request.include_topic_authorized_operations:
         row.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     return row
@@ -60,15 +63,19 @@ def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTo
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
+def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
     topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
-    return _row(context.image, topic, request)
+    return (yield from _row(context.image, topic, request))
 
 
 def handle(context: Context, request: MetadataRequest) -> Answer:
     """Answer from the metadata image."""
+    return in_turns(context, _answer(context, request))
+
+
+def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     services = context.services
     image = context.image
     response = MetadataResponse(cluster_id=services.metadata.cluster_id)
@@ -78,18 +85,24 @@ def handle(context: Context, request: MetadataRequest) -> Answer:
         response.controller_id = alive[int(services.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        response.topics = [_row(image, topic, request) for topic in image.topics.values()]
+        for topic in image.topics.values():
+            response.topics.append((yield from _row(image, topic, request)))
         return _authorized(response, request)
+    asked: set[tuple[str | None, bytes]] = set()
     for wanted in request.topics:
+        if (wanted.name, wanted.topic_id) in asked:
+            continue
+        asked.add((wanted.name, wanted.topic_id))
         if wanted.topic_id != ZERO_UUID and wanted.name is not None and context.version >= 10:
             row = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name, wanted.topic_id)
         elif wanted.name is None or wanted.topic_id != ZERO_UUID:
-            row = _by_id(context, wanted, request)
+            row = yield from _by_id(context, wanted, request)
         elif wanted.name in image.topics:
-            row = _row(image, image.topics[wanted.name], request)
+            row = yield from _row(image, image.topics[wanted.name], request)
         else:
             row = _missing(context, wanted.name, create=create)
         response.topics.append(row)
+        yield
     return _authorized(response, request)
 
 
