@@ -34,7 +34,7 @@ logger = logging.getLogger("ottla.coordinator")
 
 READ_BYTES = 64 * 1024
 """So much of a log is read in one piece, unless one batch is larger."""
-SLICE_BYTES = 64 * 1024
+SLICE_BYTES = 32 * 1024
 """So much is replayed before others get the loop: bytes of records, and so many for the work with each."""
 RECORD_COST_BYTES = 64
 BATCH_COST_BYTES = 128

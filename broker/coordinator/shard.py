@@ -30,7 +30,7 @@ from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
 
 R = TypeVar("R")
@@ -236,6 +236,9 @@ class Shard(Generic[R]):
             self._write_batches(records)
         except ProtocolError as error:
             return error.code
+        except WireError as error:  # a text too long for its field: a group of 40,000 letters, say
+            logger.warning("%s-%d: %s", self.replica.topic, self.replica.partition, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         except OSError as error:
             self._ground.fail(error, self.replica.log)
             return ErrorCode.KAFKA_STORAGE_ERROR

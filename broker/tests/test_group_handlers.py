@@ -125,6 +125,15 @@ def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None
     run(node, story)
 
 
+def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
+    node = Node()
+    request = j.JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
+    request.protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+    answer = node.ask(ApiKey.JOIN_GROUP, 9, request)
+    assert (answer.error_code, answer.generation_id) == (E.UNKNOWN_SERVER_ERROR, -1)
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups == []
+
+
 def test_groups_are_deleted_each_with_its_own_answer() -> None:
     node = Node()
     node.commit()
