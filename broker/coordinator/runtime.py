@@ -32,9 +32,9 @@ from ottla.world.env import Env
 R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 65_536
 """So much of a log is read in one piece, unless one batch is larger."""
-SLICE_BYTES = 32 * 1024
+SLICE_BYTES = 32_768
 """So much is replayed before others get the loop: bytes of records, and so many for the work with each."""
 RECORD_COST_BYTES = 64
 BATCH_COST_BYTES = 128
@@ -180,6 +180,7 @@ class CoordinatorRuntime(Generic[R]):
                     await self._take_up(shard, shard.replica.log.log_end_offset)
                     return
                 await self._replay(shard, batches)
+                await trio.lowlevel.checkpoint()
                 at = batches[-1][0].next_offset
             except WireError as error:
                 logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
@@ -205,11 +206,8 @@ class CoordinatorRuntime(Generic[R]):
     def _read(self, shard: Shard[R], at: int) -> list[tuple[BatchHeader, memoryview]]:
         """The next batches: each time from where we are, as files may be exchanged while others have the loop."""
         out: list[tuple[BatchHeader, memoryview]] = []
-        log = shard.replica.log
-        if at >= log.log_end_offset:
-            return out
-        size = 0
-        for header, raw in log.batches(at):
+        log, size = shard.replica.log, 0
+        for header, raw in log.batches(at) if at < log.log_end_offset else ():
             if header.next_offset <= at:
                 continue
             out.append((header, raw))
@@ -222,9 +220,7 @@ class CoordinatorRuntime(Generic[R]):
         work = 0
         for header, raw in batches:
             work += BATCH_COST_BYTES
-            if header.is_control:
-                continue
-            for record in r.iterate(raw, header):
+            for record in () if header.is_control else r.iterate(raw, header):
                 decoded = self._serde.decode(record.key, record.value)
                 if decoded is not None:
                     shard.machine.replay(record.offset, decoded)
@@ -234,4 +230,3 @@ class CoordinatorRuntime(Generic[R]):
                     await trio.lowlevel.checkpoint()
                     if shard.state is not State.LOADING:
                         return
-        await trio.lowlevel.checkpoint()

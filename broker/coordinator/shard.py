@@ -97,7 +97,7 @@ class Shard(Generic[R]):
         self.replica = replica
         self.machine = machine
         self.state = State.LOADING
-        self.written = -1
+        self.written: int
         """The log's end after the last record that is replayed here."""
         self._held: deque[Held] = deque()
         self._queue: deque[Queued] = deque()
@@ -228,8 +228,7 @@ class Shard(Generic[R]):
 
         A record larger than that is refused by the log. What was appended before a batch that is refused stays.
         """
-        if self.state is not State.ACTIVE:
-            return ErrorCode.NOT_COORDINATOR
+        assert self.state is State.ACTIVE
         if not records:
             return ErrorCode.NONE
         try:

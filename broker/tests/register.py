@@ -60,6 +60,7 @@ class Register:
         self.parked: list[Any] = []
         self.heard: list[Any] = []
         self.slow_start = 0
+        self.offsets: list[int] = []
 
     def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
         self.heard.append(event)
@@ -86,6 +87,7 @@ class Register:
 
     def replay(self, offset: int, record: Pair) -> None:
         self.values[record[0]] = record[1]
+        self.offsets.append(offset)
 
 
 def encode(pair: Pair) -> tuple[bytes, bytes | None]:

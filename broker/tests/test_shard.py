@@ -10,11 +10,13 @@ import trio.testing
 
 from ottla.broker.coordinator.errors import told
 from ottla.broker.coordinator.events import Fired, Settled, Unloaded
+from ottla.broker.coordinator.shard import TURNS_AT_ONCE
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.tests.register import (
     E,
     House,
     Many,
+    Pair,
     Park,
     Promise,
     Remind,
@@ -38,8 +40,10 @@ def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
     house.replica.log.set_high_watermark(1)
     house.runtime.advance(house.replica)
     assert (first.answer, second.answer) == ("put", None)
+    assert len(house.timers._armed) == 1
     house.commit()
     assert second.answer == "put"
+    assert house.timers._armed == {}, "nobody is watched any more"
 
 
 def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
@@ -167,6 +171,37 @@ def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused(
     assert code_of(house.put(("small", "1"), ("big", "v" * 600), ("never", "1"))) is E.UNKNOWN_SERVER_ERROR
     assert house.machine.values["small"] == "1", "what was appended before stays"
     assert "never" not in house.machine.values
+
+
+@pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
+def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None:
+    limit = 61 + 2 * (21 + 79)
+    house = led(House(followed=False, settings=replace(LogSettings(), max_message_bytes=limit)))
+    house.put(pair, pair)
+    assert len(list(house.replica.log.batches(0))) == batches
+
+
+def test_records_are_replayed_at_their_offsets() -> None:
+    house = led(House(followed=False))
+    house.put(("a", "1"), ("b", "1"), ("c", "1"))
+    house.put(("a", "2"), ("b", "2"))
+    assert house.machine.offsets == [0, 1, 2, 3, 4]
+
+
+def test_what_is_queued_is_worked_off_in_slices_too() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.runtime.ask(0, lambda t: Many(t, SLICE))
+        tickets = [house.put(("a", "1")) for _ in range(10 * TURNS_AT_ONCE)]
+        turns = 0
+        while tickets[-1].answer is None:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        assert 6 <= turns <= 24
+
+    with_runtime(house, story)
 
 
 def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
