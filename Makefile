@@ -1,6 +1,7 @@
 # Everything a newcomer needs: `make run` shows it work, `make test` proves it. Python 3.11 and a JDK 17 must be there.
+# PYTHON=python3.13 takes another Python, in an environment of its own.
 PYTHON ?= python3
-VENV := .venv
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
 SEED ?= 1
 
@@ -51,4 +52,4 @@ bench: setup
 	$(BIN)/python -m bench.fetch
 
 clean:
-	rm -rf $(VENV) .cache ottla-data build dist *.egg-info
+	rm -rf .venv* .cache ottla-data build dist *.egg-info

@@ -78,12 +78,15 @@ def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.
 
     from sim.scenario import simulate
 
-    def forbidden(name: str) -> Callable[..., Any]:
-        def raise_it(*_: Any, **__: Any) -> Any:
+    def forbidden(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def raise_it(*arguments: Any, **more: Any) -> Any:
+            # From Python 3.13 on the standard logging takes the time of a message with this function.
+            if sys._getframe(1).f_globals["__name__"] == "logging":
+                return real(*arguments, **more)
             raise AssertionError(f"{name} was called")
 
         return raise_it
 
     for module, name in ((time, "time_ns"), (os, "urandom"), (random, "random"), (os, "pwrite"), (os, "fsync")):
-        monkeypatch.setattr(module, name, forbidden(name))
+        monkeypatch.setattr(module, name, forbidden(name, getattr(module, name)))
     assert simulate(3).violations == []
