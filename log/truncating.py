@@ -43,8 +43,9 @@ class TruncatableLog(ReadableLog):
         self._noted = (recovery_point, log_start_offset)
 
     def points_noted(self) -> None:
-        """The checkpoints on disk now say of this log what it says itself."""
-        self._noted = (self.recovery_point, self.log_start_offset)
+        """The checkpoints on disk say of this log what it says itself, or are about to."""
+        noted, start = self._noted
+        self._noted = (max(noted, self.recovery_point), max(start, self.log_start_offset))
 
     def lower_points(self, offset: int) -> None:
         """Recovery point and log start come down to ``offset`` at least; their files follow with the next writing."""
@@ -103,7 +104,7 @@ class TruncatableLog(ReadableLog):
         self.lower_points(offset)
         if max(self._noted) > offset:
             self._write_points()
-            self.points_noted()
+            self._noted = (self.recovery_point, self.log_start_offset)
         self.truncations += 1
         self.sealed_at = -1
         for name in self.disk.listdir(self.directory):

@@ -21,6 +21,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.points import PointsWriter
 from ottla.log.retention import due_start
+from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
 CHECKPOINT_EVERY_S = 5.0
@@ -69,6 +70,8 @@ class Flusher:
                     await self._look_at(log)
                 except OSError as error:
                     self._fail(error, log)
+                    if is_passing(error):
+                        break  # what is short now is short for all of them: the next look tries again
                 await slices.step()
             for directory in self._storage.online:
                 await self._checkpoint(directory)
