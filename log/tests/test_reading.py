@@ -1,0 +1,256 @@
+"""Tables of rules for reading a log: ``UnifiedLog.read``, ``LocalLog.collectAbortedTransactions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import (
+    COMPACTED,
+    DIRECTORY,
+    NOW,
+    a_batch,
+    in_transaction,
+    lay_down,
+    marker,
+    memory_disk,
+    new_log,
+    opened,
+    put,
+)
+from ottla.wire import batch as b
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+SIZE = len(a_batch(0))
+
+
+def three_segments() -> PartitionLog:
+    """Three batches of three records in each of three segments: 0 to 26."""
+    log = new_log(memory_disk().session(), LogSettings(segment_bytes=3 * SIZE + 10, index_interval_bytes=0))
+    for _ in range(9):
+        log.append_as_leader(a_batch(0), 0, NOW)
+    log.set_high_watermark(27)
+    assert log.bases == [0, 9, 18]
+    return log
+
+
+def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *, whole: bool) -> list[int] | int | None:
+    """First offsets of the batches a read gives; the bytes it gives where it ends within one; None for nothing."""
+    part = log.read(offset, max_bytes, upper, at_least_one=whole)
+    if part is None:
+        return None
+    raw = part.read()
+    assert len(raw) == len(part)
+    found = [h.base_offset for _, h in b.iterate(raw)]
+    return found if len(raw) == len(found) * SIZE else len(raw)
+
+
+@pytest.mark.parametrize(
+    ("offset", "max_bytes", "upper", "whole", "found"),
+    [
+        (0, 10_000, 27, False, [0, 3, 6]),  # up to the segment's end
+        (4, 10_000, 27, False, [3, 6]),  # from the batch that holds it
+        (9, 10_000, 27, False, [9, 12, 15]),
+        (8, 10_000, 27, False, [6]),
+        (26, 10_000, 27, False, [24]),
+        (27, 10_000, 27, False, None),  # nothing there yet
+        (0, 10_000, 0, False, None),
+        (5, 10_000, 5, False, None),
+        (5, 10_000, 4, False, None),
+        (0, 10_000, 3, False, [0]),  # up to the upper offset
+        (0, 10_000, 6, False, [0, 3]),
+        (4, 10_000, 4, False, None),
+        (0, 10_000, 9, False, [0, 3, 6]),
+        (9, 10_000, 12, False, [9]),
+        (18, 10_000, 24, False, [18, 21]),
+        (0, SIZE, 27, False, [0]),  # at most so many bytes
+        (0, SIZE + 1, 27, False, SIZE + 1),
+        (0, 2 * SIZE, 27, False, [0, 3]),
+        (0, 1, 27, False, 1),
+        (0, 0, 27, False, None),
+        (0, 0, 27, True, [0]),  # at least one batch whole
+        (0, 1, 27, True, [0]),
+        (0, SIZE - 1, 27, True, [0]),
+        (0, SIZE + 1, 27, True, SIZE + 1),
+    ],
+)
+def test_read(offset: int, max_bytes: int, upper: int, *, whole: bool, found: list[int] | int | None) -> None:
+    assert first_offsets(three_segments(), offset, max_bytes, upper, whole=whole) == found
+
+
+@pytest.mark.parametrize("offset", [-1, 28, 2**62])
+def test_outside_the_log_nothing_is_read(offset: int) -> None:
+    log = three_segments()
+    with pytest.raises(ProtocolError) as caught:
+        log.read(offset, 100, 27, at_least_one=True)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.check_readable(0)
+    log.check_readable(27)
+    log.raise_start(10)
+    log.check_readable(10)
+    with pytest.raises(ProtocolError):
+        log.check_readable(9)
+
+
+def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_given() -> None:
+    memory = memory_disk()
+    lay_down(memory, 0, [(0, 3), (9, 3)])
+    lay_down(memory, 20, [(20, 3)])
+    log = opened(memory, COMPACTED)
+    size = len(a_batch(0, 3))
+    for offset, upper, at in ((3, 23, 9), (8, 23, 9), (12, 23, 20), (19, 23, 20)):
+        part = log.read(offset, size, upper, at_least_one=True)
+        assert part is not None
+        assert b.parse_header(part.read()).base_offset == at
+    assert log.read(3, size, 9, at_least_one=True) is None
+    assert log.read(12, size, 20, at_least_one=True) is None
+    assert log.read(12, size, 21, at_least_one=True) is not None
+    assert [h.base_offset for h, _ in log.batches(3)] == [9, 20]
+    assert list(log.batches(23)) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "offset", "found"),
+    [
+        ([(SIZE, 2 * SIZE)], 0, [0]),  # up to the damage
+        ([(SIZE, 2 * SIZE)], 3, None),
+        ([(SIZE, 2 * SIZE)], 6, [6]),
+        ([(0, SIZE)], 0, None),
+        ([(0, SIZE)], 3, [3, 6]),
+        ([(2 * SIZE, 3 * SIZE)], 0, [0, 3]),
+    ],
+)
+def test_damage_that_is_known_is_not_served(
+    damage: list[tuple[int, int]], offset: int, found: list[int] | None
+) -> None:
+    log = three_segments()
+    log.segments[0].damage = damage
+    if found is None:
+        with pytest.raises(ProtocolError) as caught:
+            first_offsets(log, offset, 10_000, 27, whole=True)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    else:
+        assert first_offsets(log, offset, 10_000, 27, whole=True) == found
+
+
+@pytest.mark.parametrize(
+    ("offset", "upper", "at_most", "found"),
+    [
+        (0, 27, 500, 500),  # an older segment: enough, whatever it is
+        (18, 27, 10_000, 3 * SIZE),
+        (21, 27, 10_000, 2 * SIZE),
+        (26, 27, 10_000, SIZE),
+        (21, 27, 100, 100),
+        (27, 27, 100, 0),
+        (5, 5, 100, 0),
+        (6, 5, 100, 0),
+    ],
+)
+def test_bytes_between(offset: int, upper: int, at_most: int, found: int) -> None:
+    assert three_segments().bytes_between(offset, upper, at_most) == found
+
+
+def test_below_the_log_start_there_are_no_bytes() -> None:
+    log = three_segments()
+    log.raise_start(20)
+    assert log.bytes_between(19, 27, 100) == 0
+    assert log.bytes_between(20, 27, 100) == 100
+
+
+def test_batches_begin_with_the_one_that_holds_the_offset() -> None:
+    log = three_segments()
+    for offset, first in ((0, 0), (2, 0), (3, 3), (8, 6), (9, 9), (26, 24)):
+        assert [h.base_offset for h, _ in log.batches(offset)] == list(range(first, 27, 3))
+
+
+TXNS: list[Callable[[PartitionLog], object]] = [
+    lambda log: put(log, in_transaction(1, 0)),  # 0
+    lambda log: put(log, in_transaction(2, 0)),  # 1
+    lambda log: put(log, marker(1, 0)),  # 2 aborts 0
+    lambda log: log.roll(NOW),
+    lambda log: put(log, in_transaction(1, 1)),  # 3
+    lambda log: put(log, marker(2, 0)),  # 4 aborts 1
+    lambda log: log.roll(NOW),
+    lambda log: put(log, marker(1, 0)),  # 5 aborts 3
+    lambda log: put(log, in_transaction(3, 0)),  # 6
+    lambda log: put(log, marker(3, 1)),  # 7 commits
+]
+
+
+@pytest.mark.parametrize(
+    ("offset", "upper", "found"),
+    [
+        (0, 8, [0, 1, 3]),
+        (0, 1, [0]),
+        (0, 2, [0, 1]),
+        (0, 3, [0, 1]),
+        (2, 8, [0, 1, 3]),  # the marker is still to be read
+        (3, 8, [1, 3]),
+        (4, 8, [1, 3]),
+        (5, 8, [3]),
+        (6, 8, []),
+        (3, 3, [1]),
+        (3, 4, [1, 3]),
+    ],
+)
+def test_aborted_between(offset: int, upper: int, found: list[int]) -> None:
+    log = new_log(memory_disk().session(), LogSettings())
+    for step in TXNS:
+        step(log)
+    assert [entry.first_offset for entry in log.aborted_between(offset, upper)] == found
+
+
+def test_the_stable_offset_ends_before_the_oldest_open_transaction_and_never_below_the_log_start() -> None:
+    log = new_log(memory_disk().session(), LogSettings())
+    stable = []
+    for step in TXNS:
+        step(log)
+        stable.append(log.last_stable_offset)
+    assert stable == [0, 0, 1, 1, 1, 3, 3, 6, 6, 8]
+    put(log, in_transaction(4, 0))
+    put(log, in_transaction(5, 0))
+    assert log.last_stable_offset == 8
+    log.raise_start(9)
+    assert log.last_stable_offset == 9
+    assert log.high_watermark == 10
+
+
+@pytest.mark.parametrize(("start", "high_watermark", "end"), [(5, 4, 9), (0, 10, 9), (10, 9, 9)])
+def test_offsets_out_of_order_are_our_own_bug(start: int, high_watermark: int, end: int) -> None:
+    log = three_segments()
+    log.log_start_offset, log.high_watermark, log.log_end_offset = start, high_watermark, end
+    with pytest.raises(AssertionError, match=f"t-0: start {start}, high watermark {high_watermark}, end {end}"):
+        log.check_order()
+
+
+def test_the_high_watermark_goes_forward_and_never_beyond_the_end() -> None:
+    log = new_log(memory_disk().session())
+    log.append_as_leader(a_batch(0), 0, NOW)
+    assert [log.set_high_watermark(o) for o in (0, 2, 2, 1, 99, 99)] == [False, True, False, False, True, False]
+    assert log.high_watermark == 3
+    assert not log.raise_start(0)
+    assert log.raise_start(2)
+    assert not log.raise_start(1)
+    assert log.raise_start(99)
+    assert log.log_start_offset == 3
+
+
+def test_segments_that_end_below_the_start_are_retired_one_behind_the_other() -> None:
+    log = three_segments()
+    log.raise_start(9)
+    log.drop_below_start(NOW)
+    assert log.bases == [9, 18]
+    assert {path.rpartition("/")[2] for _, path in log.retired} >= {f"{0:020d}.log.deleted", f"{0:020d}.index.deleted"}
+    due = {at for at, _ in log.retired}
+    assert due == {NOW + log.settings.file_delete_delay_ms}
+    log.remove_retired(NOW + log.settings.file_delete_delay_ms - 1)
+    assert log.disk.exists(f"{DIRECTORY}/{0:020d}.log.deleted")
+    log.remove_retired(NOW + log.settings.file_delete_delay_ms)
+    assert not [n for n in log.disk.listdir(DIRECTORY) if n.endswith(".deleted")]
+    assert log.retired == []
+    log.raise_start(27)
+    log.drop_below_start(NOW)
+    assert log.bases == [18], "the last one stays"
