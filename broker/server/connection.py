@@ -12,9 +12,10 @@ from collections.abc import Awaitable
 
 import trio
 
-from ottla.broker.server.dispatch import Dispatcher, Preparing
+from ottla.broker.server.dispatch import LARGE_BYTES, Dispatcher, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.turn import Turn
+from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, frame_bytes, frame_size, parse_request, response_chunks, response_slices
@@ -161,8 +162,11 @@ class Connection:
                 result = await self._wait(request, result)
         if result is None:
             return
-        key, version = request.key, self._dispatcher.answered_version(request)
-        if rows(result) > _MANY_ROWS:
+        key, version = request.key, request.version
+        if key is ApiKey.API_VERSIONS:
+            version = self._dispatcher.answered_version(request)
+        # A Produce has no more rows than its request, and there are many of them: theirs are not counted.
+        if (key is not ApiKey.PRODUCE or len(frame) >= LARGE_BYTES) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)

@@ -40,6 +40,9 @@ class World:
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 
+    def timeout(self, seconds: float) -> Any:
+        return trio.move_on_after(seconds)
+
 
 class Line:
     """The other side: what it says, what it hears, and how it leaves."""
@@ -117,6 +120,21 @@ class Line:
             header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
             out.append((header.correlation_id, compiler.decode_whole(response_class(key), version, frame[pos:])))
         return out
+
+
+class Door:
+    """A listener that lets in who knocks."""
+
+    port = 9092
+
+    def __init__(self) -> None:
+        self.send, self.receive = trio.open_memory_channel[Any](10)
+
+    async def accept(self) -> Any:
+        return await self.receive.receive()
+
+    def close(self) -> None:
+        self.send.close()
 
 
 class Stage:

@@ -13,7 +13,7 @@ from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import ROUTES, Dispatcher, Route
 from ottla.broker.server.peer import ANONYMOUS, Peer
 from ottla.broker.server.turn import Turn
-from ottla.broker.tests.line import Line, Stage, World, frame, in_virtual_time
+from ottla.broker.tests.line import Door, Line, Stage, World, frame, in_virtual_time
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, parse_request
@@ -188,21 +188,6 @@ def test_only_waits_that_change_nothing_end_with_their_client() -> None:
 
 
 # ---------------------------------------------------------------- Acceptor
-
-
-class Door:
-    """A listener that lets in who knocks."""
-
-    port = 9092
-
-    def __init__(self) -> None:
-        self.send, self.receive = trio.open_memory_channel[Any](10)
-
-    async def accept(self) -> Any:
-        return await self.receive.receive()
-
-    def close(self) -> None:
-        self.send.close()
 
 
 @pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])

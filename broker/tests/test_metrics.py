@@ -1,0 +1,165 @@
+"""The page of numbers, line by line, and who gets it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.server import metrics
+from ottla.broker.server.metrics import Numbers
+from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+
+PAGE = """\
+# HELP kafka_log_log_size Bytes of all segments.
+# TYPE kafka_log_log_size gauge
+kafka_log_log_size{topic="a",partition="0"} 10
+kafka_log_log_size{topic="b",partition="7"} 17
+# HELP kafka_log_log_numlogsegments Segments.
+# TYPE kafka_log_log_numlogsegments gauge
+kafka_log_log_numlogsegments{topic="a",partition="0"} 3
+kafka_log_log_numlogsegments{topic="b",partition="7"} 3
+# HELP kafka_log_log_logstartoffset First offset that is kept.
+# TYPE kafka_log_log_logstartoffset gauge
+kafka_log_log_logstartoffset{topic="a",partition="0"} 100
+kafka_log_log_logstartoffset{topic="b",partition="7"} 107
+# HELP kafka_log_log_logendoffset Next offset to be written.
+# TYPE kafka_log_log_logendoffset gauge
+kafka_log_log_logendoffset{topic="a",partition="0"} 200
+kafka_log_log_logendoffset{topic="b",partition="7"} 207
+# HELP kafka_server_replicamanager_partitioncount Partitions on this node.
+# TYPE kafka_server_replicamanager_partitioncount gauge
+kafka_server_replicamanager_partitioncount 3
+# HELP kafka_server_replicamanager_leadercount Partitions this node leads.
+# TYPE kafka_server_replicamanager_leadercount gauge
+kafka_server_replicamanager_leadercount 2
+# HELP kafka_server_replicamanager_offlinereplicacount Partitions in failed directories.
+# TYPE kafka_server_replicamanager_offlinereplicacount gauge
+kafka_server_replicamanager_offlinereplicacount 4
+# HELP kafka_log_logmanager_offlinelogdirectorycount Data directories that failed.
+# TYPE kafka_log_logmanager_offlinelogdirectorycount gauge
+kafka_log_logmanager_offlinelogdirectorycount 1
+# HELP kafka_log_logcleanermanager_uncleanable_partitions_count Compacted partitions that cannot be compacted.
+# TYPE kafka_log_logcleanermanager_uncleanable_partitions_count gauge
+kafka_log_logcleanermanager_uncleanable_partitions_count 5
+# HELP ottla_open_segments Segments whose file is open.
+# TYPE ottla_open_segments gauge
+ottla_open_segments 4
+# HELP ottla_cleaner_passes_total Passes of the compactor.
+# TYPE ottla_cleaner_passes_total counter
+ottla_cleaner_passes_total 6
+# HELP ottla_cleaner_read_bytes_total Bytes the compactor read.
+# TYPE ottla_cleaner_read_bytes_total counter
+ottla_cleaner_read_bytes_total 70
+# HELP ottla_cleaner_written_bytes_total Bytes the compactor wrote.
+# TYPE ottla_cleaner_written_bytes_total counter
+ottla_cleaner_written_bytes_total 80
+# HELP ottla_scrub_segments_total Old segments that were read again.
+# TYPE ottla_scrub_segments_total counter
+ottla_scrub_segments_total 9
+# HELP ottla_scrub_damage_total Damaged places that were found in them.
+# TYPE ottla_scrub_damage_total counter
+ottla_scrub_damage_total 11
+"""
+
+
+def log(topic: str, number: int) -> Any:
+    return SimpleNamespace(
+        topic=topic,
+        partition=number,
+        size_bytes=10 + number,
+        log_start_offset=100 + number,
+        log_end_offset=200 + number,
+        segments=[SimpleNamespace(is_open=is_open) for is_open in (True, False, True)],
+    )
+
+
+class Replicas(list[Any]):
+    offline = (1, 2, 3, 4)
+
+
+def numbers(logs: list[Any]) -> Numbers:
+    replicas: Any = Replicas(SimpleNamespace(is_leader=leads) for leads in (True, True, False))
+    storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
+    cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
+    scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
+    return Numbers(storage, replicas, cleaner, scrubber)
+
+
+def test_the_page_says_what_each_number_is() -> None:
+    async def run() -> None:
+        world: Any = World()
+        assert (await metrics.page(world, numbers([log("a", 0), log("b", 7)]))).decode() == PAGE
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 101])
+def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
+    async def run() -> None:
+        world: Any = World()
+        text = (await metrics.page(world, numbers([log("t", n) for n in range(count)]))).decode()
+        for name in ("size", "numlogsegments", "logstartoffset", "logendoffset"):
+            found = [x for x in text.split("\n") if x.startswith(f"kafka_log_log_{name}{{")]
+            assert [x.split('"')[3] for x in found] == [str(n) for n in range(count)]
+        assert f"\nottla_open_segments {2 * count}\n" in text
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"200 OK"),
+        (b"GET /other HTTP/1.1\r\n\r\n", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"404 Not Found"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9000, b"200 OK"),
+    ],
+)
+@pytest.mark.parametrize("most", [7, 100_000])
+def test_the_page_is_had_with_get_in_whatever_pieces_it_is_asked_for(asked: bytes, status: bytes, most: int) -> None:
+    line = Line()
+    line.most_bytes = most
+
+    async def run() -> None:
+        world: Any = World()
+        door: Any = Door()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            await door.send.send(line)
+            line.say(asked)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    head, body = line.heard.split(b"\r\n\r\n", 1)
+    assert head.split(b"\r\n")[0] == b"HTTP/1.1 " + status
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert (b"ottla_scrub_damage_total 11" in body) == (status == b"200 OK")
+    assert line.is_closed
+
+
+def test_who_asks_for_nothing_is_let_go_after_ten_seconds() -> None:
+    silent, left = Line(), Line()
+
+    async def run() -> None:
+        world: Any = World()
+        door: Any = Door()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            await door.send.send(silent)
+            await trio.sleep(9.9)
+            assert not silent.is_closed
+            await trio.sleep(0.2)
+            assert silent.is_closed
+            await door.send.send(left)
+            left.leave()
+            await trio.testing.wait_all_tasks_blocked()
+            assert left.is_closed
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
