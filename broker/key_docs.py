@@ -5,7 +5,7 @@ A setting that is not here is accepted, answered with its default, and has no ef
 
 from __future__ import annotations
 
-from ottla.controller.config_keys import CLAIMED_TIME, GROUP_KEYS, METRICS_LISTENER, SCRUB_RATE
+from ottla.controller.config_keys import CLAIMED_TIME, GROUP_KEYS, METRICS_LISTENER, SCRUB_RATE, VALIDATE_RECORDS
 
 BROKER_DOCS: dict[str, str] = {
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
@@ -113,6 +113,7 @@ TOPIC_DOCS: dict[str, str] = {
 
 OWN_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
+    VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
     METRICS_LISTENER: "For a node: HOST:PORT where Prometheus reads its numbers; left out, nowhere.",
     SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }

@@ -152,11 +152,15 @@ _GROUP = (
 )
 
 CLAIMED_TIME = "ottla.retention.claimed.time"
+VALIDATE_RECORDS = "ottla.validate.records"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
 METRICS_LISTENER = "ottla.metrics.listener"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
-OWN_TOPIC_KEYS: dict[str, ConfigKey] = {CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false")}
+OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
+    CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false"),
+    VALIDATE_RECORDS: ConfigKey(VALIDATE_RECORDS, "BOOLEAN", "false"),
+}
 """What Kafka does not know; shown only where it was set."""
 OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),

@@ -17,6 +17,7 @@ Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.f
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
@@ -143,9 +144,12 @@ def run(disk: Disk, plan: Plan) -> Outcome:
     """
     stats = Stats()
     sources = [Segment.load(disk, plan.directory, base, plan.settings) for base in plan.bases]
-    keys = build_map(plan, sources, stats)
-    copier = Copier(disk, plan, sources, keys, stats)
-    return Outcome(copier.end, list(copier.run()), stats)
+    try:
+        keys = build_map(plan, sources, stats)
+        copier = Copier(disk, plan, sources, keys, stats)
+        return Outcome(copier.end, list(copier.run()), stats)
+    except (struct.error, IndexError, OverflowError) as error:  # numbers that a record claims and no field can hold
+        raise WireError(f"{plan.directory}: records cannot be read: {error}") from error
 
 
 def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:

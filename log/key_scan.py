@@ -3,12 +3,16 @@
 They are written out, numbers of one or two bytes without a call, because a pass over a log runs them for each record.
 A record is: size, attributes, timestamp delta, offset delta, key size, key, value size, value, headers; all sizes and
 deltas are zig-zag numbers (``DefaultRecord.java``, apache/kafka 4.3.1).
+
+What lies on disk may be any bytes at all: a producer's batch is appended unparsed. A size that leads nowhere forward or
+out of the batch ends the loop as damage, so that it neither runs for ever nor takes the next record's bytes for a key.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
+from ottla.wire.errors import WireError
 from ottla.wire.primitives import read_varlong
 
 WHOLE_KEY_BYTES = 31
@@ -23,15 +27,23 @@ def short(key: bytes) -> bytes:
     return key if len(key) <= WHOLE_KEY_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
+def _cut(at: int, size: int) -> WireError:
+    return WireError(f"a record at byte {at} does not fit the {size} bytes of its batch")
+
+
 def places(data: bytes, count: int) -> list[Place]:
     """Where each record lies.
 
     Raises:
-        IndexError, WireError: a record is cut off.
+        WireError: a record does not fit.
     """
     out, at = [], 0
     for _ in range(count):
+        if at >= len(data):
+            raise _cut(at, len(data))
         size, body = read_varlong(data, at)
+        if size <= 0 or body + size > len(data):
+            raise _cut(at, len(data))
         out.append((at, body + size))
         at = body + size
     return out
@@ -41,97 +53,111 @@ def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offs
     """Note the last offset of each key, from ``first_offset`` on.
 
     Raises:
-        IndexError, WireError: a record is cut off.
+        WireError: a record does not fit.
     """
     at = 0
-    for _ in range(count):
-        size = data[at]
-        if size < 128:
-            stop = at + 1 + (size >> 1)
-            at += 2
-        elif data[at + 1] < 128:
-            stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
-            at += 3
-        else:
-            size, at = read_varlong(data, at)
-            stop = at + size
-            at += 1
-        while data[at] > 127:  # the timestamp delta
-            at += 1
-        delta = data[at + 1]
-        if delta < 128:
-            delta >>= 1
-            at += 2
-        elif data[at + 2] < 128:
-            delta = (delta & 127 | data[at + 2] << 7) >> 1
-            at += 3
-        else:
-            delta, at = read_varlong(data, at + 1)
-        length = data[at]
-        if length < 64:  # and even: a length below 32
-            key = data[at + 1 : at + 1 + (length >> 1)]
-            if length & 1 == 0 and base_offset + delta >= first_offset:
-                offsets[key] = base_offset + delta
-        else:
-            length, at = read_varlong(data, at)
-            if length >= 0 and base_offset + delta >= first_offset:
-                offsets[short(data[at : at + length])] = base_offset + delta
-        at = stop
+    try:
+        for _ in range(count):
+            size = data[at]
+            if size < 128:
+                stop = at + 1 + (size >> 1)
+                at += 2
+            elif data[at + 1] < 128:
+                stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
+                at += 3
+            else:
+                size, at = read_varlong(data, at)
+                stop = at + size
+                at += 1
+            while data[at] > 127:  # the timestamp delta
+                at += 1
+            delta = data[at + 1]
+            if delta < 128:
+                delta >>= 1
+                at += 2
+            elif data[at + 2] < 128:
+                delta = (delta & 127 | data[at + 2] << 7) >> 1
+                at += 3
+            else:
+                delta, at = read_varlong(data, at + 1)
+            length = data[at]
+            if length < 64:  # and even: a length below 32
+                end = at + 1 + (length >> 1)
+                if end >= stop:
+                    raise _cut(at, len(data))
+                if length & 1 == 0 and base_offset + delta >= first_offset:
+                    offsets[data[at + 1 : end]] = base_offset + delta
+            else:
+                length, at = read_varlong(data, at)
+                end = at + max(length, 0)
+                if end >= stop:
+                    raise _cut(at, len(data))
+                if length >= 0 and base_offset + delta >= first_offset:
+                    offsets[short(data[at:end])] = base_offset + delta
+            at = stop
+    except IndexError:
+        raise _cut(len(data), len(data)) from None
+    if at != len(data):
+        raise _cut(at, len(data))
 
 
 def survivors(
     data: bytes, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
 ) -> tuple[list[Place], bool]:
-    """The records that stay, and whether one of them is a tombstone.
+    """The records that stay, and whether one of them is a tombstone. Raises WireError where one does not fit.
 
     A record stays that lies behind ``latest``, or whose key was not seen again, unless it has no key, or no value and
     its time is over.
-
-    Raises:
-        IndexError, WireError: a record is cut off.
     """
     kept: list[Place] = []
     tombstones = False
     last_of = offsets.get
     at = 0
-    for _ in range(count):
-        start = at
-        size = data[at]
-        if size < 128:
-            stop = at + 1 + (size >> 1)
-            at += 2
-        elif data[at + 1] < 128:
-            stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
-            at += 3
-        else:
-            size, at = read_varlong(data, at)
-            stop = at + size
-            at += 1
-        while data[at] > 127:  # the timestamp delta
-            at += 1
-        delta = data[at + 1]
-        if delta < 128:
-            delta >>= 1
-            at += 2
-        elif data[at + 2] < 128:
-            delta = (delta & 127 | data[at + 2] << 7) >> 1
-            at += 3
-        else:
-            delta, at = read_varlong(data, at + 1)
-        length = data[at]
-        if length < 64 and length & 1 == 0:
-            at += 1
-            end = at + (length >> 1)
-            last = last_of(data[at:end], -1)
-        else:
-            length, at = read_varlong(data, at)
-            end = at + max(length, 0)
-            last = last_of(short(data[at:end]), -1) if length >= 0 else _NEVER
-        offset = base_offset + delta
-        if offset >= last or offset > latest:
-            has_value = data[end] != 1  # the value's length is -1 for none, which is one byte: 0x01
-            if offset > latest or has_value or keep_deletes:
-                kept.append((start, stop))
-                tombstones |= not has_value
-        at = stop
+    try:
+        for _ in range(count):
+            start = at
+            size = data[at]
+            if size < 128:
+                stop = at + 1 + (size >> 1)
+                at += 2
+            elif data[at + 1] < 128:
+                stop = at + 2 + ((size & 127 | data[at + 1] << 7) >> 1)
+                at += 3
+            else:
+                size, at = read_varlong(data, at)
+                stop = at + size
+                at += 1
+            while data[at] > 127:  # the timestamp delta
+                at += 1
+            delta = data[at + 1]
+            if delta < 128:
+                delta >>= 1
+                at += 2
+            elif data[at + 2] < 128:
+                delta = (delta & 127 | data[at + 2] << 7) >> 1
+                at += 3
+            else:
+                delta, at = read_varlong(data, at + 1)
+            length = data[at]
+            if length < 64 and length & 1 == 0:
+                at += 1
+                end = at + (length >> 1)
+                last = last_of(data[at:end], -1)
+            else:
+                length, at = read_varlong(data, at)
+                end = at + max(length, 0)
+                last = last_of(short(data[at:end]), -1) if length >= 0 else _NEVER
+            if end >= stop:
+                raise _cut(start, len(data))
+            offset = base_offset + delta
+            if offset >= last or offset > latest:
+                has_value = data[end] != 1  # the value's length is -1 for none, which is one byte: 0x01
+                if offset > latest or has_value or keep_deletes:
+                    kept.append((start, stop))
+                    tombstones |= not has_value
+            at = stop
+    except IndexError:
+        raise _cut(len(data), len(data)) from None
+    if at != len(data):
+        raise _cut(at, len(data))
     return kept, tombstones

@@ -19,10 +19,19 @@ from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.state import SEGMENT_FILES, txn_ends
 from ottla.log.truncating import TruncatableLog
-from ottla.log.validate import Origin, check_client_batch, check_crc, parse_single, recompress
+from ottla.log.validate import (
+    Checked,
+    Origin,
+    check_client_batch,
+    check_crc,
+    check_size,
+    look,
+    looked,
+    must_look,
+    parse_single,
+)
 from ottla.wire import batch as b
-from ottla.wire.batch import BatchHeader, parse_header, stamp, stamp_append_time
-from ottla.wire.compression import codec_of
+from ottla.wire.batch import BatchHeader, stamp
 from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
@@ -63,44 +72,71 @@ class PartitionLog(TruncatableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
+        checked: Checked | None = None,
+        *,
+        at_once: bool = True,
     ) -> Appended:
         """Append one batch as leader: check, stamp in place, write.
 
-        ``header`` is what `parse_single` gave for ``data``, where the caller had to look at it already.
+        ``header`` is what `parse_single` gave for ``data``, where the caller had to look at it already. ``checked`` is
+        what `look` gave for it: then records are not looked at again, unless the settings have changed since. Who can
+        wait says ``at_once=False``.
 
         Raises:
+            LookFirst: not ``at_once``, and a rule must see many records; nothing was written.
             ProtocolError: the batch is refused; nothing was written.
             OSError: the disk failed; nothing of the batch is left in the segment.
         """
         if header is None:
             header = parse_single(data)
         settings = self.settings
-        if header.size_bytes > settings.max_message_bytes and origin is not Origin.RAFT:
-            raise ProtocolError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {self.topic}-{self.partition} is {header.size_bytes} bytes "
-                f"which exceeds the maximum configured value of {settings.max_message_bytes}.",
-            )
-        check_crc(data, header)
         append_time = -1
         if origin is Origin.CLIENT:
-            check_client_batch(data, header, settings, now_ms, f"{self.topic}-{self.partition}")
-            if settings.codec is not None and codec_of(header.attributes) is not settings.codec:
-                data = bytearray(recompress(data, header, settings.codec, settings.codec_level))
-                header = parse_header(data)
+            data, header = self._of_client(data, header, now_ms, checked, at_once=at_once)
+            if settings.log_append_time:
+                append_time = now_ms
+        else:
+            if origin is not Origin.RAFT:
+                check_size(header.size_bytes, settings, self.label)
+            check_crc(data, header)
+        size_bytes = header.batch_length + b.LOG_OVERHEAD_BYTES
+        if size_bytes > settings.segment_bytes:
+            text = f"a batch of {size_bytes} bytes in segments of {settings.segment_bytes}"
+            raise ProtocolError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{self.topic}-{self.partition}: {text}")
         if header.producer_id >= 0 and not header.is_control:
             known = self.producers.check(header)
             if known is not None:
                 return Appended(known.first_offset, known.last_offset, known.timestamp_ms, duplicate=True)
         base = self.log_end_offset
         stamp(data, 0, base, leader_epoch)
-        if settings.log_append_time and origin is Origin.CLIENT:
-            stamp_append_time(data, 0, header, now_ms)
-            header = parse_header(data)
-            append_time = now_ms
-        last = base + header.last_offset_delta
         self._write(data, header, base, leader_epoch, now_ms)
-        return Appended(base, last, append_time)
+        return Appended(base, base + header.last_offset_delta, append_time)
+
+    def _of_client(
+        self,
+        data: bytearray | memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        checked: Checked | None,
+        *,
+        at_once: bool,
+    ) -> tuple[bytearray | memoryview, BatchHeader]:
+        """A client's batch, checked, as it goes into the log: the kind of time its records have is the topic's."""
+        settings = self.settings
+        if checked is not None and checked.settings is settings:
+            data, header, _ = checked
+        else:
+            check_client_batch(data, header, settings, self.label)
+            if must_look(header, settings, now_ms):
+                data, header, _ = looked(look(data, header, settings, now_ms, self.label), at_once=at_once)
+        if len(data) > header.size_bytes:
+            data = memoryview(data)[: header.size_bytes]
+        if settings.log_append_time:
+            attributes = header.attributes | b.TIMESTAMP_TYPE_BIT
+            header = b.stamp_times(data, 0, header._replace(attributes=attributes, max_timestamp=now_ms))
+        elif header.has_log_append_time:
+            header = b.stamp_times(data, 0, header._replace(attributes=header.attributes & ~b.TIMESTAMP_TYPE_BIT))
+        return data, header
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> AppendedAsFollower | None:
         """Append the leader's batches as they are: offsets and epochs kept. A batch cut off at the end is left out.

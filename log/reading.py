@@ -14,7 +14,7 @@ from ottla.log.index import AbortedTxn
 from ottla.log.segment import Located, Segment
 from ottla.log.state import LogState
 from ottla.wire.batch import BatchHeader
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.disk import FileSlice
 
 
@@ -43,22 +43,20 @@ class ReadableLog(LogState):
         With ``at_least_one`` the first batch comes whole even when it is larger. None: nothing to read there.
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is known to be damaged.
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged.
         """
         self.check_readable(offset)
         if offset >= upper_offset:
             return None
-        found = self._locate(offset)
-        if found is None:
-            return None
-        segment, batch = found
-        if batch.base_offset >= upper_offset:
-            return None
-        end = segment.size_bytes
-        if upper_offset < self.log_end_offset:
-            limit = segment.locate(upper_offset)
-            if limit is not None:
-                end = limit.position
+        try:
+            found = self._locate(offset)
+            if found is None or found[1].base_offset >= upper_offset:
+                return None
+            segment, batch = found
+            limit = segment.locate(upper_offset) if upper_offset < self.log_end_offset else None
+        except WireError as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        end = segment.size_bytes if limit is None else limit.position
         if segment.damage:
             end = whole_until(segment.damage, batch.position, end)
             if end <= batch.position:
@@ -74,7 +72,10 @@ class ReadableLog(LogState):
         """How many bytes a fetch at ``offset`` could get now, counted up to ``at_most``: what a long poll waits on."""
         if offset >= upper_offset or offset < self.log_start_offset:
             return 0
-        found = self._locate(offset)
+        try:
+            found = self._locate(offset)
+        except WireError:
+            return at_most  # whoever reads it gets the error
         if found is None:
             return 0
         segment, batch = found

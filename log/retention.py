@@ -1,9 +1,12 @@
 """Which segments a log no longer keeps: a plan first, then the deed.
 
 Whole segments go, oldest first, and only below the high watermark. By time a segment's age counts from its largest
-timestamp, but never from later than its last write: one record that claims a far-future time would otherwise keep
-its segment for ever, as it does in Kafka, and here where ``ottla.retention.claimed.time`` is set. By size the oldest
-go while what stays is still at least the limit. A log whose newest segment is due as a whole is rolled first.
+timestamp, once that time has come; until then from its last write. One record that claims a far-future time would
+otherwise keep its segment for ever, as it does in Kafka, and here where ``ottla.retention.claimed.time`` is set. A time
+that has come is believed over the file's: a machine that writes before its clock was set leaves files of 1970.
+
+By size the oldest go while what stays is still at least the limit. A log whose newest segment is due as a whole is
+rolled first.
 
 Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
 """
@@ -22,20 +25,21 @@ FUTURE_MS = 3600 * 1000
 logger = logging.getLogger("ottla.retention")
 
 
-def newest_ms(log: PartitionLog, segment: Segment) -> int:
+def newest_ms(log: PartitionLog, segment: Segment, now_ms: int) -> int:
     """When the newest record of a segment was written, as far as its timestamps can be believed."""
     segment.measure()
-    if segment.max_timestamp >= 0 and log.settings.retention_by_claimed_time:
-        return segment.max_timestamp
+    claimed = segment.max_timestamp
+    if 0 <= claimed <= now_ms or (claimed >= 0 and log.settings.retention_by_claimed_time):
+        return claimed
     written = log.disk.stat(segment.path + ".log").mtime_ms
-    if segment.max_timestamp > written + FUTURE_MS and not log.warned_of_future:
+    if claimed > written + FUTURE_MS and not log.warned_of_future:
         log.warned_of_future = True
         logger.warning(
             "%s-%d holds a record that claims a time of %.1f days after it was written; retention goes by the time "
             "of writing. Set ottla.retention.claimed.time=true on the topic to have it kept until then, as Kafka does",
-            *(log.topic, log.partition, (segment.max_timestamp - written) / DAY_MS),
+            *(log.topic, log.partition, (claimed - written) / DAY_MS),
         )
-    return written if segment.max_timestamp < 0 else min(segment.max_timestamp, written)
+    return written
 
 
 def expired(log: PartitionLog, now_ms: int) -> int:
@@ -52,7 +56,7 @@ def expired(log: PartitionLog, now_ms: int) -> int:
         too_old = (
             settings.delete
             and settings.retention_ms != UNLIMITED
-            and now_ms - newest_ms(log, segment) > settings.retention_ms
+            and now_ms - newest_ms(log, segment, now_ms) > settings.retention_ms
         )
         too_much = (
             settings.delete

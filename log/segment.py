@@ -278,7 +278,11 @@ class Segment:
             self.first_timestamp = parse_header(raw).max_timestamp
 
     def locate(self, offset: int) -> Located | None:
-        """The first batch whose last offset is at or above ``offset``; None where all lie below."""
+        """The first batch whose last offset is at or above ``offset``; None where all lie below.
+
+        Raises:
+            WireError: a batch on the way names a size that no batch has: nothing behind it can be found.
+        """
         position = self.index.lookup(offset)
         window, start = b"", position
         while position < self.size_bytes:
@@ -296,7 +300,9 @@ class Segment:
                     position += size
                     continue
             base, size = overhead(window, at)
-            if len(window) - at > MAGIC_OFFSET and window[at + MAGIC_OFFSET] == 2:
+            if len(window) - at < TELLING_BYTES or size < smallest(window, at):
+                raise WireError(f"{self.path}.log: batch of {size} bytes at {position}")
+            if window[at + MAGIC_OFFSET] == 2:
                 last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
             else:
                 last = base  # formats 0 and 1 carry the offset of the last message

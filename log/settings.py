@@ -5,7 +5,7 @@ Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.wire.compression import Codec
 
@@ -39,9 +39,17 @@ class LogSettings:
     retention_bytes: int = -1
     retention_by_claimed_time: bool = False
     """Kafka's rule: a segment's age counts from its largest timestamp, however far in the future that lies."""
+    validate_records: bool = False
+    """Look at every record of every batch, as Kafka does, not only where another setting needs it."""
     codec: Codec | None = None
     """None keeps what the producer sent."""
     codec_level: int | None = None
     file_delete_delay_ms: int = 60_000
     min_insync_replicas: int = 1
     """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
+    looks_always: bool = field(init=False, repr=False, default=False)
+    """Whether some setting needs to see every record, whatever a batch's header says."""
+
+    def __post_init__(self) -> None:
+        limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time
+        object.__setattr__(self, "looks_always", self.compact or self.validate_records or limits_age)

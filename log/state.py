@@ -35,6 +35,7 @@ class LogState:
         self.directory = directory
         self.topic = topic
         self.partition = partition
+        self.label = f"{topic}-{partition}"
         self.settings = settings
         self.topic_id = bytes(16)
         self.segments: list[Segment] = []

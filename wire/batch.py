@@ -20,6 +20,7 @@ LOG_OVERHEAD_BYTES = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
+MAX_TIMESTAMP_OFFSET = 35
 
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
@@ -47,6 +48,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OVERHEAD = struct.Struct(">qi")
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
+_ATTRIBUTES = struct.Struct(">h")
+_CRC = struct.Struct(">I")
 
 
 class BatchHeader(NamedTuple):
@@ -143,12 +146,13 @@ def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
     _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
-def stamp_append_time(buf: bytearray | memoryview, pos: int, header: BatchHeader, now_ms: int) -> None:
-    """Turn a batch into LogAppendTime in place: attributes and max timestamp change, so the checksum is made anew."""
-    struct.pack_into(">h", buf, pos + ATTRIBUTES_OFFSET, header.attributes | TIMESTAMP_TYPE_BIT)
-    _OFFSET.pack_into(buf, pos + 35, now_ms)
+def stamp_times(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
+    """Write a header's attributes and max timestamp in place. They are checksummed; gives the header as it is then."""
+    _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
+    _OFFSET.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, header.max_timestamp)
     crc = crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes])
-    struct.pack_into(">I", buf, pos + CRC_OFFSET, crc)
+    _CRC.pack_into(buf, pos + CRC_OFFSET, crc)
+    return header._replace(crc=crc)
 
 
 def pack_header(header: BatchHeader, body: Buffer) -> bytes:
@@ -156,7 +160,7 @@ def pack_header(header: BatchHeader, body: Buffer) -> bytes:
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
     raw = bytearray(_HEADER.pack(*header._replace(batch_length=length, crc=0)))
     raw += body
-    struct.pack_into(">I", raw, CRC_OFFSET, crc32c(memoryview(raw)[ATTRIBUTES_OFFSET:]))
+    _CRC.pack_into(raw, CRC_OFFSET, crc32c(memoryview(raw)[ATTRIBUTES_OFFSET:]))
     return bytes(raw)
 
 

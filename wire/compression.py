@@ -1,6 +1,7 @@
 """The five codecs of record batches, each unpacking in bounded memory.
 
-Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker here stops at ``limit``.
+Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker here gives
+pieces, and whoever takes them stops at a limit.
 lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as
 librdkafka may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial
 snappy-java's ``SnappyOutputStream`` header.
@@ -10,16 +11,25 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Any
+from typing import NamedTuple
 
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
 DEFAULT_LIMIT_BYTES = 128 * 1024 * 1024
+_GZIP = b"\x1f\x8b"
+_LZ4 = b"\x04\x22\x4d\x18"
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_MOST_TIMES = 32
+"""A copy of 64 bytes takes at least two or three: no snappy block unpacks to more than this many times its size."""
+_FEED_BYTES = 64 * 1024
+"""So much is given to a library at once: it copies what it does not use."""
+_PIECE_BYTES = 1 << 20
 
 
 class Codec(IntEnum):
@@ -32,38 +42,23 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def _too_big(codec: str, limit: int) -> WireError:
-    return WireError(f"{codec} data unpacks to more than {limit} bytes")
-
-
-def _gzip_compress(data: Buffer, level: int | None) -> bytes:
-    packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-    return packer.compress(data) + packer.flush()
-
-
-def _gzip_decompress(data: Buffer, limit: int) -> bytes:
-    out = bytearray()
-    rest = bytes(data)
-    while rest:  # members may follow one another
+def _gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+    view, at = memoryview(data), 0
+    while True:
         unpacker = zlib.decompressobj(31)
-        out += unpacker.decompress(rest, limit + 1 - len(out))
-        if len(out) > limit:
-            raise _too_big("gzip", limit)
-        if not unpacker.eof:
-            raise WireError("gzip data ends early")
-        rest = unpacker.unused_data
-    return bytes(out)
-
-
-def _snappy_compress(data: Buffer, level: int | None) -> bytes:
-    import snappy
-
-    out = [_XERIAL, struct.pack(">ii", 1, 1)]
-    view = memoryview(data)
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK_BYTES]))
-        out += [struct.pack(">i", len(block)), block]
-    return b"".join(out)
+        while not unpacker.eof:
+            more: Buffer = unpacker.unconsumed_tail
+            if not more:
+                more = view[at : at + _FEED_BYTES]
+                at += len(more)
+            out = unpacker.decompress(more, size_bytes)
+            if out:
+                yield out
+            elif not more:
+                raise WireError("gzip data ends early")
+        at -= len(unpacker.unused_data)
+        if view[at : at + 2] != _GZIP:  # members may follow one another; anything else is passed over, as in Java
+            return
 
 
 def _snappy_raw_size(data: Buffer) -> int:
@@ -78,88 +73,126 @@ def _snappy_raw_size(data: Buffer) -> int:
     raise WireError("snappy block without a length")
 
 
-def _snappy_decompress(data: Buffer, limit: int) -> bytes:
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    if view[:8] != _XERIAL:
+        yield view
+        return
+    at = _XERIAL_HEADER_BYTES
+    if len(view) < at:
+        raise WireError("snappy header cut off")
+    while at + 4 <= len(view):  # fewer bytes than a length are passed over, as in Java
+        (size,) = struct.unpack_from(">i", view, at)
+        at += 4
+        if size < 0 or size > len(view) - at:
+            raise WireError(f"snappy block of {size} bytes")
+        yield view[at : at + size]
+        at += size
+
+
+def _snappy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     import snappy
 
-    view = memoryview(data)
-    if bytes(view[:8]) != _XERIAL:
-        blocks = [view]
-    else:
-        blocks, pos = [], 16
-        while pos < len(view):
-            if pos + 4 > len(view):
-                raise WireError("snappy block length cut off")
-            (size,) = struct.unpack_from(">i", view, pos)
-            pos += 4
-            if size < 0 or size > len(view) - pos:
-                raise WireError(f"snappy block of {size} bytes")
-            blocks.append(view[pos : pos + size])
-            pos += size
-    out = []
-    left = limit
-    for block in blocks:
-        left -= _snappy_raw_size(block)
-        if left < 0:
-            raise _too_big("snappy", limit)
-        out.append(snappy.uncompress(bytes(block)))
-    return b"".join(out)
+    for block in _snappy_blocks(memoryview(data)):
+        claimed = _snappy_raw_size(block)
+        if claimed > _SNAPPY_MOST_TIMES * len(block):
+            raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
+        out: bytes = snappy.uncompress(bytes(block))
+        for at in range(0, len(out), size_bytes):
+            yield out[at : at + size_bytes]
 
 
-def _lz4_compress(data: Buffer, level: int | None) -> bytes:
-    import lz4.frame
-
-    packed: bytes = lz4.frame.compress(
-        bytes(data), compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
-    )
-    return packed
-
-
-def _lz4_decompress(data: Buffer, limit: int) -> bytes:
+def _lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
-    out: bytes = unpacker.decompress(bytes(data), max_length=limit + 1)
-    if len(out) > limit:
-        raise _too_big("lz4", limit)
-    if not unpacker.eof:
-        raise WireError("lz4 frame ends early")
-    return out
+    view, at = memoryview(data), 0
+    while not unpacker.eof:
+        hungry = unpacker.needs_input
+        more = view[at : at + _FEED_BYTES] if hungry else view[:0]
+        at += len(more)
+        out: bytes = unpacker.decompress(bytes(more), max_length=size_bytes)
+        if out:
+            yield out
+        elif hungry and not more:
+            raise WireError("lz4 frame ends early")
 
 
-def _zstd_compress(data: Buffer, level: int | None) -> bytes:
-    import zstandard
-
-    return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compress(bytes(data))
-
-
-def _zstd_decompress(data: Buffer, limit: int) -> bytes:
+def _zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     import zstandard
 
     # One-shot decompress() believes the frame's own content size; the streaming reader keeps to what we ask for.
-    out = bytearray()
-    raw = bytes(data)
-    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True) as reader:
-        while chunk := reader.read(min(1 << 20, limit + 1 - len(out))):
-            out += chunk
-            if len(out) > limit:
-                raise _too_big("zstd", limit)
-    return bytes(out)
+    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data, read_across_frames=True) as reader:
+        while piece := reader.read(size_bytes):
+            yield piece
 
 
-_PACK: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
-    Codec.NONE: lambda data, level: bytes(data),
-    Codec.GZIP: _gzip_compress,
-    Codec.SNAPPY: _snappy_compress,
-    Codec.LZ4: _lz4_compress,
-    Codec.ZSTD: _zstd_compress,
+def _plain_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    for at in range(0, len(view), size_bytes):
+        yield bytes(view[at : at + size_bytes])
+
+
+_PIECES: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
+    Codec.NONE: _plain_pieces,
+    Codec.GZIP: _gzip_pieces,
+    Codec.SNAPPY: _snappy_pieces,
+    Codec.LZ4: _lz4_pieces,
+    Codec.ZSTD: _zstd_pieces,
 }
-_UNPACK: dict[Codec, Callable[[Buffer, int], Any]] = {
-    Codec.NONE: lambda data, limit: data,
-    Codec.GZIP: _gzip_decompress,
-    Codec.SNAPPY: _snappy_decompress,
-    Codec.LZ4: _lz4_decompress,
-    Codec.ZSTD: _zstd_decompress,
-}
+
+
+class Packer(NamedTuple):
+    """Packs data that comes in pieces: ``add`` each, then ``finish``; what both give, joined, is the packed data."""
+
+    add: Callable[[bytes], bytes]
+    finish: Callable[[], bytes]
+
+
+class _Xerial:
+    """Snappy in blocks of 32 KiB, each behind its length."""
+
+    def __init__(self) -> None:
+        self._waiting = b""
+        self._head = _XERIAL + struct.pack(">ii", 1, 1)
+
+    def add(self, piece: bytes, *, least: int = _XERIAL_BLOCK_BYTES) -> bytes:
+        import snappy
+
+        out, self._head = [self._head], b""
+        data, at = self._waiting + piece, 0
+        while len(data) - at >= least:
+            block = snappy.compress(data[at : at + _XERIAL_BLOCK_BYTES])
+            out += [struct.pack(">i", len(block)), block]
+            at += _XERIAL_BLOCK_BYTES
+        self._waiting = data[at:]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        return self.add(b"", least=1)
+
+
+def packer(codec: Codec, level: int | None = None) -> Packer:
+    """Begin to pack; ``level`` as the topic settings ``compression.{gzip,lz4,zstd}.level`` give it."""
+    if codec is Codec.GZIP:
+        gzip = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+        return Packer(gzip.compress, gzip.flush)
+    if codec is Codec.SNAPPY:
+        xerial = _Xerial()
+        return Packer(xerial.add, xerial.finish)
+    if codec is Codec.LZ4:
+        import lz4.frame
+
+        frame = lz4.frame.LZ4FrameCompressor(
+            compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
+        )
+        head = [frame.begin()]
+        return Packer(lambda piece: (head.pop() if head else b"") + frame.compress(piece), frame.flush)
+    if codec is Codec.ZSTD:
+        import zstandard
+
+        zstd = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compressobj()
+        return Packer(zstd.compress, zstd.flush)
+    return Packer(bytes, bytes)
 
 
 def codec_of(attributes: int) -> Codec:
@@ -175,8 +208,36 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Pack data; ``level`` as the topic settings ``compression.{gzip,lz4,zstd}.level`` give it."""
-    return _PACK[codec](data, level)
+    """Pack data that is all there: a library that knows the size at once does it better."""
+    if codec is Codec.LZ4:
+        import lz4.frame
+
+        frame: bytes = lz4.frame.compress(
+            bytes(data), compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
+        )
+        return frame
+    if codec is Codec.ZSTD:
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compress(
+            bytes(data)
+        )
+    pack = packer(codec, level)
+    return pack.add(bytes(data)) + pack.finish()
+
+
+def pieces(codec: Codec, data: Buffer, size_bytes: int) -> Iterator[bytes]:
+    """Unpack data a little at a time, ``size_bytes`` at most: whoever takes them decides how much is enough.
+
+    Raises:
+        WireError: not data of this codec.
+    """
+    try:
+        yield from _PIECES[codec](data, size_bytes)
+    except WireError:
+        raise
+    except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
+        raise WireError(f"bad {codec.name.lower()} data: {error}") from None
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
@@ -185,10 +246,31 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
     Raises:
         WireError: not data of this codec, or more than ``limit`` bytes come out.
     """
-    try:
-        out: Buffer = _UNPACK[codec](data, limit)
-    except WireError:
-        raise
-    except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
-        raise WireError(f"bad {codec.name.lower()} data: {error}") from None
-    return out
+    if codec is Codec.NONE:
+        return data
+    out = []
+    left = limit
+    for piece in pieces(codec, data, min(_PIECE_BYTES, limit + 1)):
+        left -= len(piece)
+        if left < 0:
+            raise WireError(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+        out.append(piece)
+    return out[0] if len(out) == 1 else b"".join(out)
+
+
+_MAGIC = {Codec.GZIP: _GZIP, Codec.LZ4: _LZ4}
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""The last three bytes with which a zstd frame begins that holds no data."""
+
+
+def begins_like(codec: Codec, data: Buffer) -> bool:
+    """Whether data begins as this codec's does: a look at its first bytes, which unpacks nothing."""
+    if codec is Codec.ZSTD:
+        return data[:4] == _ZSTD or (len(data) >= 4 and data[1:4] == _SKIPPABLE)
+    if codec is Codec.SNAPPY:
+        at = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
+        while at < len(data) and data[at] >= 0x80:  # the length of what the block unpacks to
+            at += 1
+        return at + 1 < len(data) and data[at + 1] & 3 == 0  # nothing was written yet that could be copied
+    magic = _MAGIC.get(codec, b"")
+    return data[: len(magic)] == magic

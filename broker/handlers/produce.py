@@ -2,7 +2,8 @@
 
 Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
 where it lies in the receive buffer, and it goes to the page cache: no record is looked at unless a topic's settings
-ask for it. Internal topics take records from coordinators, and from clients only under an admin tool's client id.
+ask for it, and then others have their turn between two pieces of a large batch. Internal topics take records from
+coordinators, and from clients only under an admin tool's client id.
 acks=0 gets no answer; an error then closes the connection. acks=-1 waits for the high watermark.
 
 Version notes: v8 names the records at fault; v10 tells the current leader; v13 has topic ids (unknown: 100).
@@ -13,12 +14,17 @@ Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (ap
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import NamedTuple
+
+import trio
+
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.log.validate import InvalidRecords, parse_single
-from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT, overhead
+from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, overhead
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,22 +40,29 @@ from ottla.wire.messages.produce import (
 from ottla.wire.schema import Message
 
 MIN_ZSTD_VERSION = 7
+MOST_NAMED = 10_000
+"""So many records at fault are named in one answer."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
 _ACKS = (-1, 0, 1)
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def _malformed(request: ProduceRequest) -> bool:
-    """Whether some partition's bytes are no batch at all: then nothing of the request is looked at further."""
+def _malformed(request: ProduceRequest) -> ProtocolError | None:
+    """What is wrong where some partition's bytes begin like no batch: then nothing of the request is looked at further.
+
+    Kafka trips over it when it looks for transactional batches (``RequestUtils.hasTransactionalRecords``).
+    """
     for topic in request.topic_data:
         for part in topic.partition_data:
             data = part.records
-            if data is not None and len(data) >= LOG_OVERHEAD_BYTES + 5:
-                size = overhead(data)[1]
-                if size < 26 or (size < HEADER_BYTES and data[16] == 2):
-                    return True
-    return False
+            if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and overhead(data)[1] >= HEADER_BYTES):
+                continue
+            try:
+                size_at(data)
+            except ProtocolError as error:
+                return error
+    return None
 
 
 # Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
@@ -72,11 +85,18 @@ def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: 
     return out
 
 
-def _append(context: Context, replica: Replica, part: PartitionProduceData) -> PartitionProduceResponse:
+def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica) -> PartitionProduceResponse:
+    """A refusal by the log itself."""
+    return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+
+
+def _append(
+    context: Context, replica: Replica, part: PartitionProduceData, checked: Checked | None
+) -> PartitionProduceResponse:
     """Append one partition's batch.
 
     Raises:
-        ProtocolError: it was refused.
+        ProtocolError: it was refused; LookFirst: it has many records that must be looked at.
     """
     data = part.records
     if data is None or len(data) == 0:
@@ -93,12 +113,12 @@ def _append(context: Context, replica: Replica, part: PartitionProduceData) -> P
     if header.attributes & TRANSACTIONAL_BIT:
         raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
     try:
-        done = replica.append(data, context.now_ms, header=header)
+        done = replica.append(data, context.now_ms, Origin.CLIENT, header, checked, at_once=False)
     except OSError as error:
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
-        return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+        return _refused(part, error, replica)
     return PartitionProduceResponse(
         part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
     )
@@ -111,7 +131,7 @@ def _topic_name(context: Context, topic: TopicProduceData) -> str | None:
 
 
 def _one(
-    context: Context, name: str | None, part: PartitionProduceData, acks: int
+    context: Context, name: str | None, part: PartitionProduceData, acks: int, checked: Checked | None = None
 ) -> tuple[PartitionProduceResponse, Replica | None]:
     replica = None
     try:
@@ -124,47 +144,118 @@ def _one(
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
         if acks == -1:
             replica.check_min_isr()
-        return _append(context, replica, part), replica
+        return _append(context, replica, part, checked), replica
     except ProtocolError as error:
         return _failed(part, error), replica
 
 
+class _Later(NamedTuple):
+    """A partition whose records must be looked at first, and where its row belongs."""
+
+    name: str
+    part: PartitionProduceData
+    rows: list[PartitionProduceResponse]
+    at: int
+    steps: Generator[None, None, Checked]
+
+
+class _Outcome:
+    """What a request has come to so far."""
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self.response = ProduceResponse()
+        self._failed = False
+        self._waiting: list[tuple[Replica, PartitionProduceResponse, int]] = []
+        self._leaders: set[int] = set()
+        self._named = 0
+        """Records at fault that are named."""
+
+    def note(self, name: str | None, row: PartitionProduceResponse, replica: Replica | None) -> None:
+        """Take a partition's row into account."""
+        if row.error_code:
+            self._failed = True
+            self._named += len(row.record_errors)
+            if self._named > MOST_NAMED:
+                row.record_errors = []
+            if row.error_code in _LEADER_ERRORS and name is not None and self._context.version >= 10:
+                _tell_leader(self._context, name, row.index, row, self._leaders)
+        elif replica is not None and (self._request.acks == -1 or replica.flushing):
+            end = replica.log.log_end_offset
+            if replica.log.high_watermark < end:
+                self._waiting.append((replica, row, end))
+
+    def answer(self) -> Answer:
+        """The answer, once every partition has its row."""
+        if self._request.acks == 0:
+            if self._failed:
+                raise CloseConnection
+            return None
+        if self._leaders:
+            endpoints = self._context.services.metadata.endpoints(self._context.peer.local)
+            self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
+        if self._waiting:
+            return _wait(self._context, self.response, self._waiting, self._request.timeout_ms)
+        return self.response
+
+
 def handle(context: Context, request: ProduceRequest) -> Answer:
     """Append every partition's batch; each has its own outcome."""
-    response = ProduceResponse()
-    failed = False
-    waiting: list[tuple[Replica, PartitionProduceResponse, int]] = []
-    corrupt = ProtocolError(ErrorCode.CORRUPT_MESSAGE) if _malformed(request) else None
-    leaders: set[int] = set()
+    outcome = _Outcome(context, request)
+    corrupt = _malformed(request)
+    later: list[_Later] = []
     for topic in request.topic_data:
         name = _topic_name(context, topic)
-        rows = []
+        rows: list[PartitionProduceResponse] = []
         for part in topic.partition_data:
             replica = None
             if corrupt is not None:
                 row = _failed(part, corrupt)
+                row.error_message = corrupt.message
             else:
-                row, replica = _one(context, name, part, request.acks)
-            if row.error_code:
-                failed = True
-                if row.error_code in _LEADER_ERRORS and name is not None and context.version >= 10:
-                    _tell_leader(context, name, part.index, row, leaders)
-            elif replica is not None and (request.acks == -1 or replica.flushing):
-                end = replica.log.log_end_offset
-                if replica.log.high_watermark < end:
-                    waiting.append((replica, row, end))
+                try:
+                    row, replica = _one(context, name, part, request.acks)
+                except LookFirst as first:
+                    assert name is not None
+                    later.append(_Later(name, part, rows, len(rows), first.steps))
+                    rows.append(PartitionProduceResponse(part.index))
+                    continue
+            outcome.note(name, row, replica)
             rows.append(row)
-        response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    if request.acks == 0:
-        if failed:
-            raise CloseConnection
-        return None
-    if leaders:
-        endpoints = context.services.metadata.endpoints(context.peer.local)
-        response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in leaders]
-    if waiting:
-        return _wait(context, response, waiting, request.timeout_ms)
-    return response
+        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    return _look(context, request, outcome, later) if later else outcome.answer()
+
+
+async def _look(context: Context, request: ProduceRequest, outcome: _Outcome, later: list[_Later]) -> Message | None:
+    """Look at the records of what waits for it, a piece at a time, and append it then."""
+    for one in later:
+        row, replica = await _looked(context, request, one)
+        outcome.note(one.name, row, replica)
+        one.rows[one.at] = row
+    answer = outcome.answer()
+    return answer if answer is None or isinstance(answer, Message) else await answer
+
+
+async def _looked(
+    context: Context, request: ProduceRequest, one: _Later
+) -> tuple[PartitionProduceResponse, Replica | None]:
+    checked, steps = None, one.steps
+    while True:
+        try:
+            while checked is None:
+                await trio.lowlevel.checkpoint()
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    checked = done.value
+            # Meanwhile the leadership may have gone, and the settings may be others.
+            return _one(context, one.name, one.part, request.acks, checked)
+        except LookFirst as again:
+            checked, steps = None, again.steps
+        except ProtocolError as error:
+            replica = context.services.replicas.get(one.name, one.part.index)
+            return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
 
 
 def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.broker.replica.partition import Committed, Eligible, Following, Leading, State
 from ottla.controller.image import Partition
 from ottla.log.partition_log import Appended, PartitionLog
-from ottla.log.validate import Origin
+from ottla.log.validate import Checked, Origin
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -116,14 +116,18 @@ class Replica:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
+        checked: Checked | None = None,
+        *,
+        at_once: bool = True,
     ) -> Appended:
-        """Append as leader; the high watermark moves as far as it may. ``header``: as `PartitionLog.append_as_leader`.
+        """Append as leader; the high watermark moves as far as it may. ``header`` and the rest: as
+        `PartitionLog.append_as_leader`.
 
         Raises:
-            ProtocolError: refused; OSError: the disk failed.
+            ProtocolError: refused; OSError: the disk failed; LookFirst: not ``at_once``, and it takes long.
         """
         log = self.log
-        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header=header)
+        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once)
         if not done.duplicate:
             if log.unflushed_records >= log.settings.flush_messages:
                 self._flush_due(self)  # counts once it is on the disk

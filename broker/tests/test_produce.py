@@ -12,7 +12,9 @@ from ottla.broker.handlers import produce
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.tests.world import Stage, topic_id_of, virtually
 from ottla.log.settings import LogSettings
-from ottla.log.tests.world import a_batch
+from ottla.log.tests.world import NOW, a_batch
+from ottla.log.validate import PIECE_BYTES
+from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
 from ottla.wire.compression import Codec
@@ -130,12 +132,121 @@ def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: Stage) -> Non
     assert row_of(send(stage, request(("elsewhere", 0, a_batch(0))), 9)).current_leader.leader_id == -1
 
 
-def test_bytes_that_are_no_batch_refuse_the_whole_request(stage: Stage) -> None:
+NO_BATCH = [
+    (8, (-12).to_bytes(4, "big", signed=True), "Record size -12 is less than the minimum record overhead (14)"),
+    (8, (13).to_bytes(4, "big"), "Record size 13 is less than the minimum record overhead (14)"),
+    (16, b"\x09", "Invalid magic found in record: 9"),
+    (16, b"\xff", "Invalid magic found in record: -1"),
+]
+
+
+@pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
+def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(stage: Stage, at: int, what: bytes, text: str) -> None:
     bad = a_batch(0)
-    bad[8:12] = (25).to_bytes(4, "big")
+    bad[at : at + len(what)] = what
     answer = send(stage, request(("t", 0, a_batch(0)), ("t", 0, bad)), 11)
-    assert [r.error_code for t in answer.responses for r in t.partition_responses] == [ErrorCode.CORRUPT_MESSAGE] * 2
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [(r.error_code, r.error_message) for r in rows] == [(ErrorCode.CORRUPT_MESSAGE, text)] * 2
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("bad", [a_batch(0)[:40], a_batch(0)[:8] + (25).to_bytes(4, "big") + a_batch(0)[12:]])
+def test_a_batch_that_is_not_all_there_is_refused_alone(stage: Stage, bad: bytearray) -> None:
+    answer = send(stage, request(("t", 0, a_batch(0)), ("t", 0, bad)), 11)
+    codes = [r.error_code for t in answer.responses for r in t.partition_responses]
+    assert codes == [0, ErrorCode.INVALID_RECORD if len(bad) == 40 else ErrorCode.CORRUPT_MESSAGE]
+
+
+def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: Stage) -> None:
+    """``ReplicaManager.appendToLocalLog``"""
+    unknown_codec = a_batch(0, attributes=7)
+    assert unknown_codec[22] == 7
+    row = row_of(send(stage, request(("t", 0, unknown_codec))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    row = row_of(send(stage, request(("t", 0, a_batch(0, base_offset=1)))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_RECORD, 0)
+    row = row_of(send(stage, request(("t", 0, bytes_of("torn")))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+def large(count: int, key: bytes | None = b"k") -> bytearray:
+    return bytearray(r.build([r.NewRecord(key, b"v", NOW)] * count))
+
+
+@pytest.fixture
+def compacted() -> Stage:
+    stage = Stage()
+    stage.hosted.host("c", settings=LogSettings(compact=True))
+    return stage
+
+
+def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: Stage) -> None:
+    turns = 0
+
+    async def main() -> Any:
+        nonlocal turns
+        answer = produce.handle(
+            compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, large(40_000)), ("c", 0, large(3)))
+        )
+        assert isinstance(answer, Awaitable)
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    turns += 1
+
+            nursery.start_soon(other)
+            out = await answer
+            nursery.cancel_scope.cancel()
+        return out
+
+    answer: Any = virtually(main)
+    assert [r.base_offset for t in answer.responses for r in t.partition_responses] == [3, 0]
+    assert turns >= 40_000 * 9 // PIECE_BYTES - 1
+
+
+def test_what_changes_while_records_are_looked_at_counts(compacted: Stage) -> None:
+    """Leadership and settings are those of the moment of the append."""
+    replica = compacted.hosted.replicas["c", 0]
+
+    def meanwhile(change: Any, keyless: int = 0) -> p.PartitionProduceResponse:
+        items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
+        raw = bytearray(r.build(items))
+        answer: Any = produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw)))
+
+        async def main() -> Any:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(change)
+                return await answer
+
+        return row_of(virtually(main))
+
+    async def resign() -> None:
+        replica.is_leader = False
+
+    async def limit() -> None:
+        replica.log.update_settings(LogSettings(compact=True, max_message_bytes=1000))
+
+    async def same() -> None:
+        replica.log.update_settings(LogSettings(compact=True, retention_ms=5))
+
+    assert meanwhile(same).error_code == 0
+    assert meanwhile(limit).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    replica.log.update_settings(LogSettings(compact=True))
+    bad = meanwhile(same, keyless=2000)
+    assert (bad.error_code, bad.log_start_offset, len(bad.record_errors)) == (ErrorCode.INVALID_RECORD, 0, 1000)
+    assert meanwhile(resign).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert replica.log.log_end_offset == 40_000
+
+
+def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: Stage) -> None:
+    parts = [("c", 0, large(1500, None))] * 12
+    answer = send(compacted, request(*parts))
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [len(r.record_errors) for r in rows] == [1000] * 10 + [0] * 2
+    assert {r.error_code for r in rows} == {ErrorCode.INVALID_RECORD}
 
 
 def test_each_partition_has_its_own_outcome(stage: Stage) -> None:

@@ -6,7 +6,11 @@ import random
 
 import pytest
 
+from ottla.log.cleanable import cleanable, plan_of
+from ottla.log.compaction import run
 from ottla.log.key_scan import note_keys, places, short, survivors
+from ottla.log.tests.world import COMPACTED, NOW, a_batch, memory_disk, new_log
+from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.errors import WireError
@@ -61,8 +65,74 @@ def test_both_loops_find_what_reading_every_record_finds(count: int) -> None:
 
 def test_records_that_are_cut_off_are_told() -> None:
     data, _ = batch(random.Random(1), 50)
-    for at in (0, 1, 7, len(data) // 2):
-        with pytest.raises((IndexError, WireError)):
-            note_keys(data[:at], 50, BASE, BASE, {})
-        with pytest.raises((IndexError, WireError)):
-            survivors(data[:at], 50, BASE, {}, BASE + 50, keep_deletes=True)
+    for at in (0, 1, 7, len(data) // 2, len(data) - 1):
+        refused(data[:at], 50)
+    refused(data, 49)
+    refused(data, 51)
+    refused(data + b"\x00", 50)
+
+
+def refused(data: bytes, count: int) -> None:
+    with pytest.raises(WireError):
+        note_keys(data, count, BASE, BASE, {})
+    with pytest.raises(WireError):
+        survivors(data, count, BASE, {}, BASE + count, keep_deletes=True)
+
+
+RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
+# What a producer may have sent to a topic that was not compacted then. (what, bytes)
+NONSENSE = [
+    ("a size of -1", b"\x01" + RECORD[1:]),
+    ("a size of 0", b"\x00" + RECORD[1:]),
+    ("a size of -12 in two bytes", b"\x97\x00" + RECORD[1:]),
+    ("a size of -3,000,000", b"\xff\x9b\xee\x02" + RECORD[1:]),
+    ("a size of four exabytes", b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + RECORD[1:]),
+    ("a size that never ends", b"\xff" * 20),
+    ("a time that never ends", b"\x50\x00" + b"\xff" * 39),
+    ("a key as long as its record", RECORD[:4] + b"\x08kvvv"),
+    ("a key longer than its record by far", RECORD[:4] + b"\xfe\xff\x07vv"),
+    ("a key of -70 bytes that leads behind its record", b"\x0a\x00\x00\x00\x8b\x01"),
+    ("text", b"no records at all, only words"),
+]
+
+
+@pytest.mark.parametrize(("what", "data"), NONSENSE, ids=[row[0] for row in NONSENSE])
+@pytest.mark.parametrize("count", [1, 2, 2**31 - 1])
+def test_bytes_that_are_no_records_end_the_loops_at_once(what: str, data: bytes, count: int) -> None:
+    refused(data, count)
+    with pytest.raises(WireError):
+        compact(b.pack_header(b.parse_header(r.build([r.NewRecord(b"k", b"v", 1)]))._replace(
+            records_count=count, last_offset_delta=count - 1), data))  # fmt: skip
+
+
+def compact(raw: bytes) -> None:
+    """A pass over a log that came to hold such a batch."""
+    log = new_log(memory_disk().session())
+    log.append_as_leader(a_batch(0), 0, NOW)
+    log.append_as_leader(bytearray(raw), 0, NOW, Origin.RAFT)
+    log.roll(NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.update_settings(COMPACTED)
+    found = cleanable(log, NOW)
+    assert found is not None
+    run(log.disk, plan_of(found, NOW, 1 << 20))
+
+
+def test_a_time_that_no_field_can_hold_ends_a_pass_as_damage() -> None:
+    """A tombstone's time is moved when its batch is stamped: then the sum must still fit."""
+    items = [r.NewRecord(b"k", None, 2**62)]
+    raw = r.build(items)
+    header = b.parse_header(raw)._replace(base_timestamp=2**62, max_timestamp=0)
+    delta = (2**62 + 2**61) * 2
+    number = bytes((delta >> shift & 0x7F) | 0x80 for shift in range(0, 63, 7)) + b"\x01"
+    body = bytes([12 + 10]) + b"\x00" + number + b"\x00\x02k\x01\x00"
+    body = bytes([(len(body) - 1) * 2]) + body[1:]
+    with pytest.raises(WireError):
+        compact(b.pack_header(header, body))
+
+
+def test_places_tells_what_does_not_fit() -> None:
+    assert places(RECORD * 2, 2) == [(0, 9), (9, 18)]
+    for data, count in ((RECORD, 2), (RECORD[:-1], 1), (b"\x00", 1), (b"\x01", 1), (b"", 1)):
+        with pytest.raises(WireError):
+            places(data, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 
 import pytest
 
@@ -13,7 +14,7 @@ from ottla.log.validate import InvalidRecords, Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 
 def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
@@ -138,7 +139,7 @@ def test_bad_batches_are_refused_and_leave_nothing() -> None:
     bad_crc = a_batch(0)
     bad_crc[-1] ^= 1
     assert refused(bad_crc).code is ErrorCode.CORRUPT_MESSAGE
-    assert refused(a_batch(0)[:-1]).code is ErrorCode.CORRUPT_MESSAGE
+    assert refused(a_batch(0)[:-1]).code is ErrorCode.INVALID_RECORD
     assert refused(a_batch(0) + a_batch(3)).code is ErrorCode.INVALID_RECORD
     assert refused(a_batch(0, attributes=b.CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
     old = a_batch(0)
@@ -278,3 +279,27 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
             assert all(5_000 <= gap <= 10_500 for gap in gaps)
             spans |= gaps
     assert len(spans) > 3
+
+
+@pytest.mark.parametrize("length", [-12, -13, -(2**31), 0, 1, 48])
+@pytest.mark.parametrize("magic", [2, 1, 9])
+def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(length: int, magic: int) -> None:
+    """A length of -12 is a batch of no bytes at all: a search that believes it never gets behind it."""
+    log = new_log(memory_disk().session(), LogSettings())
+    fill(log, 3)
+    size = log.active.size_bytes // 3
+    log.active.file.pwrite(struct.pack(">i", length), size + 8)
+    log.active.file.pwrite(bytes([magic]), size + 16)
+    if magic == 1 and length == 48:
+        return  # as long as an old message may be
+    assert log.read(0, 10, 9, at_least_one=True) is not None
+    with pytest.raises(ProtocolError) as caught:
+        log.read(8, 10, 9, at_least_one=True)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.bytes_between(8, 9, 77) == 77, "a reader is let in, and told"
+    with pytest.raises(WireError):
+        find_by_time(log, NOW + 8, 9)
+    with pytest.raises(WireError):
+        list(log.batches(8))
+    with pytest.raises(WireError):
+        list(log.active.scan(size))

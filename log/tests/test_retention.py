@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import due_start
+from ottla.log.retention import due_start, expired, newest_ms
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, a_batch, fill, memory_disk, new_log, reopened, values
 from ottla.wire import records as r
@@ -150,3 +150,76 @@ def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyo
     assert deleted()
     reopened(memory.session(), log.settings)
     assert deleted() == set()
+
+
+DAY_MS = 24 * HOUR_MS
+# (what, largest timestamp, last write of the file, Kafka's rule asked for, age at NOW)
+AGES = [
+    ("its time is over", NOW - 5, NOW, False, 5),
+    ("its time is now", NOW, NOW - 9, False, 0),
+    ("its time has not come", NOW + 1, NOW - 9, False, 9),
+    ("its time has not come, and is believed", NOW + 1, NOW - 9, True, -1),
+    ("it has no time", -1, NOW - 9, False, 9),
+    ("it has no time, and claims are believed", -1, NOW - 9, True, 9),
+    ("it is of 1970", 0, NOW - 9, False, NOW),
+    ("it was written before the clock was set", NOW - 5, 0, False, 5),
+    ("it was written before the clock was set back", NOW - 5, NOW + DAY_MS, False, 5),
+]
+
+
+@pytest.mark.parametrize(("what", "claimed", "written", "believed", "age"), AGES, ids=[row[0] for row in AGES])
+def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: bool, age: int) -> None:
+    memory = memory_disk()
+    memory.now_ms = lambda: written
+    settings = LogSettings(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
+    log = new_log(memory.session(), settings)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", claimed)])), 0, NOW)
+    assert NOW - newest_ms(log, log.active, NOW) == age
+
+
+@pytest.mark.parametrize("ahead_ms", [HOUR_MS, HOUR_MS + 1])
+def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
+    ahead_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = new_log(memory_disk().session(), LogSettings(timestamp_after_max_ms=2**62))
+    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
+    for _ in range(2):
+        newest_ms(log, log.active, NOW)
+    assert len(caplog.records) == (ahead_ms > HOUR_MS)
+    if caplog.records:
+        assert "t-0 holds a record that claims a time of 0.0 days after" in caplog.messages[0]
+
+
+# (what, settings, high watermark, log start, how many of its four segments go at NOW + 1 hour + 3)
+DUE = [
+    ("by time, the boundary is kept", {"retention_ms": HOUR_MS}, 8, 0, 1),
+    ("by time, all", {"retention_ms": HOUR_MS - 5}, 8, 0, 4),
+    ("no limit of time", {"retention_ms": -1}, 8, 0, 0),
+    ("not above the high watermark", {"retention_ms": 0}, 5, 0, 2),
+    ("not what ends at the high watermark alone", {"retention_ms": 0}, 6, 0, 3),
+    ("by size: what stays is at least the limit", {"retention_ms": -1, "retention_bytes": 2}, 8, 0, 2),
+    ("by size: nothing is below it", {"retention_ms": -1, "retention_bytes": 4}, 8, 0, 0),
+    ("by size: no limit at all", {"retention_ms": -1, "retention_bytes": 0}, 8, 0, 4),
+    ("below the start", {"retention_ms": -1}, 8, 4, 2),
+    ("below the start, not the active one", {"retention_ms": -1}, 8, 8, 3),
+    ("compacted: below the start only", {"retention_ms": 0, "delete": False, "compact": True}, 8, 2, 1),
+    ("compacted: size does not count", {"retention_bytes": 0, "delete": False, "compact": True}, 8, 0, 0),
+    ("compacted and deleted", {"retention_ms": HOUR_MS, "compact": True}, 8, 0, 1),
+]
+
+
+@pytest.mark.parametrize(("what", "settings", "high", "start", "due"), DUE, ids=[row[0] for row in DUE])
+def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, start: int, due: int) -> None:
+    log = new_log(memory_disk().session(), LogSettings())
+    for first in range(0, 8, 2):  # segments of two records at NOW + their offset, all of one size
+        log.append_as_leader(a_batch(first, 2), 0, NOW)
+        if first < 6:
+            log.roll(NOW)
+    log.set_high_watermark(high)
+    log.raise_start(start)
+    size = log.active.size_bytes
+    if "retention_bytes" in settings:
+        settings = {**settings, "retention_bytes": settings["retention_bytes"] * size}
+    log.update_settings(replace(log.settings, **settings))  # type: ignore[arg-type]
+    assert {s.size_bytes for s in log.segments} == {size}
+    assert expired(log, NOW + HOUR_MS + 3) == due

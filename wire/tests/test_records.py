@@ -56,8 +56,10 @@ def test_stamping_leaves_the_checksum_right() -> None:
 
 def test_log_append_time_is_every_records_time() -> None:
     raw = bytearray(r.build([r.NewRecord(b"k", b"v", 5), r.NewRecord(b"k", b"v", 9)]))
-    b.stamp_append_time(raw, 0, b.parse_header(raw), 777)
     header = b.parse_header(raw)
+    told = b.stamp_times(raw, 0, header._replace(attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=777))
+    header = b.parse_header(raw)
+    assert header == told
     assert b.crc_matches(raw, header)
     assert header.base_timestamp == 5
     assert [x.timestamp_ms for x in r.iterate(raw, header)] == [777, 777]

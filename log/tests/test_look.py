@@ -1,0 +1,106 @@
+"""Going through a batch's records: in pieces, in bounded memory, packed anew where a topic asks for it."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from ottla.log import validate as v
+from ottla.log.settings import LogSettings
+from ottla.log.tests.test_validate import COMPACT, WHOLE, body_of, changed, good
+from ottla.log.tests.world import NOW, memory_disk, new_log
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.compression import Codec, compress
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+@pytest.mark.parametrize("wanted", list(Codec))
+@pytest.mark.parametrize("sent", list(Codec))
+@pytest.mark.parametrize("count", [3, 40_000])
+def test_records_are_packed_anew_in_the_topics_codec(sent: Codec, wanted: Codec, count: int) -> None:
+    items = [r.NewRecord(b"%d" % i, b"value %d" % (i * i), NOW + i) for i in range(count)]
+    raw = r.build(items, codec=sent, producer_id=5, producer_epoch=2, base_sequence=9)
+    log = new_log(memory_disk().session(), LogSettings(codec=wanted, max_message_bytes=1 << 30))
+    log.append_as_leader(bytearray(raw), 3, NOW)
+    ((header, data),) = log.batches()
+    assert header.attributes == wanted
+    assert b.crc_matches(data, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (5, 2, 9, count)
+    got = list(r.iterate(data, header))
+    assert [(x.key, x.value, x.timestamp_ms) for x in got] == [(x.key, x.value, x.timestamp_ms) for x in items]
+    if sent is wanted:
+        assert bytes(data)[b.HEADER_BYTES :] == body_of(raw)
+
+
+def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_rest() -> None:
+    bomb = changed(good(1, codec=Codec.GZIP), compress(Codec.GZIP, bytes(200 << 20)), records_count=1)
+    log = new_log(memory_disk().session(), LogSettings(codec=Codec.NONE, max_message_bytes=300_000))
+    assert len(bomb) < 300_000
+    body = r.build([r.NewRecord(b"k", bytes(100 << 20), NOW)])[b.HEADER_BYTES :]
+    large = changed(good(1), compress(Codec.GZIP, body), attributes=Codec.GZIP)
+    tracemalloc.start()
+    with pytest.raises(ProtocolError) as caught:
+        log.append_as_leader(bytearray(large), 0, NOW)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert peak < 2 << 20
+
+
+def keyless_bomb(count: int) -> bytes:
+    """So many records without a key, in a few bytes."""
+    raw = r.build([r.NewRecord(None, None, NOW)] * count)
+    header = b.parse_header(raw)
+    return b.pack_header(header._replace(attributes=Codec.GZIP), compress(Codec.GZIP, body_of(raw)))
+
+
+def test_a_small_batch_whose_records_all_fail_a_rule_costs_little() -> None:
+    raw = keyless_bomb(300_000)
+    steps = v.look(bytearray(raw), b.parse_header(raw), COMPACT, NOW, "t-0")
+    tracemalloc.start()
+    with pytest.raises(v.InvalidRecords) as caught:
+        v.looked(steps, at_once=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(caught.value.record_errors) == v.MOST_RECORD_ERRORS
+    assert peak < 4 << 20
+
+
+def pauses(raw: bytes, settings: LogSettings) -> int:
+    steps = v.look(bytearray(raw), b.parse_header(raw), settings, NOW, "t-0")
+    count = 0
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration:
+        return count
+
+
+def test_looking_pauses_after_each_piece_and_a_small_batch_has_none() -> None:
+    assert pauses(good(100), WHOLE) == 0
+    value = random.Random(1).randbytes(10_000)
+    large = good(30, value=value)
+    assert pauses(large, WHOLE) == len(large) // v.PIECE_BYTES
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY):
+        assert pauses(good(30, value=value, codec=codec), WHOLE) >= 9
+
+
+def test_who_can_wait_is_asked_to_and_goes_on_where_it_was_left() -> None:
+    raw = good(30, value=bytes(10_000))
+    log = new_log(memory_disk().session(), WHOLE)
+    with pytest.raises(v.LookFirst) as caught:
+        log.append_as_leader(bytearray(raw), 0, NOW, at_once=False)
+    assert log.log_end_offset == 0
+    checked = v.looked(caught.value.steps, at_once=True)
+    log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
+    assert log.log_end_offset == 30
+    log.append_as_leader(bytearray(good(5)), 0, NOW, at_once=False)
+    assert log.log_end_offset == 35
+    log.update_settings(replace(WHOLE, compact=True))
+    with pytest.raises(v.LookFirst):  # looked at under other settings: that counts for nothing
+        log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)

@@ -1,0 +1,177 @@
+"""The records of a batch one after another, out of pieces of its unpacked bytes: each is checked, none is kept.
+
+A batch of a megabyte may unpack to gigabytes. Whoever must look at every record of what a stranger sent takes them
+piece by piece: memory is that of a piece, whatever a record claims, and between two pieces others have their turn.
+
+Source: ``DefaultRecord.readFrom``, ``DefaultRecord.readPartiallyFrom`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import read_varlong
+
+SMALLEST_RECORD_BYTES = 7
+"""Size, attributes, two deltas, no key, no value, no headers: a byte each."""
+
+
+class BadRecord(WireError):
+    """Records that are not what a batch claims."""
+
+
+class Seen(NamedTuple):
+    """What is told of a record. A size of -1 stands for none."""
+
+    time_delta: int
+    key_bytes: int
+    value_bytes: int
+
+
+def _fits(size: int, left: int, *, or_none: bool = True) -> int:
+    """A size that was read, -1 as 0. Raises where it is more than is left of the record."""
+    if size == -1 and or_none:
+        return 0
+    if size < 0 or size > left:
+        raise BadRecord(f"{size} bytes in a record with {left} left")
+    return size
+
+
+def _whole(data: bytes, at: int, stop: int) -> Seen:
+    """The record whose bytes behind its size are ``data[at:stop]``."""
+    time_delta, at = read_varlong(data, at + 1)
+    _, at = read_varlong(data, at)
+    key_bytes, at = read_varlong(data, at)
+    at += _fits(key_bytes, stop - at)
+    value_bytes, at = read_varlong(data, at)
+    at += _fits(value_bytes, stop - at)
+    count, at = read_varlong(data, at)
+    if count:
+        if count < 0 or count * 2 > stop - at:
+            raise BadRecord(f"{count} headers in {stop - at} bytes")
+        for _ in range(count):
+            size, at = read_varlong(data, at)
+            at += _fits(size, stop - at, or_none=False)
+            size, at = read_varlong(data, at)
+            at += _fits(size, stop - at)
+    if at != stop:
+        raise BadRecord(f"a record has {stop - at} bytes more than it fills")
+    return Seen(time_delta, key_bytes, value_bytes)
+
+
+class RecordWalk:
+    """Give it a batch's unpacked bytes in pieces; it gives the records that are complete."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        """Records that must still come."""
+        self._data = b""
+        self._at = 0
+        self._long: Generator[None, None, Seen] | None = None
+        """A record that reaches over several pieces."""
+        self._stop = 0
+        """Bytes of it that have not been passed yet."""
+
+    def feed(self, piece: bytes) -> list[Seen]:
+        """The records that end in this piece.
+
+        Raises:
+            BadRecord: they are not what the batch claims.
+        """
+        if self._at < len(self._data):
+            piece = self._data[self._at :] + piece
+        self._data, self._at = piece, 0
+        out: list[Seen] = []
+        try:
+            if self._long is not None:
+                self._go_on(out)
+            if self._long is None:
+                self._whole_ones(out)
+        except WireError as error:
+            raise BadRecord(str(error)) from None
+        if self._left == 0 and self._long is None and self._at < len(self._data):
+            raise BadRecord("bytes follow the last record")
+        return out
+
+    def finish(self) -> None:
+        """Nothing more comes.
+
+        Raises:
+            BadRecord: records are missing.
+        """
+        if self._left or self._long is not None:
+            raise BadRecord(f"{self._left} records are missing")
+
+    def _whole_ones(self, out: list[Seen]) -> None:
+        data, at, end = self._data, self._at, len(self._data)
+        while self._left:
+            try:
+                size, body = read_varlong(data, at)
+            except IndexError:
+                break  # not even its size is all there
+            if size < SMALLEST_RECORD_BYTES - 1:
+                raise BadRecord(f"a record of {size} bytes")
+            if body + size > end:
+                self._long, self._stop, self._at = self._pieces(), size, body
+                self._left -= 1
+                self._go_on(out)
+                return
+            try:
+                out.append(_whole(data, body, body + size))
+            except IndexError:
+                raise BadRecord("a record ends behind its batch") from None
+            at = body + size
+            self._left -= 1
+        self._at = at
+
+    def _go_on(self, out: list[Seen]) -> None:
+        assert self._long is not None
+        try:
+            next(self._long)
+        except StopIteration as done:
+            out.append(done.value)
+            self._long = None
+
+    def _pieces(self) -> Generator[None, None, Seen]:
+        """The fields of a long record, waiting wherever bytes are missing."""
+        yield from self._skip(1)
+        time_delta = yield from self._number()
+        yield from self._number()
+        key_bytes = yield from self._number()
+        yield from self._skip(_fits(key_bytes, self._stop))
+        value_bytes = yield from self._number()
+        yield from self._skip(_fits(value_bytes, self._stop))
+        count = yield from self._number()
+        if count < 0 or count * 2 > self._stop:
+            raise BadRecord(f"{count} headers in {self._stop} bytes")
+        for _ in range(count):
+            size = yield from self._number()
+            yield from self._skip(_fits(size, self._stop, or_none=False))
+            size = yield from self._number()
+            yield from self._skip(_fits(size, self._stop))
+        if self._stop:
+            raise BadRecord(f"a record has {self._stop} bytes more than it fills")
+        return Seen(time_delta, key_bytes, value_bytes)
+
+    def _number(self) -> Generator[None, None, int]:
+        while True:
+            try:
+                value, after = read_varlong(self._data, self._at)
+            except IndexError:
+                yield
+                continue
+            self._stop -= after - self._at
+            self._at = after
+            if self._stop < 0:
+                raise BadRecord("a record ends inside a number")
+            return value
+
+    def _skip(self, count: int) -> Generator[None, None, None]:
+        self._stop -= count
+        while count > len(self._data) - self._at:
+            count -= len(self._data) - self._at
+            self._at = len(self._data)
+            yield
+        self._at += count
