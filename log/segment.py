@@ -12,10 +12,11 @@ from zlib import crc32
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import Range, size_at
 from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, append_aborted, read_aborted, write_aborted
+from ottla.log.scan import batches
 from ottla.log.settings import LogSettings
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead, parse_header
 from ottla.wire.errors import WireError
-from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
+from ottla.wire.legacy import TELLING_BYTES, smallest
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk, File, read_file, write_file
 
@@ -28,7 +29,6 @@ class OffsetOverflow(WireError):
 
 WINDOW_BYTES = 16 * 1024
 """So much is read at once where batches are passed header by header."""
-_SCAN_BYTES = 1 << 20
 
 
 class Located(NamedTuple):
@@ -312,33 +312,8 @@ class Segment:
         return None
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every batch from ``position`` on, read in large pieces.
-
-        Raises:
-            WireError: a batch that does not parse or (with ``check``) has a bad checksum; all before it were given.
-        """
-        while position < self.size_bytes:
-            window = memoryview(self.file.pread(_SCAN_BYTES, position))
-            at = 0
-            while len(window) - at >= TELLING_BYTES:
-                size = overhead(window, at)[1]
-                if size < smallest(window, at) or position + at + size > self.size_bytes:
-                    raise WireError(f"{self.path}.log: batch of {size} bytes at {position + at}")
-                if size > len(window) - at:
-                    if at == 0:
-                        window = memoryview(self.file.pread(size, position))
-                        if len(window) < size:
-                            raise WireError(f"{self.path}.log ends inside the batch at {position}")
-                        continue
-                    break
-                header = any_header(window, at)
-                if check and not any_crc_matches(window, header, at):
-                    raise WireError(f"{self.path}.log: bad CRC at {position + at}")
-                yield position + at, header, window[at : at + size]
-                at += size
-            if at == 0:
-                raise WireError(f"{self.path}.log: {self.size_bytes - position} bytes at {position} are no batch")
-            position += at
+        """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `scan.batches` does."""
+        return batches(self, position, check=check)
 
     def add_aborted(self, entry: AbortedTxn) -> None:
         """Remember an aborted transaction and write the index file."""
