@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -276,9 +277,9 @@ class PartitionLog(TruncatableLog):
         self.check_order()
         return True
 
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for ``producer.id.expiration.ms``."""
-        self.producers.expire(now_ms, expiration_ms)
+    def expiring_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """Forget producers that have been silent for ``producer.id.expiration.ms``, pausing among very many."""
+        return self.producers.expiring(now_ms, expiration_ms)
 
     def note_compacted(self, offset: int) -> None:
         """Everything below ``offset`` was compacted, here or at the leader it came from: offsets may be missing."""

@@ -120,7 +120,8 @@ class Flusher:
         for directory in self._storage.online:
             due = []
             for log in list(directory.logs.values()):
-                log.expire_producers(self._env.now_ms(), self._producer_expiration_ms)
+                for _ in log.expiring_producers(self._env.now_ms(), self._producer_expiration_ms):
+                    await slices.step()
                 try:
                     start = None if log.closed else due_start(log, self._env.now_ms())
                     if start is not None and log.raise_start(start):
