@@ -161,7 +161,8 @@ class TimeIndex:
         halves[high::2] = words[0::3]
         halves[low::2] = words[1::3]
         timestamps, offsets = array("q", halves.tobytes()), words[2::3]
-        end = _end(timestamps, 1)  # the first entry may well be of 1970
+        zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
+        end = 0 if zeros else _end(timestamps, 1)  # the first entry may well be of 1970
         if end < len(timestamps) and offsets[end] != 0:
             raise CorruptFile(f"{path}: entry {end} has time 0 and offset {offsets[end]}")
         index = cls(base_offset)
@@ -170,10 +171,23 @@ class TimeIndex:
             raise CorruptFile(f"{path}: its entries are negative or out of order")
         return index
 
-    @staticmethod
-    def last_of(tail: bytes) -> tuple[int, int]:
-        """(timestamp, relative offset) of a file's last entry, from its last 12 bytes."""
-        return int.from_bytes(tail[:8], "big", signed=True), int.from_bytes(tail[8:], "big", signed=True)
+
+def last_time(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of a file's last entry, from its last two alone: a look-up passes many segments by.
+
+    None where they cannot be believed.
+    """
+    try:
+        file = disk.open(path, readonly=True)
+        try:
+            size = file.size()
+            tail = file.pread(2 * TIME_ENTRY_BYTES, max(size - 2 * TIME_ENTRY_BYTES, 0))
+        finally:
+            file.close()
+        index = TimeIndex.unpack(base_offset, tail)
+    except (CorruptFile, OSError):
+        return None
+    return None if size % TIME_ENTRY_BYTES or not any(tail[-TIME_ENTRY_BYTES:]) else index.last()
 
 
 class AbortedTxn(NamedTuple):

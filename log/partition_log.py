@@ -297,6 +297,7 @@ class PartitionLog(TruncatableLog):
     def drop_below_start(self, now_ms: int) -> None:
         """Retire segments that end below the log start."""
         while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
+            self._older_bytes = -1
             self.retire(self.segments.pop(0), now_ms)
             del self.bases[0]
 

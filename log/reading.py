@@ -5,8 +5,10 @@ Source: ``UnifiedLog.read``, ``LocalLog.read``, ``LocalLog.collectAbortedTransac
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import whole_until
@@ -16,6 +18,8 @@ from ottla.log.state import LogState
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.disk import FileSlice
+
+_marker_of = attrgetter("last_offset")
 
 
 class ReadableLog(LogState):
@@ -81,6 +85,15 @@ class ReadableLog(LogState):
         segment, batch = found
         return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
 
+    def aborted_in(self, part: FileSlice, offset: int, upper_offset: int) -> list[AbortedTxn]:
+        """Aborted transactions a reader must skip of what `read` gave it from ``offset`` on: not of all up to the end.
+
+        Source: ``LogSegment.fetchUpperBoundOffset`` (apache/kafka 4.3.1). Raises as `aborted_between` does.
+        """
+        found = self._locate(offset)
+        beyond = None if found is None else found[0].index.upper_offset(part.offset + len(part))
+        return self.aborted_between(offset, upper_offset if beyond is None else min(beyond, upper_offset))
+
     def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
         """Aborted transactions a read_committed reader of that range must skip.
 
@@ -93,8 +106,8 @@ class ReadableLog(LogState):
                 entries = segment.aborted
             except CorruptFile as error:
                 raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-            for entry in entries:
-                if entry.last_offset >= offset and entry.first_offset < upper_offset:
+            for entry in islice(entries, bisect_left(entries, offset, key=_marker_of), None):
+                if entry.first_offset < upper_offset:
                     out.append(entry)
                 if entry.last_stable_offset >= upper_offset:
                     return out

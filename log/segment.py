@@ -11,7 +11,15 @@ from zlib import crc32
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import Range, size_at
-from ottla.log.index import AbortedTxn, OffsetIndex, TimeIndex, append_aborted, read_aborted, write_aborted
+from ottla.log.index import (
+    AbortedTxn,
+    OffsetIndex,
+    TimeIndex,
+    append_aborted,
+    last_time,
+    read_aborted,
+    write_aborted,
+)
 from ottla.log.scan import batches
 from ottla.log.settings import LogSettings
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead, parse_header
@@ -181,7 +189,11 @@ class Segment:
     def measure(self) -> None:
         """Make `max_timestamp` known: the time index says it, and it stays known when the index leaves memory."""
         if not self._measured:
-            self._load_indexes()
+            found = last_time(self._disk, f"{self.path}.timeindex", self.base_offset)
+            if found is None:
+                self._load_indexes()
+            else:
+                self._measured, (self.max_timestamp, self.max_timestamp_offset) = True, found
 
     def _load_indexes(self, suffix: str = "") -> None:
         self._measured = True

@@ -40,6 +40,8 @@ class LogState:
         self.topic_id = bytes(16)
         self.segments: list[Segment] = []
         self.bases: list[int] = []
+        self._older_bytes = -1
+        """Bytes of all segments but the newest; -1 where they must be counted anew."""
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates()
         self.log_start_offset = 0
@@ -88,8 +90,10 @@ class LogState:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size_bytes for segment in self.segments)
+        """Bytes of all segments: those of the older ones are counted once, when they have become others."""
+        if self._older_bytes < 0:
+            self._older_bytes = sum(segment.size_bytes for segment in self.segments[:-1])
+        return self._older_bytes + (self.segments[-1].size_bytes if self.segments else 0)
 
     def check_order(self) -> None:
         """Hold the offsets against their order; what is wrong here is our own bug. Called after each change."""
@@ -112,6 +116,7 @@ class LogState:
 
     def add_segment(self, segment: Segment) -> None:
         """Take a segment at the end."""
+        self._older_bytes = -1
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
 
@@ -121,11 +126,13 @@ class LogState:
 
     def put_in_place(self, at: int, count: int, segments: list[Segment]) -> None:
         """Exchange ``count`` segments from the ``at``-th on."""
+        self._older_bytes = -1
         self.segments[at : at + count] = segments
         self.bases[at : at + count] = [segment.base_offset for segment in segments]
 
     def remove_segments(self, at: int) -> None:
         """Remove the segments from the ``at``-th on with all their files, the newest first."""
+        self._older_bytes = -1
         while len(self.segments) > at:
             segment = self.segments.pop()
             self.bases.pop()

@@ -29,6 +29,7 @@ MOST_RECORD_ERRORS = 1000
 """So many records at fault are named; the rest of their batch is not looked at."""
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
+_LAST_CODEC = int(Codec.ZSTD)
 _SMALLEST_SIZE = 14
 """``LegacyRecord.RECORD_OVERHEAD_V0``: a batch of any format is at least as long behind its size."""
 
@@ -144,7 +145,7 @@ def check_client_batch(data: Data, header: BatchHeader, settings: LogSettings, w
     if b.crc32c(view[ATTRIBUTES_OFFSET:size_bytes]) != crc:
         check_crc(data, header)
     codec = attributes & 0x07
-    if codec > Codec.ZSTD:
+    if codec > _LAST_CODEC:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown codec {codec}")
     if count <= 0 or last_delta != count - 1:
         raise _invalid(f"{count} records and a last offset delta of {last_delta}")
@@ -155,7 +156,7 @@ def check_client_batch(data: Data, header: BatchHeader, settings: LogSettings, w
     if codec == 0:
         if not _first_fits(data, size_bytes, count):
             raise _invalid(f"the first of {count} records is none")
-    elif not begins_like(Codec(codec), view[HEADER_BYTES:size_bytes]):
+    elif not begins_like(codec, view[HEADER_BYTES:size_bytes]):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records are no {Codec(codec).name.lower()} data")
 
 

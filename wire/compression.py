@@ -258,19 +258,21 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
     return out[0] if len(out) == 1 else b"".join(out)
 
 
-_MAGIC = {Codec.GZIP: _GZIP, Codec.LZ4: _LZ4}
+_MAGIC = {int(Codec.GZIP): _GZIP, int(Codec.LZ4): _LZ4}
 _SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes with which a zstd frame begins that holds no data."""
 
 
-def begins_like(codec: Codec, data: Buffer) -> bool:
+def begins_like(codec: int, data: Buffer) -> bool:
     """Whether data begins as this codec's does: a look at its first bytes, which unpacks nothing."""
-    if codec is Codec.ZSTD:
+    magic = _MAGIC.get(codec)
+    if magic is not None:
+        return data[: len(magic)] == magic
+    if codec == Codec.ZSTD:
         return data[:4] == _ZSTD or (len(data) >= 4 and data[1:4] == _SKIPPABLE)
-    if codec is Codec.SNAPPY:
+    if codec == Codec.SNAPPY:
         at = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
         while at < len(data) and data[at] >= 0x80:  # the length of what the block unpacks to
             at += 1
         return at + 1 < len(data) and data[at + 1] & 3 == 0  # nothing was written yet that could be copied
-    magic = _MAGIC.get(codec, b"")
-    return data[: len(magic)] == magic
+    return True

@@ -84,7 +84,7 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
         out.records = b"" if part is None else part
         if committed:
-            aborted = log.aborted_between(want.fetch_offset, upper) if part is not None else []
+            aborted = log.aborted_in(part, want.fetch_offset, upper) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
         return out
     except ProtocolError as error:

@@ -129,6 +129,7 @@ def test_the_zeros_of_a_preallocated_file_are_passed_over() -> None:
     assert not OffsetIndex.unpack(BASE, bytes(80)).offsets
     index = TimeIndex.unpack(BASE, time_file((5, 10), (0, 0), (0, 0)))
     assert (list(index.timestamps), list(index.offsets)) == ([5], [10])
+    assert not TimeIndex.unpack(BASE, bytes(24)).timestamps
     assert list(TimeIndex.unpack(BASE, time_file((0, 3), (0, 0))).offsets) == [3], "the first may be of 1970"
 
 

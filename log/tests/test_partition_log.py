@@ -9,7 +9,20 @@ import pytest
 
 from ottla.log.by_time import find_by_time, find_max_time
 from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.log.tests.world import (
+    NOW,
+    SMALL,
+    a_batch,
+    expected,
+    fill,
+    in_transaction,
+    marker,
+    memory_disk,
+    new_log,
+    put,
+    reopened,
+    values,
+)
 from ottla.log.validate import InvalidRecords, Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -303,3 +316,81 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
         list(log.batches(8))
     with pytest.raises(WireError):
         list(log.active.scan(size))
+
+
+def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings(segment_bytes=2000, index_interval_bytes=200))
+    fill(log, 60)
+    want = [(s.max_timestamp, s.max_timestamp_offset) for s in log.segments]
+    log.close()
+    again = reopened(memory.session(), log.settings, clean=True)
+    opened: list[str] = []
+
+    def note(call: str, path: str) -> None:
+        if call == "open":
+            opened.append(path.rpartition(".")[2])
+
+    again.disk.fault = note  # type: ignore[attr-defined]
+    for segment in again.segments:
+        segment.measure()
+    assert [(s.max_timestamp, s.max_timestamp_offset) for s in again.segments] == want
+    assert set(opened) <= {"timeindex"}
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", bytes(24), bytes(7), b"\xff" * 24, b"\x00" * 7 + b"\x05" + b"\x00" * 16 + b"x"]
+)
+def test_a_time_index_whose_end_cannot_be_believed_is_made_anew(damage: bytes) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), SMALL)
+    fill(log, 30)
+    want = log.segments[0].max_timestamp
+    log.close()
+    again = reopened(memory.session(), clean=True)
+    file = again.disk.open(again.segments[0].path + ".timeindex")
+    file.truncate(0)
+    file.pwrite(damage, 0)
+    again.segments[0].measure()
+    assert again.segments[0].max_timestamp == want
+
+
+def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() -> None:
+    log = new_log(memory_disk().session())
+
+    def right() -> bool:
+        return log.size_bytes == sum(s.size_bytes for s in log.segments)
+
+    assert right()
+    for _ in range(60):
+        fill(log, 1)
+        assert right()
+    log.raise_start(50)
+    log.drop_below_start(NOW)
+    assert right()
+    for offset in (130, 100, 70):
+        log.truncate_to(offset, NOW)
+        assert right()
+    fill(log, 30)
+    assert right()
+    log.start_over_at(500, NOW)
+    assert right()
+
+
+def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further() -> None:
+    log = new_log(memory_disk().session(), LogSettings(index_interval_bytes=1))
+    for sequence in range(20):
+        put(log, in_transaction(7, sequence))
+        put(log, marker(7, 0))
+    everything = log.aborted_between(0, 40)
+    assert [a.first_offset for a in everything] == list(range(0, 40, 2))
+    part = log.read(10, 300, 40, at_least_one=True)
+    assert part is not None
+    got = [h.base_offset for _, h in b.iterate(part.read())]
+    told = [a.first_offset for a in log.aborted_in(part, 10, 40)]
+    assert told[0] == 10
+    assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))
+    assert [a.first_offset for a in log.aborted_between(11, 15)] == [10, 12, 14]
+    whole = log.read(0, 1 << 20, 40, at_least_one=True)
+    assert whole is not None
+    assert log.aborted_in(whole, 0, 40) == everything
