@@ -1,27 +1,29 @@
-"""Brokers: registration, fencing, controlled shutdown, and who leads what as they come and go.
+"""Brokers: how they register, and how they are forgotten; the features this build knows; producer ids.
 
-Source: ``ClusterControlManager.java``, ``ReplicationControlManager.java``, ``PartitionChangeBuilder.java``
-(apache/kafka 4.3.1).
+There are no leases yet: a controller that stands alone hears of its own broker's death by dying with it.
+
+Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from ottla.controller.decision import Decision
-from ottla.controller.directories import MIGRATING, directory_of, is_online
-from ottla.controller.image import NO_LEADER, Image, Partition, partitions_of
+from ottla.controller.decision import Decision, Steps
+from ottla.controller.image import Image
+from ottla.controller.leadership import partition_changes
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import controller_registration as cr
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.schema import Message
 
 PRODUCER_ID_BLOCK = 1000
+RESERVED_DIRECTORY_IDS = 100
+"""Directory ids below this number stand for something else than a directory."""
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 1),
@@ -33,168 +35,101 @@ SUPPORTED_FEATURES = {
 }
 
 
-class Register(NamedTuple):
-    """A broker process has started."""
-
-    broker_id: int
-    incarnation_id: bytes
-    directory_ids: list[bytes]
-    endpoints: list[m.BrokerEndpoint]
-    rack: str | None
-
-
-class Unfence(NamedTuple):
-    """A broker has caught up with the metadata and may lead."""
-
-    broker_id: int
-
-
-class DirectoriesOffline(NamedTuple):
-    """Some of a broker's directories have failed; these are left."""
-
-    broker_id: int
-    online: list[bytes]
-
-
-class Assign(NamedTuple):
-    """A broker says where its replicas lie: ((topic id, partition), directory)."""
-
-    broker_id: int
-    places: list[tuple[tuple[bytes, int], bytes]]
+def _registration_error(
+    image: Image, request: br.BrokerRegistrationRequest, cluster_id: str, kraft_version: int
+) -> ErrorCode:
+    """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
+    if request.cluster_id != cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.is_migrating_zk_broker:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED
+    dirs = request.log_dirs
+    reserved = any(int.from_bytes(d, "big") < RESERVED_DIRECTORY_IDS for d in dirs)
+    others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
+    if not dirs or reserved or len(set(dirs)) != len(dirs) or not others.isdisjoint(dirs):
+        return ErrorCode.INVALID_REGISTRATION
+    told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    finalized = {**image.features, KRAFT_VERSION: kraft_version}
+    if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if METADATA_VERSION not in told:
+        return ErrorCode.INVALID_REGISTRATION
+    if any(level and name not in told for name, level in finalized.items()):
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
 
 
-class ShutDown(NamedTuple):
-    """A broker wants to stop: its leaderships move away first."""
+def register(
+    image: Image,
+    request: br.BrokerRegistrationRequest,
+    next_offset: int,
+    static: Mapping[str, str],
+    cluster_id: str,
+    kraft_version: int,
+) -> Steps:
+    """Write a registration, fenced (R270, R271).
 
-    broker_id: int
-
-
-class Resign(NamedTuple):
-    """A broker that moved its leaderships away stops now."""
-
-    broker_id: int
-
-
-def _features() -> list[m.BrokerFeature]:
-    return [m.BrokerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
-
-
-def register(event: Register, next_offset: int) -> Decision:
-    """Write the registration, fenced: the broker epoch is this record's own offset."""
-    record = m.RegisterBrokerRecord(
-        event.broker_id,
-        False,
-        event.incarnation_id,
-        next_offset,
-        event.endpoints,
-        _features(),
-        event.rack,
-        True,
-        False,
-        sorted(event.directory_ids),
-    )
-    return Decision(next_offset, [record])
-
-
-def unfence(image: Image, event: Unfence) -> Decision:
-    """Let a broker lead: it takes over every partition that has no leader it could wait for.
-
-    A partition without in-sync replicas goes to an eligible leader replica, or to the last known leader when it is
-    the only one (KIP-966); a broker that led before its restart leads again under a new epoch. What lies in a directory
-    that did not come back is led by nobody.
+    What a former process of the broker left is cleaned up first: it leaves every in-sync set, and where it did not stop
+    cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
+    registration's own, where there is nothing to clean up.
     """
-    broker = image.brokers[event.broker_id]
-    records: list[Message] = [
-        m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=-1, in_controlled_shutdown=0)
-    ]
-    for topic_id, number, p in partitions_of(image, event.broker_id):
-        if not is_online(p, broker):
-            continue
-        candidates = p.isr or p.elr or p.last_known_elr
-        if p.leader not in (NO_LEADER, event.broker_id) or event.broker_id not in candidates:
-            continue
-        isr = list(p.isr) or [event.broker_id]
-        change = m.PartitionChangeRecord(number, topic_id, isr if tuple(isr) != p.isr else None, event.broker_id)
-        if p.elr:
-            change.eligible_leader_replicas = [i for i in p.elr if i not in isr]
-        if p.last_known_elr:
-            change.last_known_elr = []
-        records.append(change)
-    records += _out_of_sync(image, event.broker_id, lambda p: not is_online(p, broker))
-    return Decision(None, records)
-
-
-def directories_offline(image: Image, event: DirectoriesOffline) -> Decision:
-    """Move leaderships away from a broker's failed directories."""
-    broker = image.brokers[event.broker_id]
-    change = m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, log_dirs=sorted(event.online))
-    left = replace(broker, log_dirs=sorted(event.online))
-    return Decision(None, [change, *_out_of_sync(image, event.broker_id, lambda p: not is_online(p, left))])
-
-
-def assign(image: Image, event: Assign) -> Decision:
-    """Note where replicas lie; one whose directory has failed since it was made is led by nobody."""
-    broker = image.brokers[event.broker_id]
-    places = dict(event.places)
+    wrong = _registration_error(image, request, cluster_id, kraft_version)
+    if wrong != ErrorCode.NONE:
+        return Decision(br.BrokerRegistrationResponse(error_code=wrong))
+    broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
+    amends = known is not None and known.incarnation_id == request.incarnation_id
+    record = m.RegisterBrokerRecord(
+        broker_id,
+        False,
+        request.incarnation_id,
+        next_offset if known is None or not amends else known.broker_epoch,
+        [m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners],
+        [m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features],
+        request.rack,
+        known.fenced if known is not None and amends else True,
+        known.in_controlled_shutdown if known is not None and amends else False,
+        list(request.log_dirs),
+    )
     records: list[Message] = []
-    lost: list[Partition] = []
-    for topic_id, number, p in partitions_of(image, event.broker_id):
-        place = places.get((topic_id, number))
-        if place is None or directory_of(p, event.broker_id) == place:
-            continue
-        at = p.replicas.index(event.broker_id)
-        known = list(p.directories) if len(p.directories) == len(p.replicas) else [MIGRATING] * len(p.replicas)
-        known[at] = place
-        records.append(m.PartitionChangeRecord(number, topic_id, directories=known))
-        if place not in broker.log_dirs:
-            lost.append(p)
-    records += _out_of_sync(image, event.broker_id, lambda p: any(p is x for x in lost))
-    return Decision(None, records)
+    if not amends:
+        stored_epoch = -2 if known is None else known.broker_epoch
+        clean = request.previous_broker_epoch == stored_epoch or not image.features.get(ELR_VERSION, 0)
+        if clean:
+            records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+        else:
+            records = yield from partition_changes(
+                image, static, lambda p: broker_id in p.isr or broker_id in p.elr, lost=broker_id
+            )
+    return Decision(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
 
 
-def shut_down(image: Image, event: ShutDown) -> Decision:
-    """Move leaderships away from a broker that wants to stop; alone in the ISR, it stays eligible."""
-    broker = image.brokers[event.broker_id]
-    change = m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=0, in_controlled_shutdown=1)
-    return Decision(None, [change, *_out_of_sync(image, event.broker_id)])
+def register_controller(request: cr.ControllerRegistrationRequest) -> Decision:
+    """Write a controller's registration (R282)."""
+    record = m.RegisterControllerRecord(
+        request.controller_id,
+        request.incarnation_id,
+        request.zk_migration_ready,
+        [m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners],
+        [m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features],
+    )
+    return Decision(cr.ControllerRegistrationResponse(error_message=None), [record])
 
 
-def _out_of_sync(
-    image: Image, broker_id: int, affected: Callable[[Partition], bool] = lambda p: True
-) -> Iterator[Message]:
-    """Take a broker out of every ISR; where it was the last, it stays eligible to lead."""
-    for topic_id, number, p in partitions_of(image, broker_id):
-        if broker_id not in p.isr or not affected(p):
-            continue
-        rest = [i for i in p.isr if i != broker_id]
-        alive = [i for i in p.replicas if i in rest and not image.brokers[i].fenced]
-        change = m.PartitionChangeRecord(number, topic_id, rest)
-        if p.leader == broker_id:
-            change.leader = alive[0] if alive else NO_LEADER
-        if not rest:
-            change.eligible_leader_replicas = [*(i for i in p.elr if i != broker_id), broker_id]
-            change.last_known_elr = [broker_id]
-        yield change
-
-
-def unregister(image: Image, request: ub.UnregisterBrokerRequest) -> Decision:
-    """Forget a broker, whether it runs or not."""
-    broker = image.brokers.get(request.broker_id)
+def unregister(image: Image, request: ub.UnregisterBrokerRequest, static: Mapping[str, str]) -> Steps:
+    """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R281)."""
+    broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
-        message = f"Broker ID {request.broker_id} is not currently registered"
+        message = f"Broker ID {broker_id} is not currently registered"
         return Decision(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
-    gone = m.UnregisterBrokerRecord(request.broker_id, broker.broker_epoch)
-    return Decision(ub.UnregisterBrokerResponse(), [*_out_of_sync(image, request.broker_id), gone])
-
-
-def resign(image: Image, event: Resign) -> Decision:
-    """Fence a broker that stops."""
-    broker = image.brokers[event.broker_id]
-    return Decision(None, [m.BrokerRegistrationChangeRecord(event.broker_id, broker.broker_epoch, fenced=1)])
+    records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+    return Decision(ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)])
 
 
 def allocate_producer_ids(image: Image, request: ap.AllocateProducerIdsRequest) -> Decision:
-    """Hand a broker the next block of producer ids (``ProducerIdControlManager.java``)."""
+    """Hand a broker the next block of producer ids (R303)."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return Decision(ap.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     start = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
     record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK)
     response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.wire.schema import Message
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -25,11 +27,20 @@ PAUSE_EVERY = 100
 """So many records or partitions are looked at between two pauses: about a millisecond."""
 
 
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Do all steps without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
 class Defaults(NamedTuple):
     """The node's settings that the controller's rules fall back on."""
 
     num_partitions: int = 1
     replication_factor: int = 1
-    max_create_batch: int = 10_000
     broker: Mapping[str, str] = MappingProxyType({})
     """What was set in this node's configuration."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import trio
 
 from ottla.controller import startup
-from ottla.controller.brokers import Register, Resign, ShutDown, Unfence
+from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults
 from ottla.controller.delta import Listener
 from ottla.controller.format import Endpoint
@@ -31,6 +31,8 @@ from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, 
 from ottla.controller.snapshots import SnapshotId, snapshot_steps
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 from ottla.world.env import Env, Lane
@@ -92,7 +94,7 @@ class Controller:
         self._fail = fail
         self._directory = directory
         self._identity = identity
-        self.machine = ControllerMachine(defaults, env.uuid, identity.node_id)
+        self.machine = ControllerMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
         self.listeners: list[Listener] = []
         """Called with the image and its delta after each commit, before the answers leave."""
         settings = StoreSettings.of(defaults.broker)
@@ -339,16 +341,43 @@ class Controller:
     async def register_broker(
         self, directory_ids: list[bytes], endpoints: list[m.BrokerEndpoint], rack: str | None
     ) -> int:
-        """Register this node's broker with the directories it can use, and let it lead; gives its broker epoch."""
-        event = Register(self._identity.node_id, self._env.uuid(), directory_ids, endpoints, rack)
-        epoch: int = await self.submit(event)
-        await self.submit(Unfence(self._identity.node_id))
+        """Register this node's broker with the directories it can use, and let it lead; gives its broker epoch.
+
+        Its former process counts as stopped cleanly: what it led nobody else could lead meanwhile.
+
+        Raises:
+            ProtocolError: it is refused; OSError: the metadata log could not be written.
+        """
+        known = self.machine.latest.brokers.get(self.node_id)
+        request = br.BrokerRegistrationRequest(
+            self.node_id,
+            self._identity.cluster_id,
+            self._env.uuid(),
+            [br.Listener(e.name, e.host, e.port, e.security_protocol) for e in endpoints],
+            [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            rack,
+            log_dirs=sorted(directory_ids),
+            previous_broker_epoch=-1 if known is None else known.broker_epoch,
+        )
+        answer = await self.submit(request)
+        if answer.error_code:
+            raise ProtocolError(ErrorCode(answer.error_code))
+        epoch: int = answer.broker_epoch
+        await self._beat(epoch)
         return epoch
 
+    async def _beat(self, epoch: int, *, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
+        request = bh.BrokerHeartbeatRequest(self.node_id, epoch, self.image.offset, False, want_shut_down)
+        answer: bh.BrokerHeartbeatResponse = await self.submit(request)
+        return answer
+
     async def resign_broker(self) -> None:
-        """Controlled shutdown of this node's broker."""
-        await self.submit(ShutDown(self._identity.node_id))
-        await self.submit(Resign(self._identity.node_id))
+        """Controlled shutdown of this node's broker: its leaderships go first, then it is fenced."""
+        known = self.machine.latest.brokers.get(self.node_id)
+        while known is not None:
+            answer = await self._beat(known.broker_epoch, want_shut_down=True)
+            if answer.should_shut_down or answer.error_code:
+                return
 
     def close(self) -> None:
         """Give leadership up, flush and close the metadata log, as a clean stop does."""

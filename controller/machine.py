@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller import brokers, configs, features, topics
-from ottla.controller.decision import Decision, Defaults
+from ottla.controller import brokers, configs, features, heartbeats, places, topics, widening
+from ottla.controller.decision import Decision, Defaults, Steps
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
+from ottla.controller.placement import Chance
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import controller_registration as cr
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
@@ -29,7 +34,14 @@ from ottla.wire.schema import Message
 class ControllerMachine:
     """Hard state: two images. What is decided is decided on the ``latest``; only what is committed is seen."""
 
-    def __init__(self, defaults: Defaults, new_id: Callable[[], bytes], node_id: int = 1) -> None:
+    def __init__(
+        self,
+        defaults: Defaults,
+        new_id: Callable[[], bytes],
+        node_id: int = 1,
+        cluster_id: str = "",
+        chance: Chance = lambda: 0.0,
+    ) -> None:
         self.defaults = defaults
         self.node_id = node_id
         self.kraft_version = 1
@@ -38,20 +50,24 @@ class ControllerMachine:
         """The newest committed one."""
         self.latest = Image()
         """With everything that was appended."""
+        self.cluster_id = cluster_id
+        self.contacts = heartbeats.Contacts()
+        """Soft state: what brokers said last."""
         self._new_id = new_id
+        self._chance = chance
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
 
-    def decide(self, event: Any, version: int = 0, next_offset: int = 0) -> Decision:
+    def decide(self, event: Any, version: int = 0, next_offset: int = 0) -> Decision | Steps:
         """What the rules say to one event, against the latest image; its records would begin at ``next_offset``."""
-        image = self.latest
+        image, static = self.latest, self.defaults.broker
         match event:
             case ct.CreateTopicsRequest():
-                return topics.create_topics(image, event, version, self.defaults, self._new_id)
+                return topics.create_topics(image, event, version, self.defaults, self._new_id, self._chance)
             case dt.DeleteTopicsRequest():
                 return topics.delete_topics(image, event, version)
             case cp.CreatePartitionsRequest():
-                return topics.create_partitions(image, event, version)
+                return widening.create_partitions(image, event, self._chance)
             case ia.IncrementalAlterConfigsRequest():
                 return configs.incremental_alter(image, event, self.defaults)
             case ac.AlterConfigsRequest():
@@ -61,19 +77,15 @@ class ControllerMachine:
             case uf.UpdateFeaturesRequest():
                 return features.update_features(image, self.kraft_version, event, version, self.node_id)
             case ub.UnregisterBrokerRequest():
-                return brokers.unregister(image, event)
-            case brokers.Register():
-                return brokers.register(event, next_offset)
-            case brokers.Unfence():
-                return brokers.unfence(image, event)
-            case brokers.DirectoriesOffline():
-                return brokers.directories_offline(image, event)
-            case brokers.Assign():
-                return brokers.assign(image, event)
-            case brokers.ShutDown():
-                return brokers.shut_down(image, event)
-            case brokers.Resign():
-                return brokers.resign(image, event)
+                return brokers.unregister(image, event, static)
+            case br.BrokerRegistrationRequest():
+                return brokers.register(image, event, next_offset, static, self.cluster_id, self.kraft_version)
+            case bh.BrokerHeartbeatRequest():
+                return heartbeats.heartbeat(image, self.contacts, event, next_offset, static)
+            case ad.AssignReplicasToDirsRequest():
+                return places.assign(image, event, static)
+            case cr.ControllerRegistrationRequest():
+                return brokers.register_controller(event)
             case _:
                 raise AssertionError(f"no control area handles {event!r}")
 
@@ -90,6 +102,9 @@ class ControllerMachine:
                 self._transaction = None
             case _ if self._transaction is not None:
                 self._transaction.append(record)
+            case m.RegisterBrokerRecord():
+                self.contacts.registered(record.broker_id, max(offset, record.broker_epoch))
+                self._take(record)
             case _:
                 self._take(record)
 

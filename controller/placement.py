@@ -1,37 +1,137 @@
 """Which brokers hold a new partition's replicas.
 
-Striped: the first replica moves on by one broker each partition, the others follow it round the ring, and after
-each full round the followers shift, so that no two brokers share all their partitions.
+Brokers stand in lists by rack, those that may lead before those that are fenced. Each list, and the row of racks, has
+a random start and moves on by one with each partition: leaders go round the brokers, copies go round the racks, and
+many topics of one partition spread like one of many. After a full round everything is shuffled, so that no two brokers
+share all their partitions.
 
-Source: ``StripedReplicaPlacer.java`` (apache/kafka 4.3.1), for brokers of one rack.
+Source: ``StripedReplicaPlacer.java`` (apache/kafka 4.3.1; KIP-36).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any
+
+from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+
+Chance = Callable[[], float]
+"""A number in [0, 1)."""
 
 
-def place(brokers: list[int], partitions: int, replication_factor: int, start: int) -> list[list[int]]:
-    """Replica lists for ``partitions`` partitions.
+def pick(chance: Chance, count: int) -> int:
+    """A number in [0, count)."""
+    return int(chance() * count)
+
+
+def shuffle(items: MutableSequence[Any], chance: Chance) -> None:
+    """Put items into a random order."""
+    for last in range(len(items) - 1, 0, -1):
+        other = pick(chance, last + 1)
+        items[last], items[other] = items[other], items[last]
+
+
+def is_usable(broker: m.RegisterBrokerRecord) -> bool:
+    """Whether a new replica may go there: not on its way out, and not with all its directories cordoned."""
+    cordoned = set(broker.cordoned_log_dirs or ())
+    return not broker.in_controlled_shutdown and not (broker.log_dirs and cordoned.issuperset(broker.log_dirs))
+
+
+class _Ring:
+    """A list of brokers that is walked from a moving start, each at most once a partition."""
+
+    def __init__(self, brokers: Iterable[int], chance: Chance) -> None:
+        self.brokers = sorted(brokers)
+        self._offset = pick(chance, len(self.brokers)) if self.brokers else 0
+        self._index = 0
+        self._epoch = 0
+
+    def next(self, epoch: int) -> int | None:
+        if not self.brokers:
+            return None
+        if self._epoch != epoch:
+            self._epoch = epoch
+            self._index = 0
+            self._offset = (self._offset + 1) % len(self.brokers)
+        if self._index >= len(self.brokers):
+            return None
+        self._index += 1
+        return self.brokers[(self._index - 1 + self._offset) % len(self.brokers)]
+
+
+class _Rack:
+    """A rack's brokers."""
+
+    def __init__(self, brokers: list[m.RegisterBrokerRecord], chance: Chance) -> None:
+        self.fenced = _Ring((b.broker_id for b in brokers if b.fenced), chance)
+        self.unfenced = _Ring((b.broker_id for b in brokers if not b.fenced), chance)
+
+    def next(self, epoch: int) -> int | None:
+        found = self.unfenced.next(epoch)
+        return self.fenced.next(epoch) if found is None else found
+
+
+def _refuse(factor: int, why: str) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {why}"
+    )
+
+
+class Placer:
+    """Places the partitions of one topic, one after the other.
 
     Raises:
-        ProtocolError: INVALID_REPLICATION_FACTOR where there are too few brokers.
+        ProtocolError: INVALID_REPLICATION_FACTOR where there are too few brokers, or none that may lead.
     """
-    if replication_factor > len(brokers):
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered "
-            "or some brokers have all their log directories cordoned.",
-        )
-    count = len(brokers)
-    out = []
-    for number in range(partitions):
-        first = start + number
-        shift = (first // count) % max(count - 1, 1)
-        replicas = [brokers[first % count]]
-        replicas += (
-            brokers[(first + 1 + (shift + i) % max(count - 1, 1)) % count] for i in range(replication_factor - 1)
-        )
-        out.append(replicas)
-    return out
+
+    def __init__(self, image: Image, replication_factor: int, chance: Chance) -> None:
+        usable = [b for b in image.brokers.values() if is_usable(b)]
+        self._unfenced = sum(not b.fenced for b in usable)
+        self._factor = replication_factor
+        if self._unfenced == 0:
+            why = "All brokers are currently fenced, or have all their log directories cordoned."
+            raise _refuse(replication_factor, why)
+        if replication_factor > len(usable):
+            raise _refuse(
+                replication_factor,
+                f"The target replication factor of {replication_factor} cannot be reached because only "
+                f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned.",
+            )
+        names = sorted({b.rack for b in usable}, key=lambda rack: (rack is not None, rack or ""))
+        self._racks = [_Rack([b for b in usable if b.rack == name], chance) for name in names]
+        self._chance = chance
+        self._epoch = 0
+        self._offset = pick(chance, len(self._racks))
+
+    def next(self) -> list[int]:
+        """The next partition's replicas; the first shall lead."""
+        racks = self._racks
+        if self._epoch == self._unfenced and self._unfenced > 1:
+            self._shuffle()
+        self._offset %= len(racks)
+        first_rack = self._offset
+        while (found := racks[first_rack].unfenced.next(self._epoch)) is None:
+            first_rack = (first_rack + 1) % len(racks)
+        replicas = [found]
+        rack = self._offset
+        skipped = False
+        while len(replicas) < self._factor:
+            if rack == first_rack and not skipped:
+                skipped = True  # it has its replica; in the next round it takes another
+            else:
+                other = racks[rack].next(self._epoch)
+                if other is not None:
+                    replicas.append(other)
+            rack = (rack + 1) % len(racks)
+        self._epoch += 1
+        self._offset += 1
+        return replicas
+
+    def _shuffle(self) -> None:
+        shuffle(self._racks, self._chance)
+        for rack in self._racks:
+            shuffle(rack.fenced.brokers, self._chance)
+            shuffle(rack.unfenced.brokers, self._chance)
+        self._epoch = 0

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from ottla.controller.decision import PAUSE_EVERY, at_once
 from ottla.controller.records import (
     NEWEST_METADATA_VERSION,
     BatchWriter,
@@ -31,9 +32,6 @@ from ottla.world.disk import Disk, read_file
 
 _NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 RECORDS_A_BATCH = 1024
-PAUSE_EVERY = 100
-
-T = TypeVar("T")
 
 
 class SnapshotId(NamedTuple):
@@ -135,16 +133,6 @@ def snapshot_steps(
         offset += writer.count
     parts.append(control_batch([ctl.SnapshotFooterRecord()], now_ms, offset, epoch))
     return b"".join(parts)
-
-
-def at_once(steps: Generator[None, None, T]) -> T:
-    """Do all steps without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
 
 
 def snapshot_bytes(

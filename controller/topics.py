@@ -1,4 +1,4 @@
-"""Topics and partitions: create, delete, widen.
+"""Topics: create, delete.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
 
+from ottla.controller.assignment import (
+    MAX_PARTITIONS_A_REQUEST,
+    MAX_RECORDS_A_REQUEST,
+    TOO_MANY_PARTITIONS,
+    TOO_MANY_RECORDS,
+    TooLarge,
+    by_count,
+    by_hand,
+)
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
-from ottla.controller.decision import Decision, Defaults
-from ottla.controller.directories import default_directory
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
-from ottla.controller.placement import place
+from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata_records as m
@@ -61,40 +67,28 @@ def config_error(values: Mapping[str, str | None]) -> str | None:
     return None
 
 
-def new_partition(replicas: Iterable[int], image: Image) -> Partition:
-    """A partition whose first live replica leads.
-
-    Raises:
-        ProtocolError: INVALID_REPLICA_ASSIGNMENT where no replica is alive.
-    """
-    ids = tuple(replicas)
-    live = tuple(i for i in ids if i in image.brokers and not image.brokers[i].fenced)
-    if not live:
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "All brokers specified in the manual partition assignment are fenced or in controlled shutdown.",
-        )
-    dirs = tuple(default_directory(image.brokers[i].log_dirs if i in image.brokers else []) for i in ids)
-    return Partition(ids, live, live[0], 0, 0, dirs)
-
-
-def _assigned(topic: ct.CreatableTopic, image: Image, defaults: Defaults) -> list[list[int]]:
-    """The replica lists a creation asks for, by hand or by count."""
+def _partitions(
+    topic: ct.CreatableTopic, image: Image, defaults: Defaults, chance: Chance
+) -> Generator[None, None, list[Partition]]:
+    """The partitions a creation asks for."""
     if topic.assignments:
-        if topic.replication_factor != -1 or topic.num_partitions != -1:
+        if topic.replication_factor != -1:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but replication factor or the number of partitions "
-                "was not set to -1.",
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
             )
-        by_number = {a.partition_index: a.broker_ids for a in topic.assignments}
-        if sorted(by_number) != list(range(len(topic.assignments))):
+        if topic.num_partitions != -1:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        numbers = {a.partition_index for a in topic.assignments}
+        made = yield from by_hand(image, [(a.partition_index, a.broker_ids) for a in topic.assignments], None)
+        if numbers != set(range(len(made))):
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
             )
-        for replicas in by_number.values():
-            check_assignment(replicas, image)
-        return [by_number[i] for i in range(len(by_number))]
+        return made
     count, factor = topic.num_partitions, topic.replication_factor
     if factor < -1 or factor == 0:
         raise ProtocolError(
@@ -103,34 +97,11 @@ def _assigned(topic: ct.CreatableTopic, image: Image, defaults: Defaults) -> lis
         )
     if count < -1 or count == 0:
         raise ProtocolError(
-            ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions was set to an invalid non-positive value.",
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
     count = defaults.num_partitions if count == -1 else count
-    if count > defaults.max_create_batch:
-        raise ProtocolError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     factor = defaults.replication_factor if factor == -1 else factor
-    return place(image.unfenced(), count, factor, len(image.topics))
-
-
-def check_assignment(replicas: list[int], image: Image) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT for an empty list, a double or an unknown broker."""
-    if not replicas:
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
-        )
-    if len(set(replicas)) != len(replicas):
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "The manual partition assignment includes the broker "
-            f"{Counter(replicas).most_common(1)[0][0]} more than once.",
-        )
-    for broker in replicas:
-        if broker not in image.brokers:
-            raise ProtocolError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The manual partition assignment includes broker {broker}, but no such broker is registered.",
-            )
+    return (yield from by_count(image, count, factor, chance))
 
 
 def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicConfigs]:
@@ -148,64 +119,102 @@ def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicC
 
 
 def _create_one(
-    topic: ct.CreatableTopic, image: Image, defaults: Defaults, new_id: NewId
-) -> tuple[ct.CreatableTopicResult, list[Message]]:
-    wrong = name_error(topic.name)
-    if wrong is not None:
-        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-    if topic.name in image.topics:
-        raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    if "." in topic.name or "_" in topic.name:
-        flat = topic.name.replace(".", "_")
-        for other in image.topics:
-            if other.replace(".", "_") == flat:
-                raise ProtocolError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
-                )
+    topic: ct.CreatableTopic, image: Image, defaults: Defaults, new_id: NewId, chance: Chance
+) -> Generator[None, None, tuple[ct.CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
     wrong = config_error(values)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
-    replicas = _assigned(topic, image, defaults)
+    partitions = yield from _partitions(topic, image, defaults, chance)
     topic_id = new_id()
     records: list[Message] = [m.TopicRecord(topic.name, topic_id)]
     records += (m.ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
-    records += (partition_record(topic_id, number, new_partition(ids, image)) for number, ids in enumerate(replicas))
+    for number, partition in enumerate(partitions):
+        records.append(partition_record(topic_id, number, partition))
+        if number % PAUSE_EVERY == 0:
+            yield
     texts = {k: v for k, v in values.items() if v is not None}
     result = ct.CreatableTopicResult(
         topic.name,
         topic_id,
         error_message=None,
-        num_partitions=len(replicas),
-        replication_factor=len(replicas[0]),
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
         configs=_configs(texts, image),
     )
     return result, records
 
 
+def _name_taken(name: str, image: Image, flats: Mapping[str, str]) -> ProtocolError | None:
+    """Why a topic cannot have its name, or None. ``flats``: names in the image, dots as underscores."""
+    wrong = name_error(name)
+    if wrong is not None:
+        return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if name in image.topics:
+        return ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = flats.get(name.replace(".", "_")) if "." in name or "_" in name else None
+    if other is not None:
+        return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+    return None
+
+
+def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> int:
+    """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
+    total = 0
+    for topic in request.topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+    return total
+
+
+def _flat_names(image: Image) -> Generator[None, None, dict[str, str]]:
+    flats: dict[str, str] = {}
+    for number, name in enumerate(image.topics, 1):
+        if "." in name or "_" in name:
+            flats[name.replace(".", "_")] = name
+        if number % (10 * PAUSE_EVERY) == 0:
+            yield
+    return flats
+
+
 def create_topics(
-    image: Image, request: ct.CreateTopicsRequest, version: int, defaults: Defaults, new_id: NewId
-) -> Decision:
-    """Create each topic that may be created; the others get their error."""
+    image: Image, request: ct.CreateTopicsRequest, version: int, defaults: Defaults, new_id: NewId, chance: Chance
+) -> Steps:
+    """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
     counts = Counter(topic.name for topic in request.topics)
     response = ct.CreateTopicsResponse()
     records: list[Message] = []
-    flats: set[str] = set()
-    for topic in {t.name: t for t in request.topics}.values():
-        try:
-            if counts[topic.name] > 1:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            flat = topic.name.replace(".", "_")
-            if flat in flats:
-                raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with another.")
-            result, made = _create_one(topic, image, defaults, new_id)
-            flats.add(flat)
-            records += made
-        except ProtocolError as error:
-            result = ct.CreatableTopicResult(
-                topic.name, error_code=error.code, error_message=error.message, configs=[] if version >= 5 else None
-            )
-        response.topics.append(result)
+
+    def refused(name: str, error: ProtocolError) -> ct.CreatableTopicResult:
+        configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
+        return ct.CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
+
+    topics = {t.name: t for t in request.topics}
+    try:
+        if _asked_partitions(request, defaults) > MAX_PARTITIONS_A_REQUEST:
+            raise TooLarge(TOO_MANY_PARTITIONS)
+        flats = yield from _flat_names(image)
+        for topic in topics.values():
+            try:
+                if counts[topic.name] > 1:
+                    raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                taken = _name_taken(topic.name, image, flats)
+                if taken is not None:
+                    raise taken
+                result, made = yield from _create_one(topic, image, defaults, new_id, chance)
+                records += made
+                if len(records) > MAX_RECORDS_A_REQUEST:
+                    raise TooLarge(TOO_MANY_RECORDS)
+            except ProtocolError as error:
+                result = refused(topic.name, error)
+            response.topics.append(result)
+            yield
+    except TooLarge as error:
+        why = ProtocolError(ErrorCode.POLICY_VIOLATION, str(error))
+        response.topics = [refused(name, why) for name in topics]
+        records = []
     return Decision(response, [] if request.validate_only else records)
 
 
@@ -234,53 +243,3 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -
             dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
     return Decision(response, records)
-
-
-def _widen(topic: cp.CreatePartitionsTopic, image: Image) -> list[Message]:
-    known = image.topics.get(topic.name)
-    if known is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    current = len(known.partitions)
-    if topic.count == current:
-        raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
-    if topic.count < current:
-        raise ProtocolError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {current} partition(s); {topic.count} would not be an increase.",
-        )
-    extra = topic.count - current
-    if topic.assignments is not None:
-        if len(topic.assignments) != extra:
-            raise ProtocolError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {extra} additional partition(s), but only {len(topic.assignments)} assignment(s) "
-                "were specified.",
-            )
-        lists = [a.broker_ids for a in topic.assignments]
-        for replicas in lists:
-            check_assignment(replicas, image)
-    else:
-        factor = len(known.partitions[0].replicas)
-        lists = place(image.unfenced(), extra, factor, current)
-    return [partition_record(known.id, current + i, new_partition(replicas, image)) for i, replicas in enumerate(lists)]
-
-
-def create_partitions(image: Image, request: cp.CreatePartitionsRequest, version: int) -> Decision:
-    """Add partitions to topics."""
-    response = cp.CreatePartitionsResponse()
-    records: list[Message] = []
-    counts = Counter(topic.name for topic in request.topics)
-    seen: dict[str, Any] = {}
-    for topic in request.topics:
-        if topic.name in seen:
-            continue
-        seen[topic.name] = topic
-        code, message = ErrorCode.NONE, None
-        try:
-            if counts[topic.name] > 1:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _widen(topic, image)
-        except ProtocolError as error:
-            code, message = error.code, error.message
-        response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
-    return Decision(response, [] if request.validate_only else records)

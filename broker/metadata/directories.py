@@ -7,19 +7,24 @@ Source: ``AssignmentsManager.java``, ``BrokerLifecycleManager.java`` (apache/kaf
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Mapping
 
 import trio
 
 from ottla.broker.metadata.admin import Submits
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replica.storage import Storage
-from ottla.controller.brokers import Assign, DirectoriesOffline
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.directories")
 RETRY_S = 1.0
+ROWS_A_REQUEST = 2250
+"""Kafka's own limit for one AssignReplicasToDirs."""
 
 
 class Directories:
@@ -60,12 +65,47 @@ class Directories:
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:
             return
-        online = self._storage.online_ids
-        if set(known.log_dirs) != set(online):
-            await self._controller.submit(DirectoriesOffline(self._node_id, online))
-        places = dict(self._places)
+        offline = set(known.log_dirs) - set(self._storage.online_ids)
+        if offline:
+            beat = BrokerHeartbeatRequest(self._node_id, known.broker_epoch, self._cache.image.offset, known.fenced)
+            beat.offline_log_dirs = sorted(offline)
+            _check(await self._controller.submit(beat))
+        places = dict(itertools.islice(self._places.items(), ROWS_A_REQUEST))
         if places:
-            await self._controller.submit(Assign(self._node_id, list(places.items())))
+            _check(await self._controller.submit(assignment(self._node_id, known.broker_epoch, places)))
             for at, place in places.items():
                 if self._places.get(at) == place:
                     del self._places[at]
+        if self._places:
+            self._more.set()
+
+
+def _check(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsResponse) -> None:
+    """Raise what the controller answered, so that it is told again."""
+    if answer.error_code:
+        raise ProtocolError(ErrorCode(answer.error_code))
+
+
+def assignment(
+    node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
+) -> ad.AssignReplicasToDirsRequest:
+    """The request that tells where replicas lie: ``(topic id, partition) -> directory``."""
+    rows: dict[bytes, dict[bytes, list[int]]] = {}
+    for (topic_id, number), directory_id in places.items():
+        rows.setdefault(directory_id, {}).setdefault(topic_id, []).append(number)
+    return ad.AssignReplicasToDirsRequest(
+        node_id,
+        broker_epoch,
+        [
+            ad.AssignReplicasToDirsRequestDirectoryData(
+                directory_id,
+                [
+                    ad.AssignReplicasToDirsRequestTopicData(
+                        topic_id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in numbers]
+                    )
+                    for topic_id, numbers in topics.items()
+                ],
+            )
+            for directory_id, topics in rows.items()
+        ],
+    )

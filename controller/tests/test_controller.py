@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from ottla.controller import brokers
-from ottla.controller.decision import Defaults
+from ottla.controller.decision import Decision, Defaults, at_once
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, records_of
 from ottla.controller.machine import ControllerMachine
-from ottla.controller.placement import place
 from ottla.controller.records import decode_record, encode_record
 from ottla.controller.snapshots import Snapshot, SnapshotId, read_snapshot, snapshot_bytes, write_snapshot
 from ottla.log.checkpoints import CorruptFile
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
@@ -33,16 +35,44 @@ def machine(broker_count: int = 1) -> ControllerMachine:
     """A controller with live brokers 1, 2, ..."""
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
     out = ControllerMachine(Defaults(num_partitions=2), lambda: next(ids))
+    for level in ("eligible.leader.replicas.version", "metadata.version"):
+        out.replay(0, m.FeatureLevelRecord(level, 1 if level.startswith("e") else 30))
+    publish(out, 1)
     for broker in range(1, broker_count + 1):
-        submit(out, brokers.Register(broker, DIRECTORY_ID, [DIRECTORY_ID], [], None))
-        submit(out, brokers.Unfence(broker))
+        register(out, broker)
     return out
+
+
+def directory(broker: int) -> bytes:
+    return bytes(14) + b"\x07" + bytes([broker])
+
+
+def register(machine: ControllerMachine, broker: int, *more: bytes, unfence: bool = True) -> int:
+    """A new process of a broker, whose former one stopped cleanly; gives its epoch."""
+    known = machine.image.brokers.get(broker)
+    features = [br.Feature(name, low, high) for name, (low, high) in brokers.SUPPORTED_FEATURES.items()]
+    request = br.BrokerRegistrationRequest(
+        broker, "", machine._new_id(), [], features, None, log_dirs=[directory(broker), *more]
+    )
+    request.previous_broker_epoch = -1 if known is None else known.broker_epoch
+    answer = submit(machine, request)
+    assert answer.error_code == 0
+    if unfence:
+        beat(machine, broker)
+    return int(answer.broker_epoch)
+
+
+def beat(machine: ControllerMachine, broker: int, **wants: Any) -> Any:
+    known = machine.image.brokers[broker]
+    wants.setdefault("current_metadata_offset", machine.image.offset)
+    return submit(machine, bh.BrokerHeartbeatRequest(broker, known.broker_epoch, **wants))
 
 
 def submit(machine: ControllerMachine, request: Any, version: int = 7) -> Any:
     """Decide, replay, publish, as the driver does."""
     offset = machine.image.offset + 1
-    decision = machine.decide(request, version, offset)
+    decided = machine.decide(request, version, offset)
+    decision = decided if isinstance(decided, Decision) else at_once(decided)
     for number, record in enumerate(decision.records):
         machine.replay(offset + number, decode_record(encode_record(record)))
     publish(machine, offset + len(decision.records) - 1)
@@ -66,7 +96,7 @@ def test_a_topic_is_created_with_its_partitions_and_settings() -> None:
     topic = controller.image.topics["t"]
     assert sorted(topic.partitions) == [0, 1, 2]
     assert topic.partitions[0].leader == 1
-    assert topic.partitions[0].directories == (DIRECTORY_ID,)
+    assert topic.partitions[0].directories == (directory(1),)
     assert controller.image.config(RESOURCE_TOPIC, "t") == {"retention.ms": "5"}
     assert controller.image.topic_by_id(topic.id) is topic
 
@@ -164,25 +194,27 @@ def test_settings_are_set_appended_subtracted_and_deleted() -> None:
 def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
     controller = machine()
     create(controller, "t")
-    submit(controller, brokers.ShutDown(1))
-    submit(controller, brokers.Resign(1))
+    answer = beat(controller, 1, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False), "it leads something still"
+    answer = beat(controller, 1, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (True, True)
     stopped = controller.image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr, stopped.last_known_elr) == (-1, (), (1,), (1,))
     assert controller.image.unfenced() == []
-    registered = controller.image.offset + 1
-    submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID], [], None))
-    submit(controller, brokers.Unfence(1))
+    offset = controller.image.offset + 1
+    assert register(controller, 1) == offset
     again = controller.image.topics["t"].partitions[0]
     assert (again.leader, again.isr, again.elr, again.last_known_elr) == (1, (1,), (), ())
     assert again.leader_epoch == stopped.leader_epoch + 1
-    assert controller.image.brokers[1].broker_epoch == registered
+    assert again.recovering == 0
+    assert controller.image.brokers[1].broker_epoch == offset
 
 
 def test_another_replica_takes_over_from_one_that_stops() -> None:
     controller = machine(3)
     create(controller, "t", 1, 3)
     leader = controller.image.topics["t"].partitions[0].leader
-    submit(controller, brokers.ShutDown(leader))
+    beat(controller, leader, want_shut_down=True)
     after = controller.image.topics["t"].partitions[0]
     assert after.leader not in (leader, -1)
     assert leader not in after.isr
@@ -193,8 +225,14 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
     from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
     controller = machine()
-    starts = [submit(controller, AllocateProducerIdsRequest(1, 10)).producer_id_start for _ in range(3)]
+    epoch = controller.image.brokers[1].broker_epoch
+    starts = [submit(controller, AllocateProducerIdsRequest(1, epoch)).producer_id_start for _ in range(3)]
     assert starts == [0, 1000, 2000]
+    for broker, wrong in ((1, epoch + 1), (1, epoch - 1), (2, epoch)):
+        answer = submit(controller, AllocateProducerIdsRequest(broker, wrong))
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert controller.image.next_producer_id is not None
+    assert controller.image.next_producer_id.next_producer_id == 3000
 
 
 def test_trap_57_an_aborted_metadata_transaction_leaves_nothing() -> None:
@@ -268,33 +306,56 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
         read_snapshot(session, path)
 
 
-def test_placement_spreads_leaders_and_refuses_too_few_brokers() -> None:
-    lists = place([1, 2, 3], 9, 2, 0)
-    leaders = [replicas[0] for replicas in lists]
-    assert all(leaders.count(broker) == 3 for broker in (1, 2, 3))
-    assert all(len(set(replicas)) == 2 for replicas in lists)
-    with pytest.raises(ProtocolError):
-        place([1, 2], 1, 3, 0)
-
-
 def test_an_empty_image_has_nothing() -> None:
     assert not list(records_of(Image()))
 
 
+def place(controller: ControllerMachine, rows: list[tuple[bytes, bytes, int]]) -> Any:
+    """(directory, topic id, partition) rows of broker 1."""
+    directories = [
+        ad.AssignReplicasToDirsRequestDirectoryData(
+            where,
+            [ad.AssignReplicasToDirsRequestTopicData(topic, [ad.AssignReplicasToDirsRequestPartitionData(number)])],
+        )
+        for where, topic, number in rows
+    ]
+    epoch = controller.image.brokers[1].broker_epoch
+    return submit(controller, ad.AssignReplicasToDirsRequest(1, epoch, directories))
+
+
 def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_told() -> None:
-    other = bytes(15) + b"\x77"
+    other = bytes(14) + b"\x77\x77"
     for told_first in (True, False):
         controller = machine()
-        submit(controller, brokers.Register(1, DIRECTORY_ID, [DIRECTORY_ID, other], [], None))
-        submit(controller, brokers.Unfence(1))
+        register(controller, 1, other)
         submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic("t", 2, 1)]))
         topic = controller.image.topics["t"]
         assert {p.directories for p in topic.partitions.values()} == {(UNASSIGNED,)}
-        places = [((topic.id, 0), DIRECTORY_ID), ((topic.id, 1), other)]
-        events = [brokers.Assign(1, places), brokers.DirectoriesOffline(1, [DIRECTORY_ID])]
-        for event in events if told_first else reversed(events):
-            submit(controller, event)
+        rows = [(directory(1), topic.id, 0), (other, topic.id, 1)]
+        if told_first:
+            place(controller, rows)
+        beat(controller, 1, offline_log_dirs=[other])
+        if not told_first:
+            place(controller, rows)
         first, second = (controller.image.topics["t"].partitions[n] for n in (0, 1))
-        assert (first.leader, first.isr, first.directories) == (1, (1,), (DIRECTORY_ID,))
+        assert (first.leader, first.isr, first.directories) == (1, (1,), (directory(1),))
         assert (second.leader, second.isr, second.elr, second.directories) == (-1, (), (1,), (other,))
-        assert list(controller.image.brokers[1].log_dirs) == [DIRECTORY_ID]
+        assert list(controller.image.brokers[1].log_dirs) == [directory(1)]
+
+
+def test_places_are_told_row_by_row() -> None:
+    controller = machine(2)
+    create(controller, "mine", assignments=[ct.CreatableReplicaAssignment(0, [1])], partitions=-1, factor=-1)
+    create(controller, "theirs", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
+    mine, theirs = (controller.image.topics[n].id for n in ("mine", "theirs"))
+    where = directory(1)
+    answer = place(controller, [(where, mine, 0), (where, mine, 1), (where, theirs, 0), (where, bytes(16), 0)])
+    codes = [d.topics[0].partitions[0].error_code for d in answer.directories]
+    assert codes == [
+        0,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+    stale = ad.AssignReplicasToDirsRequest(1, 0, [])
+    assert submit(controller, stale).error_code == ErrorCode.STALE_BROKER_EPOCH

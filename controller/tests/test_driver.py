@@ -271,7 +271,7 @@ async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
     ground = Ground()
     async with ground.controller(broker=False) as controller:
         controller.hand_in(topic("first"), 7)
-        epoch = await controller.register_broker([bytes(15) + b"\x09"], [], None)
+        epoch = await controller.register_broker([bytes(14) + b"\x09\x09"], [], None)
     log = metadata_log(ground)
     from ottla.controller.records import messages
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.controller.decision import at_once
 from ottla.controller.format import Endpoint, format_directory
 from ottla.controller.raft import events
 from ottla.controller.raft.events import Append, HardState, ReplicaKey
@@ -15,7 +16,7 @@ from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import BatchWriter
-from ottla.controller.snapshots import SnapshotId, at_once, snapshot_steps
+from ottla.controller.snapshots import SnapshotId, snapshot_steps
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.messages import metadata_records as m

@@ -1,0 +1,103 @@
+"""The partitions a request asks for: by hand or by count, with a limit for the whole request.
+
+Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+
+from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.directories import default_directory
+from ottla.controller.image import Image, Partition
+from ottla.controller.placement import Chance, Placer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MAX_PARTITIONS_A_REQUEST = 10_000
+MAX_RECORDS_A_REQUEST = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
+
+
+class TooLarge(Exception):
+    """A whole request is refused: POLICY_VIOLATION for all it asks for."""
+
+
+def active(image: Image, ids: Iterable[int]) -> tuple[int, ...]:
+    """Those brokers that may be in sync: neither fenced nor on their way out."""
+    found = ((i, image.brokers.get(i)) for i in ids)
+    return tuple(i for i, b in found if b is not None and not b.fenced and not b.in_controlled_shutdown)
+
+
+def new_partition(image: Image, replicas: Sequence[int], isr: tuple[int, ...]) -> Partition:
+    """A partition at its beginning: the first in sync leads."""
+    dirs = tuple(default_directory(image.brokers[i].log_dirs) for i in replicas)
+    return Partition(tuple(replicas), isr, isr[0], 0, 0, dirs)
+
+
+def check_by_hand(image: Image, replicas: Sequence[int], factor: int | None) -> None:
+    """Check a manual assignment; ``factor`` is how many replicas the partitions before it have.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: empty, a broker named twice or unknown, or of another length.
+    """
+    if not replicas:
+        raise _wrong("The manual partition assignment includes an empty replica list.")
+    before = None
+    for broker in sorted(replicas):
+        if broker not in image.brokers:
+            raise _wrong(f"The manual partition assignment includes broker {broker}, but no such broker is registered.")
+        if broker == before:
+            raise _wrong(f"The manual partition assignment includes the broker {broker} more than once.")
+        before = broker
+    if factor is not None and len(replicas) != factor:
+        raise _wrong(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+
+
+def _wrong(why: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def by_hand(
+    image: Image, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
+) -> Generator[None, None, list[Partition]]:
+    """Partitions where somebody said where: (number, replicas), in any order.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    made: dict[int, Partition] = {}
+    for count, (number, replicas) in enumerate(assignments, 1):
+        if number in made:
+            raise _wrong(f"Found multiple manual partition assignments for partition {number}")
+        check_by_hand(image, replicas, factor)
+        factor = len(replicas)
+        isr = active(image, replicas)
+        if not isr:
+            raise _wrong(
+                f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "
+                "controlled shutdown."
+            )
+        made[number] = new_partition(image, replicas, isr)
+        if count % PAUSE_EVERY == 0:
+            yield
+    return [made[number] for number in sorted(made)]
+
+
+def by_count(image: Image, count: int, factor: int, chance: Chance) -> Generator[None, None, list[Partition]]:
+    """So many partitions, wherever they go best.
+
+    Raises:
+        ProtocolError: INVALID_REPLICATION_FACTOR.
+    """
+    placer = Placer(image, factor, chance)
+    made: list[Partition] = []
+    for number in range(1, count + 1):
+        replicas = placer.next()
+        made.append(new_partition(image, replicas, active(image, replicas)))
+        if number % PAUSE_EVERY == 0:
+            yield
+    return made

@@ -1,0 +1,148 @@
+"""Heartbeats: a broker says how far it is and what it wants; it is fenced, unfenced, or let go step by step.
+
+Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.controller.decision import Decision, Steps
+from ottla.controller.directories import directory_of
+from ottla.controller.image import Image
+from ottla.controller.leadership import is_leaderless, leads_something, partition_changes
+from ottla.controller.records import METADATA_VERSION
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+CORDONED_SINCE = 30
+"""The metadata.version that knows cordoned directories."""
+
+
+class State(Enum):
+    """What a broker is to the controller."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+@dataclass(slots=True)
+class Contacts:
+    """What brokers said last. It lives in the active controller's memory only."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    """How far each has applied the metadata."""
+    registered_at: dict[int, int] = field(default_factory=dict)
+    """Offset of each broker's registration."""
+    shutdown_at: dict[int, int] = field(default_factory=dict)
+    """Where the records lie that began a broker's controlled shutdown."""
+
+    def registered(self, broker_id: int, offset: int) -> None:
+        """A new registration: what its former process said counts no more."""
+        self.registered_at[broker_id] = offset
+        self.offsets.pop(broker_id, None)
+        self.shutdown_at.pop(broker_id, None)
+
+    def lowest_active(self, image: Image) -> int | None:
+        """How far the slowest broker is that may lead; None where there is none."""
+        return min((self.offsets.get(i, -1) for i in image.unfenced()), default=None)
+
+
+def state_of(broker: m.RegisterBrokerRecord) -> State:
+    """A broker's state as it is recorded."""
+    if broker.fenced:
+        return State.FENCED
+    return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
+
+
+def next_state(image: Image, contacts: Contacts, request: bh.BrokerHeartbeatRequest) -> Generator[None, None, State]:
+    """The state a heartbeat leads to (the table of R273)."""
+    broker_id = request.broker_id
+    broker = image.brokers[broker_id]
+    now = state_of(broker)
+    if now is State.FENCED:
+        if request.want_shut_down:
+            return State.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= contacts.registered_at.get(broker_id, broker.broker_epoch)
+        return State.UNFENCED if caught_up and not request.want_fence else State.FENCED
+    if now is State.UNFENCED:
+        if request.want_fence:
+            return State.SHUTDOWN_NOW if request.want_shut_down else State.FENCED
+        if not request.want_shut_down:
+            return State.UNFENCED
+        leads = yield from leads_something(image, broker_id)
+        return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+    if (yield from leads_something(image, broker_id)):
+        return State.CONTROLLED_SHUTDOWN
+    lowest = contacts.lowest_active(image)
+    waits = lowest is not None and contacts.shutdown_at.get(broker_id, -1) > lowest
+    return State.CONTROLLED_SHUTDOWN if waits else State.SHUTDOWN_NOW
+
+
+def _transition(
+    image: Image, static: Mapping[str, str], broker: m.RegisterBrokerRecord, state: State
+) -> Generator[None, None, list[Message]]:
+    """The records of a change of state, in Kafka's order (R286)."""
+    broker_id, epoch = broker.broker_id, broker.broker_epoch
+    if state is State.UNFENCED:
+        records = yield from partition_changes(image, static, is_leaderless, comes=broker_id)
+        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1), *records]
+    records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+    if state is State.CONTROLLED_SHUTDOWN:
+        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1), *records]
+    return [*records, m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
+
+
+def _offline(
+    image: Image, static: Mapping[str, str], broker: m.RegisterBrokerRecord, told: Collection[bytes]
+) -> Generator[None, None, list[Message]]:
+    """Directories that failed: what lies in them is led by others, or by nobody (R290)."""
+    gone = {d for d in broker.log_dirs if d in told}
+    if not gone:
+        return []
+    broker_id = broker.broker_id
+    records = yield from partition_changes(
+        image, static, lambda p: broker_id in p.isr and directory_of(p, broker_id) in gone, leaves=broker_id
+    )
+    left = [d for d in broker.log_dirs if d not in gone]
+    return [*records, m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
+
+
+def heartbeat(
+    image: Image,
+    contacts: Contacts,
+    request: bh.BrokerHeartbeatRequest,
+    next_offset: int,
+    static: Mapping[str, str],
+) -> Steps:
+    """Take a heartbeat in; answer what the broker is from now on."""
+    broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return Decision(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    now, state = state_of(broker), (yield from next_state(image, contacts, request))
+    records: list[Message] = []
+    if state is not now:
+        records = yield from _transition(image, static, broker, state)
+        if state is State.CONTROLLED_SHUTDOWN:
+            contacts.shutdown_at[broker_id] = next_offset + len(records) - 1
+    contacts.offsets[broker_id] = request.current_metadata_offset
+    if request.offline_log_dirs:
+        records += yield from _offline(image, static, broker, request.offline_log_dirs)
+    cordoned = request.cordoned_log_dirs
+    knows = image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
+    if knows and cordoned is not None and set(cordoned) != set(broker.cordoned_log_dirs or ()):
+        records.append(
+            m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned))
+        )
+    response = bh.BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= contacts.registered_at.get(broker_id, broker.broker_epoch),
+        is_fenced=state in (State.FENCED, State.SHUTDOWN_NOW),
+        should_shut_down=state is State.SHUTDOWN_NOW,
+    )
+    return Decision(response, records)

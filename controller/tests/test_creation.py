@@ -1,0 +1,153 @@
+"""Making topics and partitions: by hand, by count, and how much at once (``ReplicationControlManager``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.tests.test_controller import beat, create, machine, register, submit
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+
+REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def by_hand(controller: ControllerMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1) -> Any:
+    assignments = [ct.CreatableReplicaAssignment(number, ids) for number, ids in rows]
+    return create(controller, "t", count, factor, assignments=assignments)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([(0, [1])], 0),
+        ([(1, [2]), (0, [1])], 0),
+        ([(0, [2, 1]), (1, [1, 3])], 0),
+        ([(0, [])], REPLICAS),
+        ([(0, [1, 1])], REPLICAS),
+        ([(0, [1, 9])], REPLICAS),
+        ([(0, [1, 2]), (1, [1])], REPLICAS),  # unequal lengths
+        ([(0, [1]), (1, [1, 2])], REPLICAS),
+        ([(0, [1]), (0, [2])], REPLICAS),
+        ([(1, [1])], REPLICAS),
+        ([(0, [1]), (2, [1])], REPLICAS),
+        ([(-1, [1]), (0, [1])], REPLICAS),
+    ],
+)
+def test_partitions_by_hand(rows: list[tuple[int, list[int]]], code: int) -> None:
+    controller = machine(3)
+    assert by_hand(controller, *rows).error_code == code
+    if not code:
+        made = controller.image.topics["t"].partitions
+        assert {n: list(p.replicas) for n, p in made.items()} == dict(rows)
+        assert list(made) == sorted(made)
+        assert all(p.leader == p.replicas[0] and p.isr == p.replicas for p in made.values())
+    else:
+        assert "t" not in controller.image.topics
+
+
+@pytest.mark.parametrize(("count", "factor"), [(1, -1), (-1, 1), (1, 1)])
+def test_by_hand_and_by_count_exclude_each_other(count: int, factor: int) -> None:
+    assert by_hand(machine(), (0, [1]), count=count, factor=factor).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
+    controller = machine(3)
+    create(controller, "held", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
+    beat(controller, 2, want_shut_down=True)
+    assert controller.image.brokers[2].in_controlled_shutdown
+    register(controller, 3, unfence=False)
+    assert by_hand(controller, (0, [2, 3, 1])).error_code == 0
+    partition = controller.image.topics["t"].partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 3, 1), (1,), 1)
+    wide = cp.CreatePartitionsAssignment([2, 3, 1])
+    answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 2, [wide])], 1000))
+    assert answer.results[0].error_code == 0
+    for ids in ([2], [3], [2, 3]):
+        row = create(controller, "u", assignments=[ct.CreatableReplicaAssignment(0, ids)], partitions=-1, factor=-1)
+        assert row.error_code == REPLICAS
+    for _ in range(20):
+        create(controller, "v")
+        assert controller.image.topics["v"].partitions[0].replicas == (1,), "new replicas go elsewhere"
+
+
+def test_one_topic_of_a_request_may_fail_alone() -> None:
+    controller = machine()
+    topics = [ct.CreatableTopic("a", 1, 1), ct.CreatableTopic("b", 1, 5), ct.CreatableTopic("c", 1, 1)]
+    topics += [ct.CreatableTopic("d", 1, 1), ct.CreatableTopic("d", 2, 1)]
+    answer = submit(controller, ct.CreateTopicsRequest(topics, 1000))
+    codes = {row.name: row.error_code for row in answer.topics}
+    wrong = ErrorCode.INVALID_REPLICATION_FACTOR
+    assert codes == {"a": 0, "b": wrong, "c": 0, "d": ErrorCode.INVALID_REQUEST}
+    assert set(controller.image.topics) == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "refused"),
+    [
+        ([9_998], False),
+        ([10_000], True),  # with its own record one too many
+        ([10_001], True),
+        ([5_000, 5_001], True),
+        ([4_999, 4_999], False),
+        ([5_000, 5_000], True),
+        ([10_001, 0], True),
+    ],
+)
+def test_a_request_makes_ten_thousand_records_at_the_most(counts: list[int], refused: bool) -> None:
+    controller = machine()
+    topics = [ct.CreatableTopic(f"t{n}", count, 1) for n, count in enumerate(counts)]
+    answer = submit(controller, ct.CreateTopicsRequest(topics, 1000))
+    assert {row.error_code for row in answer.topics} == {ErrorCode.POLICY_VIOLATION if refused else 0}
+    assert len(answer.topics) == len(counts)
+    assert len(controller.image.topics) == (0 if refused else len(counts))
+
+
+def test_defaults_and_assignments_count_towards_the_limit() -> None:
+    controller = machine()  # two partitions by default
+    topics = [ct.CreatableTopic("a", 9_999, 1), ct.CreatableTopic("b", -1, -1)]
+    assert submit(controller, ct.CreateTopicsRequest(topics, 1000)).topics[1].error_code == ErrorCode.POLICY_VIOLATION
+    many = [ct.CreatableReplicaAssignment(n, [1]) for n in range(10_001)]
+    assert create(controller, "t", -1, -1, assignments=many).error_code == ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize(("count", "code"), [(10_001, 0), (10_002, 44), (200_001, 44), (2**31 - 1, 44)])
+def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) -> None:
+    controller = machine()
+    create(controller, "t")
+    create(controller, "u")
+    topics = [cp.CreatePartitionsTopic("u", 1, None), cp.CreatePartitionsTopic("t", count, None)]
+    answer = submit(controller, cp.CreatePartitionsRequest(topics, 1000))
+    codes = [row.error_code for row in answer.results]
+    assert codes == ([code, code] if code else [ErrorCode.INVALID_PARTITIONS, 0]), "all of the request is refused"
+    assert len(controller.image.topics["t"].partitions) == (1 if code else count)
+
+
+def test_new_partitions_have_as_many_replicas_as_the_first() -> None:
+    controller = machine(3)
+    create(controller, "t", 1, 2)
+
+    def widen(*lists: list[int]) -> int:
+        rows = [cp.CreatePartitionsAssignment(ids) for ids in lists]
+        known = len(controller.image.topics["t"].partitions)
+        topic = cp.CreatePartitionsTopic("t", known + max(len(lists), 1), rows or None)
+        return int(submit(controller, cp.CreatePartitionsRequest([topic], 1000)).results[0].error_code)
+
+    assert widen([1]) == widen([1, 2, 3]) == widen([1, 1]) == widen([1, 8]) == widen([]) == REPLICAS
+    assert widen([2, 3]) == 0
+    assert widen() == 0
+    assert [len(p.replicas) for p in controller.image.topics["t"].partitions.values()] == [2, 2, 2]
+    bad = cp.CreatePartitionsTopic("t", 9, [cp.CreatePartitionsAssignment([1, 2])])
+    assert submit(controller, cp.CreatePartitionsRequest([bad], 1000)).results[0].error_code == REPLICAS
+
+
+def test_names_that_differ_in_dots_only_collide() -> None:
+    controller = machine()
+    create(controller, "a.b_c")
+    for name in ("a_b.c", "a_b_c", "a.b.c"):
+        assert create(controller, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert create(controller, "a.b_c").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert create(controller, "a-b-c").error_code == 0
