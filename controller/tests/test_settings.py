@@ -1,0 +1,253 @@
+"""Settings and feature levels, row by row (``ConfigurationControlManager``, ``FeatureControlManager``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.tests.test_controller import create, machine, publish, submit
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+T, B, G, M = RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_CLIENT_METRICS
+REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+
+
+def alter(controller: ControllerMachine, kind: int, name: str, *changes: tuple[Any, ...], check: bool = False) -> int:
+    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*c) for c in changes])
+    (row,) = submit(controller, ia.IncrementalAlterConfigsRequest([resource], check)).responses
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    assert (row.error_message is None) == (row.error_code in (0, ErrorCode.UNKNOWN_SERVER_ERROR))
+    return int(row.error_code)
+
+
+def with_topic() -> ControllerMachine:
+    controller = machine()
+    create(controller, "t")
+    return controller
+
+
+ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
+    (T, "t", [("retention.ms", SET, "5")], 0),
+    (T, "t", [("retention.ms", SET, "-2")], CONFIG),
+    (T, "t", [("retention.ms", SET, "-1")], 0),
+    (T, "t", [("retention.ms", SET, None)], REQUEST),
+    (T, "t", [("retention.ms", APPEND, "5")], CONFIG),
+    (T, "t", [("retention.ms", SUBTRACT, "5")], CONFIG),
+    (T, "t", [("retention.ms", DELETE, None)], 0),
+    (T, "t", [("retention.ms", 4, "5")], ErrorCode.UNKNOWN_SERVER_ERROR),
+    (T, "t", [("retention.ms", SET, "5"), ("retention.ms", SET, "6")], REQUEST),
+    (T, "t", [("no.such", SET, "5")], CONFIG),
+    (T, "t", [("no.such", DELETE, None)], CONFIG),
+    (T, "u", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (T, "t", [("cleanup.policy", APPEND, "compact")], 0),
+    (T, "t", [("cleanup.policy", SET, "shred")], CONFIG),
+    (T, "t", [("leader.replication.throttled.replicas", SET, "x" * 32_768)], CONFIG),
+    (T, "t", [("leader.replication.throttled.replicas", SET, "*")], 0),
+    (B, "", [("log.retention.ms", SET, "5")], 0),
+    (B, "1", [("log.retention.ms", SET, "5")], 0),
+    (B, "2", [("log.retention.ms", SET, "5")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+    (B, "one", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "-1", [("log.retention.ms", SET, "5")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+    (B, "1", [("node.id", SET, "5")], REQUEST),
+    (B, "1", [("log.retention.ms", SET, "soon")], REQUEST),
+    (B, "1", [("log.retention.ms", APPEND, "5")], CONFIG),
+    (B, "1", [("plugin.of.mine", SET, "5")], 0),
+    (B, "1", [("plugin.of.mine", SET, "x" * 32_767)], 0),
+    (B, "1", [("plugin.of.mine", SET, "x" * 32_768)], CONFIG),
+    (B, "1", [("plugin.of.mine", SET, "\u00e9" * 16_384)], CONFIG),
+    (B, "1", [("listeners", SET, "PLAINTEXT://:1")], REQUEST),
+    (B, "1", [("ssl.keystore.location", SET, "x")], REQUEST),
+    (B, "", [("min.insync.replicas", SET, "2")], 0),
+    (B, "", [("min.insync.replicas", DELETE, None)], CONFIG),
+    (B, "1", [("min.insync.replicas", SET, "2")], CONFIG),
+    (T, "t", [("min.insync.replicas", SET, "2")], 0),
+    (G, "g", [("consumer.session.timeout.ms", SET, "45000")], 0),
+    (G, "g", [("consumer.session.timeout.ms", SET, "44999")], CONFIG),
+    (G, "g", [("consumer.session.timeout.ms", SET, "60001")], CONFIG),
+    (G, "g", [("consumer.session.timeout.ms", SET, "60000")], 0),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "5000")], 0),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "4999")], CONFIG),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "15001")], CONFIG),
+    (G, "g", [("no.such", SET, "5")], CONFIG),
+    (G, "", [("consumer.session.timeout.ms", SET, "45000")], REQUEST),
+    (M, "m", [("interval.ms", SET, "100")], 0),
+    (M, "m", [("interval.ms", SET, "99")], REQUEST),
+    (M, "m", [("interval.ms", SET, "3600000")], 0),
+    (M, "m", [("interval.ms", SET, "3600001")], REQUEST),
+    (M, "m", [("match", SET, "client_id=a.*, client_source_port=1")], 0),
+    (M, "m", [("match", SET, "client_id=(")], CONFIG),
+    (M, "m", [("match", SET, "client_id")], CONFIG),
+    (M, "m", [("match", SET, "colour=red")], CONFIG),
+    (M, "m", [("no.such", SET, "5")], REQUEST),
+    (M, "", [("interval.ms", SET, "100")], REQUEST),
+    (7, "x", [("a", SET, "b")], REQUEST),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "changes", "code"), ROWS)
+def test_a_change_is_taken_or_refused_as_kafka_does(
+    kind: int, name: str, changes: list[tuple[Any, ...]], code: int
+) -> None:
+    for check in (True, False):
+        controller = with_topic()
+        before = controller.image.configs
+        assert alter(controller, kind, name, *changes, check=check) == code
+        if code or check:
+            assert controller.image.configs == before
+        elif changes[0][1] == SET:
+            assert controller.image.config(kind, name)[changes[0][0]] == changes[0][2]
+
+
+def test_what_changes_nothing_writes_nothing() -> None:
+    controller = with_topic()
+    alter(controller, T, "t", ("retention.ms", SET, "5"))
+    offset = controller.image.offset
+    for change in (("retention.ms", SET, "5"), ("retention.bytes", DELETE, None)):
+        assert alter(controller, T, "t", change) == 0
+    assert controller.image.offset == offset
+
+
+def test_lists_grow_and_shrink_from_what_is_set_or_the_default() -> None:
+    controller = with_topic()
+    for operation, value, expected in (
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact,delete", "delete,compact"),
+        (SUBTRACT, "compact,nothing", "delete"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+    ):
+        assert alter(controller, T, "t", ("cleanup.policy", operation, value)) == 0
+        found = controller.image.config(T, "t").get("cleanup.policy", TOPIC_KEYS["cleanup.policy"].default)
+        assert found == expected
+
+
+def test_each_resource_of_a_request_stands_for_itself() -> None:
+    controller = with_topic()
+    one = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
+    bad = ia.AlterConfigsResource(T, "u", [ia.AlterableConfig("retention.ms", SET, "5")])
+    rows = submit(controller, ia.IncrementalAlterConfigsRequest([one, bad])).responses
+    assert [r.error_code for r in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    twice = submit(controller, ia.IncrementalAlterConfigsRequest([one, one])).responses
+    assert [r.error_code for r in twice] == [REQUEST]
+
+
+def replace_all(controller: ControllerMachine, *values: tuple[str, str | None], check: bool = False) -> int:
+    resource = ac.AlterConfigsResource(T, "t", [ac.AlterableConfig(*v) for v in values])
+    return int(submit(controller, ac.AlterConfigsRequest([resource], check)).responses[0].error_code)
+
+
+def test_the_old_request_replaces_all_settings() -> None:
+    controller = with_topic()
+    assert replace_all(controller, ("retention.ms", "5"), ("segment.ms", "6")) == 0
+    assert replace_all(controller, ("retention.bytes", "7"), ("segment.ms", "6"), check=True) == 0
+    assert controller.image.config(T, "t") == {"retention.ms": "5", "segment.ms": "6"}
+    assert replace_all(controller, ("retention.bytes", "7"), ("segment.ms", "6")) == 0
+    assert controller.image.config(T, "t") == {"retention.bytes": "7", "segment.ms": "6"}
+    assert replace_all(controller, ("retention.ms", "5"), ("retention.ms", "5")) == REQUEST
+    assert replace_all(controller, ("retention.ms", None)) == REQUEST
+    assert replace_all(controller, ("retention.ms", "x")) == CONFIG
+    assert controller.image.config(T, "t") == {"retention.bytes": "7", "segment.ms": "6"}
+    assert replace_all(controller) == 0
+    assert controller.image.config(T, "t") == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "good", "bad"),
+    [
+        ("INT", "-", ["-2147483648", "2147483647", " 7 "], ["2147483648", "-2147483649", "1.5", "", "x"]),
+        ("LONG", "-", ["-9223372036854775808", "9223372036854775807"], ["9223372036854775808", "x"]),
+        ("SHORT", "-", ["32767", "-32768"], ["32768", "-32769"]),
+        ("INT", "3..5", ["3", "5"], ["2", "6"]),
+        ("INT", "3..", ["3", "99"], ["2"]),
+        ("INT", "1..9,-1", ["-1", "1", "9"], ["0", "10", "-2"]),
+        ("DOUBLE", "0..1", ["0", "1", "0.5"], ["1.1", "-0.1", "x"]),
+        ("BOOLEAN", "-", ["true", "FALSE"], ["yes", ""]),
+        ("STRING", "a|b", ["a", "b"], ["c", "A"]),
+        ("LIST", "a|b", ["a", "a,b"], ["a,c"]),
+    ],
+)
+def test_a_value_is_held_against_its_key(kind: str, check: str, good: list[str], bad: list[str]) -> None:
+    key = ConfigKey("k", kind, None, check)
+    assert [check_value(key, text) for text in good] == [None] * len(good)
+    for text in bad:
+        assert check_value(key, text), text
+
+
+# ------------------------------------------------------------------ features
+
+UP, SAFE, UNSAFE = 1, 2, 3
+WRONG = ErrorCode.INVALID_UPDATE_VERSION
+
+
+def update(controller: ControllerMachine, *rows: tuple[str, int, int], version: int = 2, check: bool = False) -> int:
+    updates = [uf.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level, kind in rows]
+    return int(submit(controller, uf.UpdateFeaturesRequest(60_000, updates, check), version).error_code)
+
+
+def levelled() -> ControllerMachine:
+    controller = machine()
+    for name, level in (("metadata.version", 27), ("group.version", 1)):
+        controller.replay(0, m.FeatureLevelRecord(name, level))
+    publish(controller, controller.image.offset + 2)
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([("share.version", 1, UP)], 0),
+        ([("share.version", 2, UP)], WRONG),
+        ([("share.version", -1, UP)], WRONG),
+        ([("share.version", 1, 0)], WRONG),
+        ([("share.version", 1, 4)], WRONG),
+        ([("share.version", 1, SAFE)], WRONG),
+        ([("group.version", 0, UP)], WRONG),
+        ([("group.version", 0, SAFE)], 0),
+        ([("group.version", 0, UNSAFE)], 0),
+        ([("group.version", 1, UP)], 0),
+        ([("no.such", 1, UP)], WRONG),
+        ([("no.such", 0, UP)], WRONG),
+        ([("kraft.version", 1, UP)], 0),
+        ([("kraft.version", 0, UNSAFE)], WRONG),
+        ([("metadata.version", 30, UP)], 0),
+        ([("metadata.version", 31, UP)], WRONG),
+        ([("metadata.version", 26, SAFE)], 0),
+        ([("metadata.version", 23, SAFE)], 0),
+        ([("metadata.version", 22, SAFE)], WRONG),
+        ([("metadata.version", 22, UNSAFE)], WRONG),
+        ([("share.version", 1, UP), ("no.such", 1, UP)], WRONG),
+    ],
+)
+def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int) -> None:
+    for check in (True, False):
+        controller = levelled()
+        before = dict(controller.image.features)
+        assert update(controller, *rows, check=check) == code
+        expected = before if code or check else {**before, **{n: v for n, v, _ in rows if n != "kraft.version"}}
+        assert controller.image.features == {n: v for n, v in expected.items() if v}
+
+
+def test_version_0_cannot_ask_for_a_downgrade() -> None:
+    assert update(levelled(), ("group.version", 0, SAFE), version=0) == WRONG
+
+
+def test_eligible_leader_replicas_take_the_minimum_to_the_cluster() -> None:
+    controller = machine()
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    assert alter(controller, B, "1", ("min.insync.replicas", SET, "2")) == 0
+    assert update(controller, ("eligible.leader.replicas.version", 1, UP)) == 0
+    assert controller.image.config(B, "1") == {}
+    assert controller.image.config(B, "") == {"min.insync.replicas": "1"}
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    alter(controller, B, "", ("min.insync.replicas", SET, "3"))
+    update(controller, ("eligible.leader.replicas.version", 1, UP))
+    assert controller.image.config(B, "") == {"min.insync.replicas": "3"}
