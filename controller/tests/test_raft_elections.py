@@ -1,0 +1,295 @@
+"""Starts, elections and votes (R203-R212): the machine asked directly, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.raft.events import (
+    Answer,
+    Answered,
+    Asked,
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    HardState,
+    ReplicaKey,
+    Start,
+    Tick,
+    Unreachable,
+    Vote,
+)
+from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from ottla.controller.tests.raft_world import (
+    FENCED,
+    INVALID,
+    KEY,
+    KEYS,
+    ME,
+    OK,
+    THREE,
+    TWO,
+    answer,
+    candidate,
+    follower,
+    leader,
+    machine,
+    prospective,
+    resigned,
+    unattached,
+)
+from ottla.wire.errors import ErrorCode
+
+# ------------------------------------------------------------------ start (R204, R205)
+
+
+@pytest.mark.parametrize(
+    ("hard", "log_epoch", "state", "epoch", "leader_id"),
+    [
+        (HardState(0), 0, Unattached, 0, -1),
+        (HardState(3), 0, Unattached, 3, -1),
+        (HardState(3, 2), 0, Follower, 3, 2),
+        (HardState(3, 9), 0, Unattached, 3, 9),  # no voter
+        (HardState(3, 1), 0, Resigned, 3, 1),
+        (HardState(3, -1, ME), 0, Candidate, 3, -1),
+        (HardState(3, -1, ReplicaKey(1)), 0, Candidate, 3, -1),
+        (HardState(3, -1, ReplicaKey(1, bytes([9] * 16))), 0, Unattached, 3, -1),
+        (HardState(3, -1, TWO), 0, Unattached, 3, -1),
+        (HardState(3, 2), 4, Unattached, 4, -1),
+        (HardState(4, 2), 4, Follower, 4, 2),
+    ],
+)
+def test_r204_a_start_takes_up_what_was_left(
+    hard: HardState, log_epoch: int, state: type, epoch: int, leader_id: int
+) -> None:
+    raft = machine(hard, end=5 if log_epoch else 0, epoch=log_epoch)
+    ready = raft.step(0, Start())
+    assert type(raft.state) is state
+    assert (raft.hard.epoch, raft.hard.leader_id) == (epoch, leader_id)
+    assert (ready.hard_state is not None) == (log_epoch > hard.epoch)
+    assert raft.leader_id == (2 if state is Follower else -1)
+    assert [type(s.request) for s in ready.sends] == {
+        Follower: [Fetch],
+        Candidate: [Vote, Vote],
+        Resigned: [EndEpoch, EndEpoch],
+        Unattached: [],
+    }[state]
+
+
+def test_r205_a_lone_voter_leads_without_waiting() -> None:
+    for hard, epoch in ((HardState(3, 1), 4), (HardState(3), 4), (HardState(3, -1, ME), 3)):
+        raft = machine(hard, count=1)
+        ready = raft.step(0, Start())
+        assert ready.hard_state == HardState(epoch, 1)
+        assert [(a.first_offset, a.epoch, a.records_count) for a in ready.append] == [(0, epoch, 1)]
+        assert not ready.sends
+        assert raft.deadline_ms == float("inf"), "nobody has to listen to it"
+
+
+def test_who_is_no_voter_never_asks_for_votes() -> None:
+    chain = EpochChain()
+    raft = RaftMachine(KEYS[5], VoterHistory([ME, TWO, THREE]), HardState(2, -1, KEYS[5]), chain, lambda: 0.5)
+    assert not raft.step(0, Start()).sends
+    assert isinstance(raft.state, Unattached)
+    answer(raft, BeginEpoch(2, 3))
+    ready = raft.step(9000, Tick())
+    assert isinstance(raft.state, Follower)
+    assert [type(s.request) for s in ready.sends] == [Fetch]
+
+
+# ------------------------------------------------------------------ elections
+
+
+def test_r203_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
+    raft = unattached()
+    assert raft.deadline_ms == 1500
+    raft.step(1499, Tick())
+    assert isinstance(raft.state, Unattached)
+    answer(raft, Vote(TWO, 9, 0, 0, pre=True), 700)
+    assert (raft.epoch, raft.deadline_ms) == (9, 1500)
+    raft.step(1500, Tick())
+    assert isinstance(raft.state, Prospective)
+
+
+def test_r59_a_follower_asks_first_and_disturbs_nobody() -> None:
+    raft = follower()
+    assert raft.deadline_ms == 2000
+    ready = raft.step(2000, Tick())
+    assert isinstance(raft.state, Prospective)
+    assert raft.epoch == 5
+    assert ready.hard_state is None
+    assert [(s.peer, s.request) for s in ready.sends] == [
+        (2, Vote(ME, 5, 0, 0, True, TWO)),
+        (3, Vote(ME, 5, 0, 0, True, THREE)),
+    ]
+
+
+def test_r206_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
+    raft = prospective()
+    vote = Vote(ME, 5, 0, 0, pre=True)
+    ready = raft.step(1600, Answered(2, vote, Answer(ErrorCode.NONE, 5, -1, granted=True)))
+    assert isinstance(raft.state, Candidate)
+    assert ready.hard_state == HardState(6, -1, ME)
+    assert [(s.peer, s.request) for s in ready.sends] == [
+        (2, Vote(ME, 6, 0, 0, False, TWO)),
+        (3, Vote(ME, 6, 0, 0, False, THREE)),
+    ]
+
+
+def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
+    no = Answer(ErrorCode.NONE, 5, -1)
+    vote = Vote(ME, 5, 0, 0, pre=True)
+    raft = prospective()
+    raft.step(1600, Answered(2, vote, no))
+    assert isinstance(raft.state, Prospective)
+    raft.step(1600, Answered(3, vote, no))
+    assert isinstance(raft.state, Unattached)
+    raft = follower()
+    raft.step(2000, Tick())
+    for peer in (2, 3):
+        raft.step(2100, Answered(peer, vote, no))
+    assert isinstance(raft.state, Follower)
+    assert (raft.leader_id, raft.deadline_ms) == (2, 4100)
+    raft = follower()
+    raft.step(2000, Tick())
+    raft.step(raft.deadline_ms, Tick())
+    assert isinstance(raft.state, Follower), "its time is over"
+
+
+def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
+    yes, no = (Answer(ErrorCode.NONE, 5, -1, granted=g) for g in (True, False))
+    raft = prospective(count=5)
+    vote = Vote(ME, 5, 0, 0, pre=True)
+    raft.step(1600, Answered(2, vote, no))
+    raft.step(1600, Answered(2, vote, yes))
+    raft.step(1600, Answered(3, vote, yes))
+    assert isinstance(raft.state, Candidate)
+    real = Vote(ME, 6, 0, 0)
+    for said in (no, yes):
+        raft.step(1600, Answered(2, real, said._replace(epoch=6)))
+    raft.step(1600, Answered(3, real, yes._replace(epoch=6)))
+    assert isinstance(raft.state, Candidate), "one no stays a no"
+    raft.step(1600, Answered(4, real, yes._replace(epoch=6)))
+    assert raft.is_leader
+
+
+def test_a_beaten_candidate_waits_out_its_timer() -> None:
+    raft = candidate()
+    for peer in (2, 3):
+        raft.step(1600, Answered(peer, Vote(ME, 6, 0, 0), Answer(ErrorCode.NONE, 6, -1)))
+    assert isinstance(raft.state, Candidate)
+    raft.step(raft.deadline_ms, Tick())
+    assert isinstance(raft.state, Prospective)
+    assert raft.epoch == 6
+
+
+def test_an_answer_with_an_error_is_no_vote_and_one_to_an_older_question_none_at_all() -> None:
+    raft = prospective()
+    wrong = Answer(ErrorCode.INVALID_VOTER_KEY, 5, -1, granted=True)
+    raft.step(1600, Answered(2, Vote(ME, 5, 0, 0, pre=True), wrong))
+    assert isinstance(raft.state, Prospective)
+    old = Answer(ErrorCode.NONE, 5, -1, granted=True)
+    raft.step(1600, Answered(3, Vote(ME, 4, 0, 0, pre=True), old))
+    assert isinstance(raft.state, Prospective)
+
+
+def test_what_got_no_answer_is_asked_again_shortly() -> None:
+    raft = prospective()
+    assert not raft.step(1501, Tick()).sends, "a request is under way to each"
+    assert not raft.step(1510, Unreachable(2, Vote(ME, 5, 0, 0, pre=True))).sends
+    assert raft.deadline_ms == 1530
+    assert [s.peer for s in raft.step(1530, Tick()).sends] == [2]
+
+
+# ------------------------------------------------------------------ votes (R211, R212)
+
+
+@pytest.mark.parametrize(
+    ("vote", "error"),
+    [
+        (Vote(TWO, 6, 5, 9), OK),
+        (Vote(TWO, 6, 6, 9), INVALID),
+        (Vote(TWO, 6, 6, 9, pre=True), OK),
+        (Vote(TWO, 6, 7, 9, pre=True), INVALID),
+        (Vote(TWO, 6, -1, 9), INVALID),
+        (Vote(TWO, 6, 0, -1), INVALID),
+        (Vote(TWO, 6, 0, 0), OK),
+        (Vote(ReplicaKey(-1), 6, 5, 9), INVALID),
+        (Vote(ReplicaKey(0), 6, 5, 9), OK),
+        (Vote(TWO, 4, 3, 9), FENCED),
+        (Vote(TWO, 4, 4, 9), INVALID),
+        (Vote(TWO, 6, 5, 9, voter=TWO), KEY),
+        (Vote(TWO, 6, 5, 9, voter=ReplicaKey(1, bytes([8] * 16))), KEY),
+        (Vote(TWO, 6, 5, 9, voter=ReplicaKey(1)), OK),
+        (Vote(TWO, 6, 5, 9, voter=ME), OK),
+    ],
+)
+def test_r211_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
+    raft = unattached()
+    said = answer(raft, vote)
+    assert said.error == error
+    assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "a wrong key has moved the epoch already"
+    assert said.epoch == raft.epoch
+
+
+def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
+    raft = unattached()
+    ready = raft.step(100, Asked("t", Vote(TWO, 6, 0, 0)))
+    assert ready.hard_state == HardState(6, -1, TWO)
+    assert ready.replies[0].answer.granted
+    assert raft.deadline_ms == 1600, "the timer begins anew"
+    assert not answer(raft, Vote(THREE, 6, 0, 5)).granted
+    assert answer(raft, Vote(TWO, 6, 0, 0)).granted
+    assert answer(raft, Vote(ReplicaKey(2), 6, 0, 0)).granted
+    assert not answer(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).granted
+
+
+def in_state(name: str) -> RaftMachine:
+    if name == "follower":
+        return follower(end=10, epoch=3)
+    if name == "follower that fetched":
+        return follower(fetched=True, end=10, epoch=3)
+    makers = {"leader": leader, "candidate": candidate, "prospective": prospective, "unattached": unattached}
+    return resigned() if name == "resigned" else makers[name](end=10, epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("state", "real", "pre"),
+    [
+        ("leader", False, False),
+        ("follower", False, True),
+        ("follower that fetched", False, False),
+        ("candidate", False, True),
+        ("resigned", False, True),
+        ("unattached", True, True),
+        ("prospective", True, True),
+    ],
+)
+def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
+    for asked, expected in ((False, real), (True, pre)):
+        raft = in_state(state)
+        last, end = raft.chain.last_epoch, raft.chain.end
+        at = raft.epoch
+        for last_epoch, offset, up_to_date in (
+            (last, end, True),
+            (last, end + 1, True),
+            (last, end - 1, False),
+            (last - 1, end + 9, False),
+        ):
+            if last_epoch < 0 or offset < 0 or (not asked and last_epoch >= at):
+                continue
+            raft = in_state(state)
+            said = answer(raft, Vote(THREE, at, last_epoch, offset, pre=asked), 1)
+            assert said.error == OK
+            assert said.granted == (expected and up_to_date), (state, asked, last_epoch, offset)
+            if asked:
+                assert raft.hard.voted != THREE, "a pre-vote is no vote"
+
+
+def test_r212_nobody_votes_while_it_knows_of_a_leader() -> None:
+    raft = follower()
+    raft.step(2000, Tick())
+    assert isinstance(raft.state, Prospective)
+    assert not answer(raft, Vote(THREE, 5, 0, 0), 2001).granted
+    assert answer(raft, Vote(THREE, 5, 0, 0, pre=True), 2001).granted

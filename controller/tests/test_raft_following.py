@@ -1,0 +1,162 @@
+"""What a follower does (R222-R226, R235)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.raft.events import (
+    Answered,
+    Asked,
+    Batch,
+    BeginEpoch,
+    Event,
+    Fetch,
+    FetchAnswer,
+    HardState,
+    Ready,
+    SnapshotLoaded,
+    Start,
+    Synced,
+    Tick,
+    Unreachable,
+)
+from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.states import Election, Leader
+from ottla.controller.tests.raft_world import (
+    FENCED,
+    ME,
+    OK,
+    THREE,
+    TWO,
+    led,
+    unattached,
+)
+from ottla.wire.errors import ErrorCode
+
+# ------------------------------------------------------------------ following (R222-R226, R235)
+
+
+def fetching(**more: Any) -> tuple[RaftMachine, Fetch]:
+    raft = unattached(**more)
+    ready = raft.step(0, Asked("t", BeginEpoch(2, 5)))
+    (send,) = ready.sends
+    assert send.peer == 2
+    assert isinstance(send.request, Fetch)
+    return raft, send.request
+
+
+def fetched(raft: RaftMachine, fetch: Fetch, *batches: Batch, now_ms: float = 100, **values: Any) -> Ready:
+    said = FetchAnswer(OK, 5, 2, offset=fetch.offset)._replace(**values)
+    return raft.step(now_ms, Answered(2, fetch, said, batches))
+
+
+def test_r222_a_follower_says_where_its_log_ends() -> None:
+    _, fetch = fetching(end=10, epoch=3)
+    assert fetch == Fetch(ME, 5, 10, 3, -1, 500)
+    _, fetch = fetching()
+    assert (fetch.offset, fetch.last_epoch) == (0, 0)
+
+
+def test_r225_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    ready = fetched(raft, fetch, Batch(10, 12, 4, "raw"), high_watermark=11)
+    assert [(a.first_offset, a.records_count, a.epoch, a.batch, a.verbatim) for a in ready.append] == [
+        (10, 3, 4, "raw", True)
+    ]
+    assert ready.committed == 11
+    assert not ready.sends
+    assert raft.deadline_ms == 2100
+    ready = raft.step(150, Synced(13))
+    assert [s.request for s in ready.sends] == [Fetch(ME, 5, 13, 4, 11, 500)]
+    assert not raft.step(160, Tick()).sends, "one at a time"
+
+
+def test_r224_what_does_not_fit_is_left_out() -> None:
+    for wrong in (Batch(14, 15, 4, "x"), Batch(12, 13, 4, "x"), Batch(13, 13, 2, "x"), Batch(13, 13, 6, "x")):
+        raft, fetch = fetching(end=10, epoch=3)
+        ready = fetched(raft, fetch, Batch(10, 12, 4, "raw"), wrong, Batch(13, 13, 4, "y"))
+        assert [a.batch for a in ready.append] == ["raw"]
+        assert raft.chain.end == 13
+
+
+def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    assert fetched(raft, fetch, high_watermark=50).committed == 10
+    (fetch,) = (Fetch(ME, 5, 10, 3, 10, 500),)
+    assert fetched(raft, fetch, high_watermark=4).committed is None
+    assert raft.high_watermark == 10
+
+
+@pytest.mark.parametrize(
+    ("diverging", "end"),
+    [
+        ((3, 7), 7),
+        ((3, 20), 10),
+        ((4, 15), 15),
+        ((4, 40), 20),
+        ((2, 4), 0),  # our log has nothing of that epoch or of an older one
+    ],
+)
+def test_r224_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> None:
+    raft = RaftMachine(ME, VoterHistory([ME, TWO, THREE]), HardState(5), EpochChain(20, [(3, 0), (4, 10)]), lambda: 0.5)
+    raft.step(0, Start())
+    (send,) = raft.step(0, Asked("t", BeginEpoch(2, 5))).sends
+    assert isinstance(send.request, Fetch)
+    ready = fetched(raft, send.request, offset=-1, diverging=diverging)
+    assert raft.chain.end == end
+    assert ready.truncate == (end if end < 20 else None)
+    assert [s.request.offset for s in ready.sends if isinstance(s.request, Fetch)] == [end]
+
+
+def test_r224_what_is_committed_is_never_cut() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, high_watermark=10)
+    with pytest.raises(AssertionError, match="below the high watermark"):
+        fetched(raft, Fetch(ME, 5, 10, 3, 10, 500), offset=-1, diverging=(3, 7))
+
+
+def test_r235_a_snapshot_takes_the_place_of_the_log() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    ready = fetched(raft, fetch, offset=-1, snapshot=(90, 4))
+    assert ready.load_snapshot == (90, 4)
+    assert not ready.sends
+    assert not raft.step(200, Tick()).sends
+    ready = raft.step(300, SnapshotLoaded(90, 4))
+    assert (raft.chain.start, raft.chain.end, raft.chain.last_epoch, raft.high_watermark) == (90, 90, 4, 90)
+    assert [s.request for s in ready.sends] == [Fetch(ME, 5, 90, 4, 90, 500)]
+
+
+def test_a_fetch_that_failed_is_asked_again_shortly() -> None:
+    for said in (Unreachable, None):
+        raft, fetch = fetching()
+        event: Event = Unreachable(2, fetch)
+        if said is None:
+            event = Answered(2, fetch, FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, 5, 2))
+        assert not raft.step(100, event).sends
+        assert raft.deadline_ms == 120
+        assert len(raft.step(120, Tick()).sends) == 1
+
+
+def test_r209_an_answer_that_names_another_leader_is_followed() -> None:
+    for error in (FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        raft, fetch = fetching()
+        raft.step(100, Answered(2, fetch, FetchAnswer(error, 8, 3)))
+        assert (raft.epoch, raft.leader_id) == (8, 3)
+    raft, fetch = fetching()
+    raft.step(100, Answered(2, fetch, FetchAnswer(FENCED, 8, -1)))
+    assert (raft.epoch, raft.leader_id) == (8, -1)
+    raft, fetch = fetching()
+    raft.step(100, Answered(2, fetch, FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 4, -1)))
+    assert (raft.epoch, raft.leader_id) == (5, 2)
+
+
+def test_elections_are_counted() -> None:
+    election = Election({1: True, 2: False, 3: False})
+    assert not election.won(2)
+    assert election.won(1)
+    assert election.lost(3, 2)
+    assert not election.lost(5, 3)
+    assert isinstance(led().state, Leader)
