@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.directories import RETRY_S, Directories
+from ottla.broker.metadata.directories import RETRY_S, Directories, assignment
 from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.controller.brokers import Assign, DirectoriesOffline
 from ottla.controller.delta import Delta
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
 def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
@@ -198,14 +199,20 @@ class Controller:
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         await trio.lowlevel.checkpoint()
+        beats = isinstance(request, BrokerHeartbeatRequest)
+        answer = BrokerHeartbeatResponse() if beats else AssignReplicasToDirsResponse()
         if self.refuses:
             self.refuses -= 1
-            raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+            if self.refuses % 2:
+                raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+            answer.error_code = ErrorCode.STALE_BROKER_EPOCH
+            return answer
         self.told.append(request)
+        return answer
 
 
 def registered(ground: Ground) -> None:
-    record = m.RegisterBrokerRecord(ME, log_dirs=ground.storage.online_ids)
+    record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
     ground.cache.image = Image(brokers={ME: record})
 
 
@@ -231,8 +238,8 @@ def test_places_and_lost_directories_are_told_together_and_again_until_they_are_
 
     ground.play(story)
     assert controller.told == [
-        DirectoriesOffline(ME, [ground.storage.directories[0].id]),
-        Assign(ME, [((b"t" * 16, 0), b"e" * 16), ((b"t" * 16, 1), b"e" * 16)]),
+        BrokerHeartbeatRequest(ME, 7, ground.cache.image.offset, offline_log_dirs=[ground.storage.directories[1].id]),
+        assignment(ME, 7, {(b"t" * 16, 0): b"e" * 16, (b"t" * 16, 1): b"e" * 16}),
     ]
 
 
