@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable
 
 MEMORY_BYTES = 4 << 30
+_PR_SET_PDEATHSIG = 1
 
 
 def _quiet(said: str) -> None:
@@ -28,6 +30,7 @@ def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
     code = 70
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever kills the parent ends its forks too
         _quiet(said)
         resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
