@@ -195,7 +195,7 @@ class PartitionLog(TruncatableLog):
                 self.producers.update(header, base)
         self.log_end_offset = last + 1
         self.unflushed_records += header.records_count
-        self.check_order()
+        assert self.high_watermark <= base, self.in_words()
 
     def _write_marker(self, active: Segment, data: Buffer, header: BatchHeader, base: int) -> None:
         ends = list(txn_ends(header, data))
@@ -258,7 +258,8 @@ class PartitionLog(TruncatableLog):
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self.check_order()
+        if self.producers.ongoing:
+            self.check_order()
         return True
 
     def raise_start(self, offset: int) -> bool:

@@ -83,7 +83,10 @@ class LogState:
         """What a read_committed consumer may read up to; never below the log start (``UnifiedLog``: records of an open
         transaction may be deleted).
         """
-        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        producers = self.producers
+        if not (producers.ongoing or producers.completed):
+            return self.high_watermark
+        unstable = producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)

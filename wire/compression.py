@@ -195,16 +195,19 @@ def packer(codec: Codec, level: int | None = None) -> Packer:
     return Packer(bytes, bytes)
 
 
+_CODECS = tuple(Codec)
+
+
 def codec_of(attributes: int) -> Codec:
     """The codec a batch's attributes name.
 
     Raises:
         WireError: bits 0 to 2 name none.
     """
-    try:
-        return Codec(attributes & 0x07)
-    except ValueError:
-        raise WireError(f"unknown codec {attributes & 0x07}") from None
+    number = attributes & 0x07
+    if number < len(_CODECS):
+        return _CODECS[number]
+    raise WireError(f"unknown codec {number}")
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.wire.emit import CODES, SLICE_ELEMENTS, Emitter
-from ottla.wire.primitives import FIXED
+from ottla.wire.primitives import FIXED, SMALL_UVARINTS
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
 
@@ -50,7 +50,7 @@ class EncodeEmitter(Emitter):
     def length(self, value: str, kind: str, *, compact: bool) -> str:
         """An expression for a length prefix."""
         if compact:
-            return f"uvarint({value} + 1)"
+            return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else uvarint(n)"
         return f"{self.fused('h' if kind == 'string' else 'i')}.pack({value})"
 
     def blob(self, kind: str, value: str, *, nullable: bool, compact: bool, depth: int) -> None:

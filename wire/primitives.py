@@ -103,7 +103,8 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = tuple(_uvarint(n) for n in range(1024))
+SMALL_UVARINTS = tuple(_uvarint(n) for n in range(1024))
+"""The small numbers as they are written."""
 
 
 def write_uvarint(value: int) -> bytes:
@@ -113,7 +114,7 @@ def write_uvarint(value: int) -> bytes:
         WireError: negative, or more than 32 bits.
     """
     if 0 <= value < 1024:
-        return _SMALL[value]
+        return SMALL_UVARINTS[value]
     if not 0 <= value <= 0xFFFFFFFF:
         raise WireError(f"{value} is no uvarint")
     return _uvarint(value)

@@ -29,16 +29,16 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.wire.schema import Message
+from ottla.wire.schema import ZERO_UUID, Message
 
 READ_COMMITTED = 1
+_STEP = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
-    if want.last_fetched_epoch < 0:
-        return None
+    replica.log.check_readable(want.fetch_offset)
     epoch, end = replica.log.epochs.end_offset_of(want.last_fetched_epoch, replica.log.log_end_offset)
     if epoch < 0 or end < 0:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -50,7 +50,7 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
 def _replica(context: Context, want: Wanted) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if want.topic_id != bytes(16):
+    if want.topic_id != ZERO_UUID:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
             raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -65,7 +65,6 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         replica.check_epoch(want.current_leader_epoch)
         log = replica.log
-        log.check_readable(want.fetch_offset)
         out = PartitionData(
             want.partition,
             0,
@@ -74,7 +73,7 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
             log.log_start_offset,
             aborted_transactions=None,
         )
-        diverging = _diverging(replica, want)
+        diverging = _diverging(replica, want) if want.last_fetched_epoch >= 0 else None
         if diverging is not None:
             out.diverging_epoch = diverging
             out.records = b""
@@ -117,7 +116,8 @@ def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted]) 
         if row.error_code or row.diverging_epoch.epoch >= 0:
             attempt.urgent = True
         attempt.rows.append((want, row))
-        yield
+        if len(attempt.rows) % _STEP == 0:
+            yield
     return attempt
 
 

@@ -19,6 +19,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, frame_bytes, frame_size, parse_request, response_chunks, response_slices
+from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Accepted
 
@@ -29,6 +30,9 @@ _BUSY_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
 _REQUESTS_IN_A_ROW = 64
+_LOOK_EVERY = 4
+_LIGHT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+"""Small requests of these never hold the loop; a fetch may have many rows to answer where it goes on with a session."""
 _MANY_ROWS = 500
 
 
@@ -145,14 +149,19 @@ class Connection:
     async def _answer_all(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while (frame := self._next_frame()) is not None:
-            await self._answer(frame)
+            is_light = await self._answer(frame)
             self._in_a_row += 1
-            if self._start < self._end and (self._in_a_row >= _REQUESTS_IN_A_ROW or self._turn.is_over()):
+            if self._start == self._end or (is_light and self._in_a_row % _LOOK_EVERY):
+                continue  # it took microseconds: looking at the clock each time would cost as much
+            if self._in_a_row >= _REQUESTS_IN_A_ROW or self._turn.is_over():
                 self._in_a_row = 0
                 await self._turn.rest()
 
-    async def _answer(self, frame: memoryview) -> None:
+    async def _answer(self, frame: memoryview) -> bool:
+        """Answer one request; says whether it was one of those that never take long."""
         request = parse_request(frame)
+        key = request.key
+        is_light = key in _LIGHT and len(frame) < LARGE_BYTES
         result = self._dispatcher.answer(self._peer, request, self._turn)
         if result is not None and not isinstance(result, Message):
             await self._flush()
@@ -161,12 +170,9 @@ class Connection:
             if result is not None and not isinstance(result, Message):
                 result = await self._wait(request, result)
         if result is None:
-            return
-        key, version = request.key, request.version
-        if key is ApiKey.API_VERSIONS:
-            version = self._dispatcher.answered_version(request)
-        # A Produce has no more rows than its request, and there are many of them: theirs are not counted.
-        if (key is not ApiKey.PRODUCE or len(frame) >= LARGE_BYTES) and rows(result) > _MANY_ROWS:
+            return is_light
+        version = request.version if is_light else self._dispatcher.answered_version(request)
+        if (not is_light or _goes_on(result)) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)
@@ -174,6 +180,7 @@ class Connection:
         self._out_bytes += frame_bytes(chunks)
         if self._out_bytes >= _FLUSH_BYTES:
             await self._flush()
+        return is_light
 
     async def _wait(self, request: Request, result: Awaitable[Message | None]) -> Message | None:
         """Wait for an answer; None where the client left and nothing else hung on it.
@@ -208,3 +215,8 @@ class Connection:
             self._waiting_since_ms = self._turn.started_ms
             await self._stream.send(out)
             self._waiting_since_ms = None
+
+
+def _goes_on(answer: Message) -> bool:
+    """Whether a fetch is answered within a session: then its rows are not bounded by the request's bytes."""
+    return type(answer) is FetchResponse and answer.session_id != 0

@@ -148,7 +148,7 @@ class Dispatcher:
         if len(request.frame) >= LARGE_BYTES:
             return self._large(context, request, handler)
         body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
-        return self._handled(context, handler, body)
+        return self._handled(context, handler, body) if self.services.making else handler(context, body)
 
     def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
         if self.services.making:  # a topic of many partitions was made a moment ago

@@ -19,6 +19,7 @@ from ottla.world.env import Env
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MIN_EVICTION_MS = 120_000
+_STEP = 64
 
 Key = tuple[str | None, bytes, int]
 """What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
@@ -182,18 +183,17 @@ class Sessions:
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
         named: dict[Key, FetchPartition] = {}
-        texts: dict[bytes, str | None] = {}
         for topic in request.topics:
-            name = names.get(topic.topic_id) if uses_ids else topic.topic
+            name = None if uses_ids else topic.topic
             for part in topic.partitions:
-                named[key_of(name, topic.topic_id, part.partition, uses_ids=uses_ids)] = part
-                texts.setdefault(topic.topic_id, name)
-                yield
+                named[name, topic.topic_id, part.partition] = part
+                if len(named) % _STEP == 0:
+                    yield
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
             fresh = {
-                key: Wanted(texts[key[1]] if uses_ids else key[0], key[1], part, is_follower=follower)
+                key: Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part, is_follower=follower)
                 for key, part in named.items()
             }
             return _Full(fresh, self if epoch == INITIAL_EPOCH and version >= 7 else None, uses_ids=uses_ids)
