@@ -165,7 +165,9 @@ def _first_fits(data: Data, end: int, count: int) -> bool:
     if HEADER_BYTES + count * SMALLEST_RECORD_BYTES > end:
         return False
     size, at = data[HEADER_BYTES], HEADER_BYTES + 1
-    if size > 0x7F:
+    if size > 0x7F and (high := data[at]) < 0x80:
+        size, at = size & 0x7F | high << 7, at + 1
+    elif size > 0x7F:
         try:
             size, at = read_varlong(data, HEADER_BYTES)
         except (WireError, IndexError):

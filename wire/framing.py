@@ -18,6 +18,8 @@ from ottla.wire.schema import Message
 MAX_REQUEST_BYTES = 104_857_600
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
+_CORRELATION = struct.Struct(">i").unpack_from
+_HEAD_KEPT_BYTES = 512
 _ANSWER_HEADS = (struct.Struct(">ii"), struct.Struct(">iib"))
 """Size and correlation id; from header version 1 an empty section of tagged fields behind them."""
 
@@ -65,6 +67,31 @@ def parse_request(frame: memoryview) -> Request:
     key, header_version = _header(key_number, version) if known is None else known
     header, body = compiler.decode(RequestHeader, header_version, frame)
     return Request(key, version, correlation_id, header.client_id or "", frame, body)
+
+
+class Heads:
+    """The heads of one connection's requests: most are as the one before, but for the correlation id."""
+
+    __slots__ = ("_body", "_client_id", "_key", "_rest", "_start", "_version")
+
+    def __init__(self) -> None:
+        self._start, self._rest = b"no four bytes", b""
+        self._key, self._version, self._client_id, self._body = ApiKey.PRODUCE, 0, "", 8
+
+    def read(self, frame: memoryview) -> Request:
+        """As `parse_request`.
+
+        Raises:
+            WireError: as there.
+        """
+        body = self._body
+        if frame[:4] == self._start and frame[8:body] == self._rest:
+            return Request(self._key, self._version, _CORRELATION(frame, 4)[0], self._client_id, frame, body)
+        request = parse_request(frame)
+        if request.body <= _HEAD_KEPT_BYTES:
+            self._key, self._version, _, self._client_id, _, self._body = request
+            self._start, self._rest = bytes(frame[:4]), bytes(frame[8 : request.body])
+        return request
 
 
 def _header(key_number: int, version: int) -> tuple[ApiKey, int]:

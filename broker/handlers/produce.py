@@ -14,17 +14,19 @@ Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (ap
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator
 from typing import NamedTuple
 
 import trio
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, overhead
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -45,6 +47,9 @@ MOST_NAMED = 10_000
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
 _ACKS = (-1, 0, 1)
+_LENGTH = struct.Struct(">i").unpack_from
+_LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+_MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -56,7 +61,7 @@ def _malformed(request: ProduceRequest) -> ProtocolError | None:
     for topic in request.topic_data:
         for part in topic.partition_data:
             data = part.records
-            if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and overhead(data)[1] >= HEADER_BYTES):
+            if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH):
                 continue
             try:
                 size_at(data)
@@ -142,7 +147,7 @@ def _one(
         replica = context.services.replicas.leader(name, part.index)
         if acks not in _ACKS:
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
-        if acks == -1:
+        if acks == -1 and not replica.is_alone:
             replica.check_min_isr()
         return _append(context, replica, part, checked), replica
     except ProtocolError as error:
@@ -162,6 +167,8 @@ class _Later(NamedTuple):
 class _Outcome:
     """What a request has come to so far."""
 
+    __slots__ = ("_context", "_failed", "_leaders", "_named", "_request", "_waiting", "later", "response")
+
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self._context = context
         self._request = request
@@ -171,6 +178,27 @@ class _Outcome:
         self._leaders: set[int] = set()
         self._named = 0
         """Records at fault that are named."""
+        self.later: list[_Later] = []
+        """What must be looked at first."""
+
+    def take(self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse]) -> None:
+        """Append one partition's batch, and give it its row."""
+        try:
+            row, replica = _one(self._context, name, part, self._request.acks)
+        except LookFirst as first:
+            assert name is not None
+            self.later.append(_Later(name, part, rows, len(rows), first.steps))
+            rows.append(PartitionProduceResponse(part.index))
+            return
+        self.note(name, row, replica)
+        rows.append(row)
+
+    def refuse(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
+        """Give a partition its row where nothing of the request is looked at."""
+        row = _failed(part, error)
+        row.error_message = error.message
+        self.note(None, row, None)
+        rows.append(row)
 
     def note(self, name: str | None, row: PartitionProduceResponse, replica: Replica | None) -> None:
         """Take a partition's row into account."""
@@ -204,32 +232,40 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
     """Append every partition's batch; each has its own outcome."""
     outcome = _Outcome(context, request)
     corrupt = _malformed(request)
-    later: list[_Later] = []
+    if corrupt is not None or len(request.topic_data) > _MANY:
+        return in_turns(context, _in_steps(context, request, outcome, corrupt))
+    for topic in request.topic_data:
+        if len(topic.partition_data) > _MANY:
+            return in_turns(context, _in_steps(context, request, outcome, corrupt))
+    for topic in request.topic_data:
+        name = topic.name if context.version < 13 else _topic_name(context, topic)
+        rows: list[PartitionProduceResponse] = []
+        for part in topic.partition_data:
+            outcome.take(name, part, rows)
+        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    return _look(context, request, outcome) if outcome.later else outcome.answer()
+
+
+def _in_steps(
+    context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError | None
+) -> Steps[Answer]:
+    """The same for a request of many partitions, a step each; or for one that is refused as a whole."""
     for topic in request.topic_data:
         name = _topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []
         for part in topic.partition_data:
-            replica = None
-            if corrupt is not None:
-                row = _failed(part, corrupt)
-                row.error_message = corrupt.message
+            if corrupt is None:
+                outcome.take(name, part, rows)
             else:
-                try:
-                    row, replica = _one(context, name, part, request.acks)
-                except LookFirst as first:
-                    assert name is not None
-                    later.append(_Later(name, part, rows, len(rows), first.steps))
-                    rows.append(PartitionProduceResponse(part.index))
-                    continue
-            outcome.note(name, row, replica)
-            rows.append(row)
+                outcome.refuse(part, corrupt, rows)
+            yield
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return _look(context, request, outcome, later) if later else outcome.answer()
+    return _look(context, request, outcome) if outcome.later else outcome.answer()
 
 
-async def _look(context: Context, request: ProduceRequest, outcome: _Outcome, later: list[_Later]) -> Message | None:
+async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Message | None:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
-    for one in later:
+    for one in outcome.later:
         row, replica = await _looked(context, request, one)
         outcome.note(one.name, row, replica)
         one.rows[one.at] = row

@@ -33,6 +33,7 @@ class Replica:
         "_rules",
         "_wake",
         "flushing",
+        "is_alone",
         "is_leader",
         "leader_epoch",
         "log",
@@ -61,6 +62,8 @@ class Replica:
         self.topic_id = topic_id
         self.state: State = Following(-1)
         self.is_leader = False
+        self.is_alone = False
+        """Whether this node leads and nobody else has a replica: then nobody is asked about the high watermark."""
         self.leader_epoch = -1
         self.flushing = False
         """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
@@ -71,21 +74,24 @@ class Replica:
         self.leader_epoch = told.leader_epoch
         self.is_leader = leads
         if not leads:
+            self.is_alone = False
             self.state = Following(told.leader_epoch, told.leader)
             self.changed()
             return False
         isr = Committed(told.isr, told.recovering > 0)
         if isinstance(state, Leading) and state.epoch == told.leader_epoch:
             if state.follow_image(told.partition_epoch, told.replicas, isr):
+                self.is_alone = state.alone
                 self.advance(self.log.log_end_offset if not self.flushing else self.log.recovery_point, now_ms)
             return False
         end = self.log.log_end_offset
         self.state = Leading.begin(node_id, told.leader_epoch, told.partition_epoch, told.replicas, isr, end, now_ms)
+        self.is_alone = self.state.alone
         return True
 
     def resign(self) -> None:
         """Nothing more is appended here: the partition, its directory or its leadership is gone."""
-        self.is_leader = False
+        self.is_leader = self.is_alone = False
         self.state = Following(self.leader_epoch)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -150,10 +156,10 @@ class Replica:
     def advance(self, own_end: int, now_ms: int) -> bool:
         """Move the high watermark, where this node's own copy counts up to ``own_end``; says whether it moved."""
         state, log = self.state, self.log
-        if type(state) is not Leading:
-            return False
         committed: int | None = own_end
-        if not state.alone:
+        if not self.is_alone:
+            if type(state) is not Leading:
+                return False
             committed = state.high_watermark(
                 own_end,
                 log.log_end_offset,

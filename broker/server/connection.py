@@ -18,7 +18,7 @@ from ottla.broker.server.turn import Turn
 from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError
-from ottla.wire.framing import Request, frame_bytes, frame_size, parse_request, response_chunks, response_slices
+from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response_chunks, response_slices
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Accepted
@@ -49,6 +49,7 @@ class Connection:
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._turn = Turn(services.env)
+        self._heads = Heads()
         self._limit = services.config.number("socket.request.max.bytes")
         self._waiting_since_ms: float | None = None
         self._send_waits = 0
@@ -159,7 +160,7 @@ class Connection:
 
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
-        request = parse_request(frame)
+        request = self._heads.read(frame)
         key = request.key
         is_light = key in _LIGHT and len(frame) < LARGE_BYTES
         result = self._dispatcher.answer(self._peer, request, self._turn)
@@ -172,7 +173,7 @@ class Connection:
         if result is None:
             return is_light
         version = request.version if is_light else self._dispatcher.answered_version(request)
-        if (not is_light or _goes_on(result)) and rows(result) > _MANY_ROWS:
+        if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)

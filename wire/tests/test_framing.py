@@ -8,8 +8,9 @@ import pytest
 
 from ottla.wire.apis import ApiKey, request_header_version, response_header_version
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import frame_size, parse_request, request_frame, response_chunks
+from ottla.wire.framing import Heads, frame_size, parse_request, request_frame, response_chunks
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.primitives import uuid_bytes, uuid_text
 
@@ -65,3 +66,38 @@ def test_uuids_have_22_characters() -> None:
     assert len(uuid_text(raw)) == 22
     with pytest.raises(ValueError):
         uuid_bytes("AAAA")
+
+
+def test_heads_are_read_as_one_by_one_whatever_came_before() -> None:
+    body = HeartbeatRequest("g", 3, "m")
+    frames = [
+        memoryview(request_frame(key, version, number, client, message)[4:])
+        for number, (key, version, client, message) in enumerate(
+            [
+                (ApiKey.HEARTBEAT, 4, "one", body),
+                (ApiKey.HEARTBEAT, 4, "one", body),
+                (ApiKey.HEARTBEAT, 4, "two", body),
+                (ApiKey.HEARTBEAT, 4, "on", body),
+                (ApiKey.HEARTBEAT, 4, None, body),
+                (ApiKey.HEARTBEAT, 4, "", body),
+                (ApiKey.HEARTBEAT, 3, "", body),
+                (ApiKey.HEARTBEAT, 0, "one", body),
+                (ApiKey.HEARTBEAT, 0, "one", body),
+                (ApiKey.HEARTBEAT, 4, "c" * 600, body),
+                (ApiKey.HEARTBEAT, 4, "one", body),
+            ]
+        )
+    ]
+    heads = Heads()
+    for frame in frames:
+        assert heads.read(frame) == parse_request(frame)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0", b"\0\x0c\0\x04\0\0\0", b"\0\x0c\0\x04\0\0\0\1\0\3on"])
+def test_a_head_that_is_cut_short_is_refused_also_after_a_whole_one(raw: bytes) -> None:
+    heads = Heads()
+    with pytest.raises(WireError):
+        heads.read(memoryview(raw))
+    heads.read(memoryview(request_frame(ApiKey.HEARTBEAT, 4, 1, "one", HeartbeatRequest("g", 3, "m"))[4:]))
+    with pytest.raises(WireError):
+        heads.read(memoryview(raw))
