@@ -112,6 +112,7 @@ class Node:
             made.applier.publish(made.controller.image, Delta.everything(made.controller.image))
             made.controller.listeners.append(made.applier.publish)
             await made.lifecycle.register()
+            await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
             async with trio.open_nursery() as serving:
                 self._serve(made, serving)
                 if ready is not None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.config import BadConfig, NodeConfig
-from ottla.broker.node import Node, StartRefused
+from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import records as r
 from ottla.wire.messages import delete_topics as dt
@@ -41,14 +41,20 @@ class Stage:
         work: Callable[[Node], Awaitable[None]],
         dirs: str = "/a,/b",
         broken: str | None = None,
+        sound: int = 0,
         **values: str,
     ) -> None:
-        """Run a node until the work is done, then kill it; everything under ``broken`` gives EIO."""
+        """Run a node until the work is done, then kill it; ``broken`` gives EIO after so many sound calls."""
         process = self.world.process()
-        if broken is not None:
-            process.session.fault = lambda what, path: (
-                OSError(errno.EIO, "broken", path) if path.startswith(broken) else None
-            )
+        left = [sound]
+
+        def fault(_: str, path: str) -> OSError | None:
+            if broken is None or not path.startswith(broken):
+                return None
+            left[0] -= 1
+            return None if left[0] >= 0 else OSError(errno.EIO, "broken", path)
+
+        process.session.fault = fault
         node = self.node(process, dirs, **values)
         try:
             async with trio.open_nursery() as nursery:
@@ -200,5 +206,32 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
 
         await stage.life(first, metadata_log_dir="/meta")
         await stage.life(second, metadata_log_dir="/meta")
+
+    play(work)
+
+
+def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it_serves() -> None:
+    async def work(stage: Stage) -> None:
+        async def never(_: Node) -> None:
+            raise AssertionError("it served")
+
+        await stage.life(stage.filled)
+        with pytest.raises(BaseException) as caught:
+            await stage.life(never, broken="/a/t-0/leader-epoch-checkpoint", sound=9)
+        assert "a data directory failed" in refused(caught.value, StorageFailed)
+
+    play(work)
+
+
+def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_partitions_have_no_leader() -> None:
+    async def work(stage: Stage) -> None:
+        async def without(node: Node) -> None:
+            assert list(node.storage.failed) == ["/b"]
+            await trio.sleep(1)
+            assert await stage.leaders() == [1, -1, 1, -1]
+            assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
+
+        await stage.life(stage.filled)
+        await stage.life(without, broken="/b/t-1/leader-epoch-checkpoint", sound=9)
 
     play(work)
