@@ -8,7 +8,7 @@ Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.groups.calls import ask
+from ottla.broker.handlers.membership import ask
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

@@ -18,7 +18,7 @@ from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, steps_of
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.upkeep.slices import Slices
+from ottla.broker.slices import Slices
 from ottla.controller.delta import Delta, Listener
 from ottla.controller.image import Image
 from ottla.world.env import Env

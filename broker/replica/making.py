@@ -21,7 +21,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.upkeep.slices import Slices
+from ottla.broker.slices import Slices
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.directory import LogDirectory

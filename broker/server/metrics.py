@@ -19,9 +19,9 @@ import trio
 
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
+from ottla.broker.slices import Slices
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.scrubber import Scrubber
-from ottla.broker.upkeep.slices import Slices
 from ottla.log.partition_log import PartitionLog
 from ottla.world.env import Env, Listener, Stream
 

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.upkeep.slices import Slices
+from ottla.broker.slices import Slices
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.points import PointsWriter
