@@ -101,9 +101,10 @@ async def inside(directory: str, port: int, metrics_port: int) -> None:
 
     async def answer() -> None:
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
+            print(json.dumps(watch.report()), flush=True)
             if line.startswith("stop"):
                 stop.set()
-            print(json.dumps(watch.report()), flush=True)
+                return  # a thread that reads cannot be cancelled
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.pulse)
