@@ -100,6 +100,8 @@ def break_disk(process: Process, kind: str, hit: Callable[[], None]) -> None:
     session = process.session
     at = session.disk.calls + int(process.world.rng.random() * CALLS_BEFORE_A_FAULT)
     number, calls = BROKEN_DISK[kind]
+    if process.world.rng.random() < 0.5:  # else the commonest calls take all the faults
+        calls = (process.world.rng.choice(calls),)
 
     def fault(what: str, path: str) -> OSError | None:
         if session.disk.calls >= at and what in calls:

@@ -36,13 +36,14 @@ class Killed(BaseException):
 class Inode:
     """A file's bytes: what is seen, what is durable, and the writes between the two."""
 
-    __slots__ = ("data", "durable", "mode", "mtime_ms", "pending")
+    __slots__ = ("data", "durable", "given_up", "mode", "mtime_ms", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []
         """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
+        self.given_up = False
         self.mtime_ms = 0
         self.mode = 0o644
 
@@ -76,7 +77,17 @@ class Inode:
 
     def give_up(self) -> None:
         """A sync failed: its pages count as clean now, and no later sync will write them. They can still be read."""
+        self.given_up = self.given_up or bool(self.pending)
         self.pending.clear()
+
+    def take_up(self) -> None:
+        """The process that was told is gone: the next one cannot know, so what it reads is to be written again.
+
+        Not every system is that kind; on others nothing but a second copy helps.
+        """
+        if self.given_up:
+            self.given_up = False
+            self.pending = [len(self.data), (0, bytes(self.data))]
 
     def lose_power(self, dice: Dice, *, holes: bool = False) -> None:
         """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn.
@@ -243,6 +254,8 @@ class Session:
         self.dead = True
         for path in [p for p, owner in self.disk.locks.items() if owner is self]:
             del self.disk.locks[path]
+        for inode in self.disk.files.values():
+            inode.take_up()
         self.died()
 
     def enter(self, what: str, path: str) -> None:
