@@ -73,13 +73,13 @@ class LeaderEpochs:
             found = epoch
         return found
 
-    def truncate_end(self, offset: int) -> None:
-        """Forget epochs that begin at or after ``offset``."""
+    def truncate_end(self, offset: int, *, save: bool = True) -> None:
+        """Forget epochs that begin at or after ``offset``. Not saved, the next epoch takes it along."""
         kept = [(e, s) for e, s in self.entries if s < offset]
         if kept != self.entries:
             self.entries = kept
             self.unsaved = True
-        if self.unsaved:
+        if save and self.unsaved:
             self.save()
 
     def truncate_start(self, offset: int) -> None:

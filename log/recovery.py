@@ -75,7 +75,7 @@ def open_log(
         log.start_with(log.log_start_offset, now_ms)
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-    log.epochs.truncate_end(log.log_end_offset)
+    log.epochs.truncate_end(log.log_end_offset, save=False)  # the epoch it is led under comes next: one write for both
     rebuild_producers(log, seen)
     log.sealed_at = log.log_end_offset if clean else -1
     log.close_files()  # opened again when they are needed: most partitions of a large node are not

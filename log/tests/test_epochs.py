@@ -9,7 +9,8 @@ import pytest
 
 from ottla.log import checkpoints as c
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.tests.world import NOW, memory_disk
+from ottla.log.recovery import open_log
+from ottla.log.tests.world import DIRECTORY, NOW, SMALL, memory_disk, new_log
 from ottla.world.disk import read_file, write_file
 from ottla.world.memory_disk import Session
 
@@ -281,3 +282,25 @@ def test_the_mark_of_a_clean_stop(text: bytes | None, epoch: int | None) -> None
     c.write_clean_shutdown(disk, "/d", 17)
     assert read_file(disk, f"/d/{c.CLEAN_SHUTDOWN}") == b'{"version":0,"brokerEpoch":17}'
     assert f"/d/{c.CLEAN_SHUTDOWN}" in disk.disk.durable_files
+
+
+def test_an_empty_log_opened_and_led_again_writes_its_epochs_once() -> None:
+    """Ten thousand empty partitions start so: the epoch that is dropped and the one that comes share a write."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    log.begin_epoch(4)
+    log.close()
+    disk = memory.session()
+    written: list[str] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "rename":
+            written.append(path)
+
+    disk.fault = watch
+    again = open_log(disk, DIRECTORY, "t", 0, SMALL, NOW, clean=True)
+    assert not written
+    again.begin_epoch(5)
+    assert len(written) == 1
+    assert again.epochs.entries == [(5, 0)]
+    assert open_log(memory.session(), DIRECTORY, "t", 0, SMALL, NOW, clean=True).epochs.entries == []
