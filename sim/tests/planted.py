@@ -339,10 +339,10 @@ PLANTS: dict[str, Plant] = {
     "cut one record too many": Plant(cut_one_record_too_many, "lost"),
     "give producer ids twice": Plant(give_producer_ids_twice, LOST),
     "look at no checksum": Plant(look_at_no_checksum, f"{LOST} ghost"),
-    "mark a clean stop too early": Plant(mark_a_clean_stop_too_early, LOST),
+    "mark a clean stop too early": Plant(mark_a_clean_stop_too_early, LOST, "log/tests/test_directory.py"),
     "believe indexes after a crash": Plant(believe_indexes_after_a_crash, LOST),
     "answer before the sync": Plant(answer_before_the_sync, LOST, synced=True),
-    "delete records of a neighbour": Plant(delete_records_of_a_neighbour, "lost"),
+    "delete records of a neighbour": Plant(delete_records_of_a_neighbour, "lost stuck"),
 }
 CI = (
     "forget names of a roll during a sync",
