@@ -87,9 +87,11 @@ JUDGE = """
 from tests import mutate
 from tests.mutations import Change
 path = "wire/framing.py"
-at = (mutate.ROOT / path).read_bytes().index(b"class ")
+source = (mutate.ROOT / path).read_bytes()
+at = source.index(b"class ")
+line = source[:at].count(b"\\n") + 1
 made = ["# nothing\\n", "raise ValueError\\n", "while True: pass\\n"]
-changes = [Change(path, "dropped", 40, at, at, text) for text in made]
+changes = [Change(path, "dropped", line, at, at, text) for text in made]
 for result in mutate.run(path, changes, jobs=2, test_files=["wire/tests/test_framing.py"]):
     print(result.change.text.split()[0], result.killed)
 """
