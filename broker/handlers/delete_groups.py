@@ -8,34 +8,35 @@ Source: ``GroupCoordinatorShard.deleteGroups`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.slices import Waits, conclude
 from ottla.broker.groups.machine import DeleteGroup
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Waiting
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-
-GROUPS_AT_ONCE = 20
 
 
 def _take(row: DeletableGroupResult, answer: Any) -> None:
     row.error_code = answer.code if isinstance(answer, ProtocolError) else answer
 
 
-def _ask(context: Context, request: DeleteGroupsRequest, out: DeleteGroupsResponse, waits: Waits) -> Iterator[None]:
-    for number, name in enumerate(dict.fromkeys(request.groups_names), 1):
+def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
+    response, waits = DeleteGroupsResponse(), Waits()
+    for name in dict.fromkeys(request.groups_names):
         row = DeletableGroupResult(name)
-        out.results.append(row)
+        response.results.append(row)
         ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_take, row)))
-        if number % GROUPS_AT_ONCE == 0:
-            yield
+        yield None
+        if len(waits) == WAITS_AT_ONCE:
+            yield from settle(waits)
+    yield from settle(waits)
+    return response
 
 
 def handle(context: Context, request: DeleteGroupsRequest) -> Answer:
     """Answer each group on its own."""
-    response, waits = DeleteGroupsResponse(), Waits()
-    return conclude(_ask(context, request, response, waits), waits, response)
+    return context.turn.go(_delete(context, request))

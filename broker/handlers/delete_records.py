@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.rows import Steps, each, in_turns
+from ottla.broker.handlers.rows import each
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.config_keys import TOPIC_KEYS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -112,4 +113,4 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecor
 
 def handle(context: Context, request: DeleteRecordsRequest) -> Answer:
     """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
-    return in_turns(context, _steps(context, request))
+    return context.turn.go(_steps(context, request))

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
@@ -155,7 +155,7 @@ assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 
 def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
     """Answer each resource on its own."""
-    return in_turns(context, _each(context, request))
+    return context.turn.go(_each(context, request))
 
 
 def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:

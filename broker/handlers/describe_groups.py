@@ -9,14 +9,14 @@ Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.slices import SLICE, Waits, conclude
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import Group, GroupState
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -58,14 +58,13 @@ def _describe(context: Context, group: Group | None, group_id: str) -> Described
     return DescribedGroup(0, None, group_id, GroupState.DEAD.value)
 
 
-def _describe_all(
-    context: Context, request: DescribeGroupsRequest, out: DescribeGroupsResponse, waits: Waits
-) -> Iterator[None]:
+def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
+    out, waits = DescribeGroupsResponse(), Waits()
+
     def take(place: int, answer: Any) -> None:
         if isinstance(answer, ProtocolError):
             out.groups[place] = DescribedGroup(answer.code, group_id=out.groups[place].group_id)
 
-    work = 0
     for place, group_id in enumerate(dict.fromkeys(request.groups)):
         try:
             shard = context.services.groups.shard_of(group_id)
@@ -76,17 +75,16 @@ def _describe_all(
             if request.include_authorized_operations and row.error_code == 0:
                 row.authorized_operations = ALL_GROUP_OPERATIONS
             out.groups.append(row)
-            work += len(row.members)
             ticket = shard.read()
             if ticket is not None:
                 waits.append((ticket, partial(take, place)))
-        work += 1
-        if work >= SLICE:
-            work = 0
-            yield
+        yield None
+        if len(waits) == WAITS_AT_ONCE:
+            yield from settle(waits)
+    yield from settle(waits)
+    return out
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer:
     """Answer each group on its own."""
-    response, waits = DescribeGroupsResponse(), Waits()
-    return conclude(_describe_all(context, request, response, waits), waits, response)
+    return context.turn.go(_describe_all(context, request))

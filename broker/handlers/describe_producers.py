@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.rows import Steps, each, in_turns
+from ottla.broker.handlers.rows import each
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -44,4 +45,4 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
 
 def handle(context: Context, request: DescribeProducersRequest) -> Answer:
     """Answer each partition on its own."""
-    return in_turns(context, _answer(context, request))
+    return context.turn.go(_answer(context, request))

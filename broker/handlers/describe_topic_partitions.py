@@ -9,8 +9,8 @@ Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -48,7 +48,7 @@ def _partitions(image: Image, topic: Topic, first: int, limit: int) -> list[Desc
 
 def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page."""
-    return in_turns(context, _page(context, request))
+    return context.turn.go(_page(context, request))
 
 
 def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Answer]:

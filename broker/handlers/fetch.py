@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.sessions import FetchContext, Wanted
+from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -123,7 +123,7 @@ def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted]) 
 
 def handle(context: Context, request: FetchRequest) -> Answer:
     """Read now if that is enough, else wait for more."""
-    return in_turns(context, _fetch(context, request))
+    return context.turn.go(_fetch(context, request))
 
 
 def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:

@@ -10,8 +10,8 @@ Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apach
 from __future__ import annotations
 
 from ottla.broker.groups.coordinator import TOPIC, partition_of
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -40,7 +40,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
 def handle(context: Context, request: FindCoordinatorRequest) -> Answer:
     """Answer each key on its own."""
     if context.version >= 4:
-        return in_turns(context, _each(context, request))
+        return context.turn.go(_each(context, request))
     row = _find(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port

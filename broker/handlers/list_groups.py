@@ -8,22 +8,22 @@ Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from ottla.broker.coordinator.slices import SLICE, Waits, conclude
 from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Waiting
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
 
 
-def _list(context: Context, request: ListGroupsRequest, out: ListGroupsResponse, waits: Waits) -> Iterator[None]:
+def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
+    out, waits = ListGroupsResponse(), Waits()
     states = {s.lower() for s in request.states_filter}
     types = {t.lower() for t in request.types_filter}
-    looked_at = 0
 
     def take(answer: Any) -> None:
         if isinstance(answer, ProtocolError):
@@ -33,21 +33,20 @@ def _list(context: Context, request: ListGroupsRequest, out: ListGroupsResponse,
         shards = list(context.services.groups.shards())
     except ProtocolError as error:
         out.error_code = error.code
-        return
+        return out
     for shard in shards:
         for group in list(machine_of(shard).groups.groups.values()):
             state = group.state.value
             if (not states or state.lower() in states) and (not types or CLASSIC in types):
                 out.groups.append(ListedGroup(group.id, group.protocol_type or "", state, CLASSIC))
-            looked_at += 1
-            if looked_at % SLICE == 0:
-                yield
+            yield None
         ticket = shard.read()
         if ticket is not None:
             waits.append((ticket, take))
+    yield from settle(waits)
+    return out
 
 
 def handle(context: Context, request: ListGroupsRequest) -> Answer:
     """List every group that passes the filters."""
-    response, waits = ListGroupsResponse(), Waits()
-    return conclude(_list(context, request, response, waits), waits, response)
+    return context.turn.go(_list(context, request))

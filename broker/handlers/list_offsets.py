@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from ottla.broker.handlers.rows import Steps, each, in_turns
+from ottla.broker.handlers.rows import each
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.log.by_time import find_by_time, find_max_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
@@ -98,4 +99,4 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
 
 def handle(context: Context, request: ListOffsetsRequest) -> Answer:
     """Answer each partition on its own."""
-    return in_turns(context, _answer(context, request))
+    return context.turn.go(_answer(context, request))

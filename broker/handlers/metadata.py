@@ -10,8 +10,8 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (a
 
 from __future__ import annotations
 
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -72,7 +72,7 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
 
 def handle(context: Context, request: MetadataRequest) -> Answer:
     """Answer from the metadata image."""
-    return in_turns(context, _answer(context, request))
+    return context.turn.go(_answer(context, request))
 
 
 def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:

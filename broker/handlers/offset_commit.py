@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.slices import SLICE, run
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.handlers.rows import settled
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps, Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,7 +26,6 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.wire.schema import Message
 
 
 class _Good(NamedTuple):
@@ -62,10 +62,9 @@ class _Work:
             self.response.topics.append(row)
         return row
 
-    def sort_out(self) -> Iterator[None]:
+    def sort_out(self) -> Steps[None]:
         """Answer for what is not there, keep the rest."""
         by_id = self._context.version >= 10
-        work = 0
         for wanted in self._request.topics:
             name = self._image.topic_names.get(wanted.topic_id) if by_id else wanted.name
             topic = self._image.topics.get(name) if name is not None else None
@@ -77,9 +76,7 @@ class _Work:
                 else:
                     row = self._row(wanted.name, wanted.topic_id)
                     row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
-                work += 1
-                if work % SLICE == 0:
-                    yield
+                yield
             if good and topic is not None:
                 self.good.append(_Good(topic.name, topic.id, good))
 
@@ -116,46 +113,25 @@ class _Work:
                         part.committed_metadata or "",
                     )
 
-    def take_in(self, answer: Any) -> Iterator[None]:
+    def take_in(self, answer: Any) -> Steps[None]:
         """Give every position that was handed in the group's verdict."""
         verdict = answer.code if isinstance(answer, ProtocolError) else answer
-        work = 0
         for name, topic_id, partitions in self.good:
             row = self._row(name, topic_id)
             for part in partitions:
                 long = verdict == ErrorCode.NONE and self._is_too_long(part)
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
                 row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
-                work += 1
-                if work % SLICE == 0:
-                    yield
+                yield
 
 
 def handle(context: Context, request: OffsetCommitRequest) -> Answer:
     """Check each position, hand the good ones to the group's machine."""
-    work = _Work(context, request)
-    steps = work.sort_out()
-    for _ in steps:
-        return _finish(work, steps)
-    if not work.good:
-        return work.response
-    ticket = work.ask()
-    if ticket.answer is None:
-        return _wait(work, ticket)
-    for _ in (steps := work.take_in(ticket.answer)):
-        return _give(work, steps)
-    return work.response
+    return context.turn.go(_commit(_Work(context, request)))
 
 
-async def _finish(work: _Work, steps: Iterator[None]) -> Message:
-    await run(steps)
-    return await _wait(work, work.ask()) if work.good else work.response
-
-
-async def _wait(work: _Work, ticket: Ticket) -> Message:
-    return await _give(work, work.take_in(await ticket.wait()))
-
-
-async def _give(work: _Work, steps: Iterator[None]) -> Message:
-    await run(steps)
+def _commit(work: _Work) -> Waiting[Answer]:
+    yield from work.sort_out()
+    if work.good:
+        yield from work.take_in((yield from settled(work.ask())))
     return work.response

@@ -8,13 +8,12 @@ Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.slices import SLICE, Waits, conclude
 from ottla.broker.groups.machine import DeleteOffsets
+from ottla.broker.handlers.rows import settled
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps, Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -26,10 +25,9 @@ from ottla.wire.messages.offset_delete import (
 
 def _sort_out(
     context: Context, request: OffsetDeleteRequest, out: OffsetDeleteResponse, wanted: list[tuple[str, int]]
-) -> Iterator[None]:
+) -> Steps[None]:
     """Answer for what is not there, keep the rest."""
     image = context.image
-    work = 0
     for topic in request.topics:
         known = image.topics.get(topic.name)
         rows = []
@@ -40,31 +38,31 @@ def _sort_out(
             else:
                 wanted.append((topic.name, part.partition_index))
             rows.append(row)
-            work += 1
-            if work % SLICE == 0:
-                yield
+            yield
         out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
 
 
-def _take(out: OffsetDeleteResponse, answer: Any) -> None:
+def _take(out: OffsetDeleteResponse, answer: Any) -> Steps[None]:
     if isinstance(answer, ProtocolError):
         out.error_code, out.topics = answer.code, []
         return
     for topic in out.topics:
         for row in topic.partitions if topic.name in answer else ():
             row.error_code = row.error_code or ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            yield
 
 
-def _delete(context: Context, request: OffsetDeleteRequest, out: OffsetDeleteResponse, waits: Waits) -> Iterator[None]:
+def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
+    out = OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
     yield from _sort_out(context, request, out, wanted)
     ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
-    waits.append((ticket, partial(_take, out)))
+    yield from _take(out, (yield from settled(ticket)))
+    return out
 
 
 def handle(context: Context, request: OffsetDeleteRequest) -> Answer:
     """Check the partitions, hand the good ones to the group's machine."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    response, waits = OffsetDeleteResponse(), Waits()
-    return conclude(_delete(context, request, response, waits), waits, response)
+    return context.turn.go(_delete(context, request))

@@ -10,14 +10,15 @@ Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchReq
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordinator.slices import SLICE, Waits, conclude
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps, Waiting
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
@@ -27,18 +28,17 @@ Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 
 
 class _Reader:
-    """One request: rows of the form its version has, and how much was done since others had the loop."""
+    """One request: rows of the form its version has."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.image: Image = context.image
         self.row = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
         self.waits = Waits()
-        self._work = 0
 
     def rows(
         self, out: list[Any], partitions: Iterable[int], stored: Mapping[int, bytes], topic_id: bytes
-    ) -> Iterator[None]:
+    ) -> Steps[None]:
         """A topic's positions; those of an earlier topic of the same name are none."""
         row = self.row
         for number in partitions:
@@ -48,17 +48,13 @@ class _Reader:
                 out.append(row(number, INVALID_OFFSET, -1, ""))
             else:
                 out.append(row(number, found.offset, found.leader_epoch, found.metadata))
-            self._work += 1
-            if self._work % SLICE == 0:
-                yield
+            yield
 
-    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Iterator[None]:
+    def refused(self, out: list[Any], partitions: Iterable[int], code: int) -> Steps[None]:
         """A topic's positions, each with an error."""
         for number in partitions:
             out.append(self.row(number, INVALID_OFFSET, -1, "", code))
-            self._work += 1
-            if self._work % SLICE == 0:
-                yield
+            yield
 
     def id_of(self, name: str) -> bytes:
         """A topic's id; zeros where there is no such topic."""
@@ -66,7 +62,7 @@ class _Reader:
         return ZERO_UUID if known is None else known.id
 
 
-def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Iterator[None]:
+def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchResponseGroup) -> Steps[None]:
     for name, stored in list(offsets.topics(group_id).items()):
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
@@ -78,7 +74,7 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
 
 def _some(
     reader: _Reader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
-) -> Iterator[None]:
+) -> Steps[None]:
     by_id = reader.context.version >= 10
     unknown = []
     for asked in wanted.topics or ():
@@ -99,7 +95,7 @@ def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
         out.error_code, out.topics = answer.code, []
 
 
-def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Iterator[None]:
+def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Steps[None]:
     """One group, in the form of v8 and later."""
     try:
         shard = reader.context.services.groups.shard_of(wanted.group_id)
@@ -116,9 +112,9 @@ def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetch
         reader.waits.append((ticket, partial(_refuse, out)))
 
 
-def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Iterator[None]:
+def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Waiting[None]:
     whole: set[str] = set()
-    for number, wanted in enumerate(request.groups, 1):
+    for wanted in request.groups:
         if wanted.topics is None and wanted.group_id in whole:
             continue
         if wanted.topics is None:
@@ -126,11 +122,13 @@ def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
         out = m.OffsetFetchResponseGroup(wanted.group_id)
         response.groups.append(out)
         yield from _read(reader, wanted, out)
-        if number % SLICE == 0:
-            yield
+        yield None
+        if len(reader.waits) == WAITS_AT_ONCE:
+            yield from settle(reader.waits)
+    yield from settle(reader.waits)
 
 
-def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Iterator[None]:
+def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Waiting[None]:
     """The form up to v7: one group, topics by name."""
     asked = request.topics
     topics = (
@@ -138,30 +136,24 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
     )
     out = m.OffsetFetchResponseGroup(request.group_id)
     yield from _read(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
-    if reader.waits:
-        reader.waits.append((reader.waits[0][0], lambda answer: _fill_old(reader, request, out, response)))
-    else:
-        _fill_old(reader, request, out, response)
-
-
-def _fill_old(
-    reader: _Reader, request: m.OffsetFetchRequest, out: m.OffsetFetchResponseGroup, response: m.OffsetFetchResponse
-) -> None:
-    """v1 has no error at the top: each partition carries it."""
+    yield from settle(reader.waits)
     response.error_code = out.error_code
     for found in out.topics:
         rows: list[Any] = found.partitions
         response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
-    if out.error_code and reader.context.version < 2:
-        for asked in request.topics or ():
-            topic = m.OffsetFetchResponseTopic(asked.name)
+    if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
+        for wanted in asked or ():
+            topic = m.OffsetFetchResponseTopic(wanted.name)
             response.topics.append(topic)
-            for _ in reader.refused(topic.partitions, asked.partition_indexes, out.error_code):
-                pass
+            yield from reader.refused(topic.partitions, wanted.partition_indexes, out.error_code)
 
 
 def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
-    reader, response = _Reader(context), m.OffsetFetchResponse()
-    steps = (_read_old if context.version < 8 else _read_all)(reader, request, response)
-    return conclude(steps, reader.waits, response)
+    return context.turn.go(_answer(context, request))
+
+
+def _answer(context: Context, request: m.OffsetFetchRequest) -> Waiting[Answer]:
+    response = m.OffsetFetchResponse()
+    yield from (_read_old if context.version < 8 else _read_all)(_Reader(context), request, response)
+    return response

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.rows import Steps, each, in_turns
+from ottla.broker.handlers.rows import each
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -44,4 +45,4 @@ def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Ans
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
     """Answer each partition on its own."""
-    return in_turns(context, _answer(context, request))
+    return context.turn.go(_answer(context, request))

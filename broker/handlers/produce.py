@@ -21,10 +21,10 @@ from typing import NamedTuple
 import trio
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.rows import Steps, in_turns
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -233,10 +233,10 @@ def handle(context: Context, request: ProduceRequest) -> Answer:
     outcome = _Outcome(context, request)
     corrupt = _malformed(request)
     if corrupt is not None or len(request.topic_data) > _MANY:
-        return in_turns(context, _in_steps(context, request, outcome, corrupt))
+        return context.turn.go(_in_steps(context, request, outcome, corrupt))
     for topic in request.topic_data:
         if len(topic.partition_data) > _MANY:
-            return in_turns(context, _in_steps(context, request, outcome, corrupt))
+            return context.turn.go(_in_steps(context, request, outcome, corrupt))
     for topic in request.topic_data:
         name = topic.name if context.version < 13 else _topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []

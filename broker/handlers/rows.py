@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.turn import Steps, Waiting
 from ottla.wire.errors import ProtocolError
-from ottla.wire.schema import Message
 
 P = TypeVar("P")
 R = TypeVar("R")
-Steps = Generator[None, None, R]
-"""Work cut into steps, none of which takes long."""
-_LOOK_EVERY = 32
+
+Waits = list[tuple[Ticket, Callable[[Any], None]]]
+"""What an answer waits for, and who takes it in."""
+WAITS_AT_ONCE = 500
+"""So many things are asked of coordinators before the first answer is waited for."""
 
 
 def each(parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]) -> Steps[list[R]]:
@@ -29,23 +31,15 @@ def each(parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, Pro
     return rows
 
 
-def in_turns(context: Context, steps: Steps[Answer]) -> Answer:
-    """Go through the steps: at once while they fit into this connection's turn, else resting in between.
-
-    What they give may itself be something to wait for.
-    """
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: Answer = end.value
-            return answer
-        count += 1
-        if count % _LOOK_EVERY == 0 and context.turn.is_over():
-            return _go_on(context, steps)
+def settle(waits: Waits) -> Waiting[None]:
+    """Have everything taken in that is waited for."""
+    for ticket, take in waits:
+        yield from settled(ticket)
+        take(ticket.answer)
+    waits.clear()
 
 
-async def _go_on(context: Context, steps: Steps[Answer]) -> Message | None:
-    answer = await context.turn.through(steps)
-    return answer if answer is None or isinstance(answer, Message) else await answer
+def settled(ticket: Ticket) -> Waiting[Any]:
+    """A ticket's answer, once it is there."""
+    yield None if ticket.answer is not None else ticket
+    return ticket.answer

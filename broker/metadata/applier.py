@@ -18,7 +18,7 @@ from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.plan import Follow, Make, Remove, Settle, Step, steps_of
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.slices import Slices
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.delta import Delta, Listener
 from ottla.controller.image import Image
 from ottla.world.env import Env
@@ -81,16 +81,16 @@ class Applier:
     async def apply(self, image: Image, delta: Delta) -> None:
         """Make this node as the image says, in slices."""
         self._replicas.image = image
-        slices = Slices(self._env)
+        turn = Turn(self._env, BESIDE_MS)
         for step in steps_of(delta, self._config.node_id, self._replicas.id_of):
-            await self._do(step, image, slices)
-            await slices.step()
+            await self._do(step, image, turn)
+            await turn.step()
         self._making.starting = False
         self._cache.image = image
         for follower in self.followers:
             follower(image, delta)
 
-    async def _do(self, step: Step, image: Image, slices: Slices) -> None:
+    async def _do(self, step: Step, image: Image, turn: Turn) -> None:
         match step:
             case Remove(at):
                 self._making.forget(at)
@@ -101,11 +101,11 @@ class Applier:
                 self._making.want(at, topic_id, told)
             case Settle(None):
                 for name in list(image.topics):
-                    await self._settle(image, name, slices)
+                    await self._settle(image, name, turn)
             case Settle(str(name)):
-                await self._settle(image, name, slices)
+                await self._settle(image, name, turn)
 
-    async def _settle(self, image: Image, name: str, slices: Slices) -> None:
+    async def _settle(self, image: Image, name: str, turn: Turn) -> None:
         """Give a topic's logs its settings; they hold from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
@@ -115,4 +115,4 @@ class Applier:
             replica = self._replicas.get(name, number)
             if replica is not None and replica.log.settings != settings:
                 replica.log.update_settings(settings)
-            await slices.step()
+            await turn.step()

@@ -21,7 +21,7 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.slices import Slices
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.directory import LogDirectory
@@ -219,7 +219,7 @@ class Making:
         """Take what was made into the books; says whether something was missing that may come back."""
         passing = False
         told: OSError | None = None
-        slices = Slices(self._env)
+        turn = Turn(self._env, BESIDE_MS)
         for job, result in zip(jobs, results, strict=True):
             still_wanted = self._under_way.pop(job.at)
             self._in_flight[job.directory.path] -= 1
@@ -231,7 +231,7 @@ class Making:
                 told = result
                 if still_wanted:
                     passing |= self._not_made(job, result)
-            await slices.step()
+            await turn.step()
         return passing
 
     def _not_made(self, job: Job, error: OSError) -> bool:

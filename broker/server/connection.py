@@ -14,7 +14,7 @@ import trio
 
 from ottla.broker.server.dispatch import LARGE_BYTES, Dispatcher, Preparing
 from ottla.broker.server.peer import Peer
-from ottla.broker.server.turn import Turn
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.server.asked import partitions_of
 from ottla.broker.server.peer import Peer
-from ottla.broker.server.turn import Turn
+from ottla.broker.turn import Turn
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.budget import Budget

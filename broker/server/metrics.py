@@ -19,7 +19,7 @@ import trio
 
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
-from ottla.broker.slices import Slices
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.log.partition_log import PartitionLog
@@ -78,7 +78,7 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
     out: list[str] = []
     logs = numbers.storage.logs()
-    slices = Slices(env)
+    turn = Turn(env, BESIDE_MS)
     for name, (about, value) in _PER_LOG.items():
         out.append(_head(name, about, "gauge"))
         for first in range(0, len(logs), AT_ONCE):
@@ -86,11 +86,11 @@ async def page(env: Env, numbers: Numbers) -> bytes:
                 f'{name}{{topic="{log.topic}",partition="{log.partition}"}} {value(log)}\n'
                 for log in logs[first : first + AT_ONCE]
             ]
-            await slices.step()
+            await turn.step()
     open_files = 0
     for first in range(0, len(logs), AT_ONCE):
         open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
-        await slices.step()
+        await turn.step()
     for name, about, number in (
         *numbers.gauges(),
         ("ottla_open_segments", "Segments whose file is open.", open_files),

@@ -13,7 +13,8 @@ from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
 from ottla.broker.groups.machine import Commit
 from ottla.broker.groups.offsets import NewOffset
 from ottla.broker.server.dispatch import ROUTES, handler_of
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import Hurried, Stage, topic_id_of, virtually
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 
 UNKNOWN_ID = b"\x09" * 16
@@ -38,9 +39,12 @@ class Node:
             for number in range(partitions):
                 self.groups.lead(self.stage.hosted.replicas[TOPIC, number])
 
-    def ask(self, key: ApiKey, version: int, request: Any) -> Any:
-        """The answer, or what it is waited for with."""
-        return handler_of(ROUTES[key].module)(self.stage.context(key, version), request)
+    def ask(self, key: ApiKey, version: int, request: Any, each_ms: float = 0) -> Any:
+        """The answer, or what it is waited for with; each of its steps takes so long."""
+        context = self.stage.context(key, version)
+        if each_ms:
+            context.turn = Turn(Hurried(each_ms))  # type: ignore[arg-type]
+        return handler_of(ROUTES[key].module)(context, request)
 
     def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
         new = [NewOffset(topic, topic_id_of(topic), partition, offset, 3, "meta")]

@@ -12,8 +12,8 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.server.dispatch import LARGE_BYTES, Preparing
 from ottla.broker.server.listening import CannotListen, listen
 from ottla.broker.server.peer import Peer
-from ottla.broker.server.turn import Turn
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
 from ottla.wire.framing import parse_request

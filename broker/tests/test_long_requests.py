@@ -9,8 +9,8 @@ import pytest
 
 from ottla.broker.handlers import describe_configs, describe_topic_partitions, find_coordinator, metadata
 from ottla.broker.server.dispatch import Context
-from ottla.broker.server.turn import SLICE_MS, Turn
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import Hurried, Stage, topic_id_of, virtually
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -18,17 +18,6 @@ from ottla.wire.messages.describe_topic_partitions import TopicRequest as Partit
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.schema import ZERO_UUID, Message
-
-
-class Hurried:
-    """A clock that has moved on by a whole turn whenever somebody looks at it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic_ms(self) -> float:
-        self.now += SLICE_MS
-        return self.now
 
 
 def names(count: int) -> list[str]:

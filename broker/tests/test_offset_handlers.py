@@ -218,13 +218,14 @@ def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
             at = 0 if known else many
-            answer = await node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("t", *range(at, at + many))))
+            request = commit_request(commit_topic("t", *range(at, at + many)))
+            answer = await node.ask(ApiKey.OFFSET_COMMIT, 9, request, each_ms=0.02)
             assert {code for _, parts in codes(answer) for _, code in parts} == {0 if known else 3}
             assert sum(len(parts) for _, parts in codes(answer)) == many
             assert turns >= (50 if known else 15), "sorted out, written and answered"
             turns = 0
             if known:
-                got = await node.ask(ApiKey.OFFSET_FETCH, 9, fetch(9, *range(many)))
+                got = await node.ask(ApiKey.OFFSET_FETCH, 9, fetch(9, *range(many)), each_ms=0.02)
                 assert [row[2] for row in rows(got.groups[0].topics)] == [40 + n for n in range(many)]
                 assert turns >= 15
             nursery.cancel_scope.cancel()

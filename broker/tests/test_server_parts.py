@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ import trio.testing
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import ROUTES, Dispatcher, Route
 from ottla.broker.server.peer import ANONYMOUS, Peer
-from ottla.broker.server.turn import Turn
-from ottla.broker.tests.line import Door, Line, Stage, World, frame, in_virtual_time
+from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, parse_request
@@ -61,63 +60,6 @@ def test_one_told_first_can_spare_another() -> None:
     cancels.append(peer.on_close(lambda: told.append(1)))
     peer.leave()
     assert told == []
-
-
-# ---------------------------------------------------------------- Turn
-
-
-def test_a_turn_is_over_after_ten_milliseconds_of_work_and_waiting_does_not_count() -> None:
-    async def run() -> None:
-        world = World()
-        turn = Turn(world)  # type: ignore[arg-type]
-        assert not turn.is_over()
-        world.work(9.9)
-        assert not turn.is_over()
-        turn.suspend()
-        await trio.sleep(100)
-        turn.resume()
-        assert not turn.is_over()
-        world.work(0.1)
-        assert turn.is_over()
-        await turn.rest()
-        assert not turn.is_over()
-
-    in_virtual_time(run)
-
-
-def test_small_steps_rest_when_their_time_is_over() -> None:
-    world: World
-    rests = 0
-
-    def steps(each_ms: float) -> Generator[None, None, str]:
-        for _ in range(640):
-            world.work(each_ms)
-            yield
-        return "done"
-
-    async def run(each_ms: float) -> None:
-        nonlocal world, rests
-        world = World()
-        turn = Turn(world)  # type: ignore[arg-type]
-        rested = turn.rest
-
-        async def counted() -> None:
-            nonlocal rests
-            rests += 1
-            await rested()
-
-        class Counting(Turn):
-            rest = staticmethod(counted)  # type: ignore[assignment]
-
-        counting = Counting(world)  # type: ignore[arg-type]
-        turn = counting
-        rested = lambda: Turn.rest(counting)  # noqa: E731
-        assert await counting.through(steps(each_ms)) == "done"
-
-    for each_ms, at_least, at_most in ((0.0, 0, 0), (0.01, 0, 0), (0.1, 5, 7), (1.0, 19, 20)):
-        rests = 0
-        trio.run(run, each_ms, clock=trio.testing.MockClock())
-        assert at_least <= rests <= at_most, each_ms
 
 
 # ---------------------------------------------------------------- Dispatcher

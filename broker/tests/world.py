@@ -16,7 +16,7 @@ from ottla.broker.server.dispatch import ROUTES, Context
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
-from ottla.broker.server.turn import Turn
+from ottla.broker.turn import SLICE_MS, Turn
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
@@ -26,6 +26,18 @@ from ottla.world.memory_disk import MemoryDisk
 
 T = TypeVar("T")
 NOW_MS = 1_000_000
+
+
+class Hurried:
+    """A clock that has moved on whenever somebody looks at it."""
+
+    def __init__(self, by_ms: float = SLICE_MS) -> None:
+        self.now = 0.0
+        self._by_ms = by_ms
+
+    def monotonic_ms(self) -> float:
+        self.now += self._by_ms
+        return self.now
 
 
 class VirtualEnv:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.slices import Slices
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.points import PointsWriter
@@ -64,7 +64,7 @@ class Flusher:
         """Look at every log now and then, until cancelled."""
         while True:
             await self._env.sleep(CHECKPOINT_EVERY_S)
-            slices = Slices(self._env)
+            turn = Turn(self._env, BESIDE_MS)
             for log in self._storage.logs():
                 try:
                     await self._look_at(log)
@@ -72,7 +72,7 @@ class Flusher:
                     self._fail(error, log)
                     if is_passing(error):
                         break  # what is short now is short for all of them: the next look tries again
-                await slices.step()
+                await turn.step()
             for directory in self._storage.online:
                 await self._checkpoint(directory)
 
@@ -116,12 +116,12 @@ class Flusher:
 
     async def retain(self) -> None:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
-        slices = Slices(self._env)
+        turn = Turn(self._env, BESIDE_MS)
         for directory in self._storage.online:
             due = []
             for log in list(directory.logs.values()):
                 for _ in log.expiring_producers(self._env.now_ms(), self._producer_expiration_ms):
-                    await slices.step()
+                    await turn.step()
                 try:
                     start = None if log.closed else due_start(log, self._env.now_ms())
                     if start is not None and log.raise_start(start):
@@ -129,19 +129,19 @@ class Flusher:
                         due.append(log)
                 except OSError as error:
                     self._fail(error, log)
-                await slices.step()
+                await turn.step()
             if due and await self._checkpoint(directory):
                 await self._drop(due)
 
     async def _drop(self, due: list[PartitionLog]) -> None:
-        slices = Slices(self._env)
+        turn = Turn(self._env, BESIDE_MS)
         for log in due:
             try:
                 if not log.closed:
                     log.drop_below_start(self._env.now_ms())
             except OSError as error:
                 self._fail(error, log)
-            await slices.step()
+            await turn.step()
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
@@ -154,10 +154,10 @@ class Flusher:
         writer = self._points.get(directory.path)
         if writer is None:
             writer = self._points[directory.path] = PointsWriter(directory)
-        slices = Slices(self._env)
+        turn = Turn(self._env, BESIDE_MS)
         try:
             for _ in writer.steps():
-                await slices.step()
+                await turn.step()
         except OSError as error:
             self._fail(error, directory)
             return False

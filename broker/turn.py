@@ -1,0 +1,114 @@
+"""Work that is many small steps, cut so that everybody else gets the event loop in between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from ottla.world.env import Env
+
+SLICE_MS = 10.0
+BESIDE_MS = 2.0
+"""What goes on beside the requests takes smaller slices than they do."""
+
+
+class Awaited(Protocol):
+    """Something that is not there yet."""
+
+    async def wait(self) -> Any:
+        """Wait until it is there."""
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work cut into steps, none of which takes long."""
+Waiting = Generator[Awaited | None, None, T]
+"""The same where a step may also yield what must be waited for before the next."""
+
+
+class Turn:
+    """How long somebody has worked since others could.
+
+    ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_over`` says that
+    the slice is used up, and ``rest`` lets the others run. Who has a loop of his own says `step` after each round::
+
+        for log in logs:
+            look_at(log)
+            await turn.step()
+
+    A handler with many rows writes them as `Steps` and hands those to `go`.
+    """
+
+    __slots__ = ("_env", "_limit_ms", "_used_ms", "started_ms")
+
+    def __init__(self, env: Env, limit_ms: float = SLICE_MS) -> None:
+        self._env = env
+        self._limit_ms = limit_ms
+        self.started_ms = env.monotonic_ms()
+        self._used_ms = 0.0
+
+    def suspend(self) -> float:
+        """The work stops, to wait for something; gives the time, in milliseconds of the monotonic clock."""
+        now = self._env.monotonic_ms()
+        self._used_ms += now - self.started_ms
+        self.started_ms = now
+        return now
+
+    def resume(self) -> None:
+        """The work goes on."""
+        self.started_ms = self._env.monotonic_ms()
+
+    def is_over(self) -> bool:
+        """Whether the others must have their turn."""
+        return self._used_ms + self._env.monotonic_ms() - self.started_ms >= self._limit_ms
+
+    async def rest(self) -> None:
+        """Let the others run."""
+        await trio.lowlevel.checkpoint()
+        self._used_ms = 0.0
+        self.started_ms = self._env.monotonic_ms()
+
+    async def step(self) -> None:
+        """One step is done."""
+        if self.is_over():
+            await self.rest()
+
+    async def through(self, steps: Waiting[T]) -> T:
+        """Go through the steps, resting where the slice is used up; gives their result."""
+        while True:
+            try:
+                awaited = next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if awaited is not None:
+                await self._wait(awaited)
+            elif self.is_over():
+                await self.rest()
+
+    def go(self, steps: Waiting[T | Awaitable[T]]) -> T | Awaitable[T]:
+        """Go through the steps: at once while they fit into this turn, else gives the way on, to be waited for.
+
+        What they give may itself be something to wait for.
+        """
+        while True:
+            try:
+                awaited = next(steps)
+            except StopIteration as end:
+                result: T | Awaitable[T] = end.value
+                return result
+            if awaited is not None or self.is_over():
+                return self._go_on(steps, awaited)
+
+    async def _go_on(self, steps: Waiting[T | Awaitable[T]], awaited: Awaited | None) -> T:
+        if awaited is not None:
+            await self._wait(awaited)
+        result = await self.through(steps)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def _wait(self, awaited: Awaited) -> None:
+        self.suspend()
+        await awaited.wait()
+        self.resume()
