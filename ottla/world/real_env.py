@@ -37,10 +37,11 @@ A = TypeVar("A")
 _JOIN_BELOW_BYTES = 32 * 1024
 _TURNS = 16
 _IN_THREAD_FROM_BYTES = 512 * 1024
-_SENDER_THREADS = 3  # as many as Kafka has by default: num.network.threads
-_A_CALL_BYTES = 1024 * 1024
+_SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
+_A_CALL_BYTES = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
 _SLOW_FOR = 64
-_PATIENCE_S = 0.02
+_PATIENCE_S = 0.1
+_FAST_BYTES_A_SECOND = 64 * 1024 * 1024
 _PATIENCE = struct.pack("ll", 0, int(_PATIENCE_S * 1_000_000))
 _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
 
@@ -112,7 +113,7 @@ class RealStream:
         offset, left = part.offset, part.size_bytes
         self._slow_for = max(self._slow_for - 1, 0)
         while left:
-            if left >= _IN_THREAD_FROM_BYTES and self._threads is not None and not self._slow_for:
+            if left >= _IN_THREAD_FROM_BYTES and self._has_thread():
                 done = await self._send_beside(part, offset, left)
             else:
                 done = self._send_some(part, offset, left)
@@ -121,6 +122,10 @@ class RealStream:
                 await trio.lowlevel.wait_writable(self._sock)
             offset += done
             left -= done
+
+    def _has_thread(self) -> bool:
+        """Nobody waits for a thread: readers that are slow without showing it yet may hold all of them."""
+        return not self._slow_for and self._threads is not None and self._threads.available_tokens > 0
 
     def on_gone(self, callback: Callable[[], None]) -> None:
         """Told by the kernel when the other side closes or resets."""
@@ -140,7 +145,8 @@ class RealStream:
     async def _send_beside(self, part: FileSlice, offset: int, left: int) -> int:
         """Send much in few system calls that wait, in a thread: the kernel copies while the loop goes on.
 
-        Gives how much was sent, 0 for none at all. A reader that makes the thread wait does not get it again soon.
+        Gives how much was sent, 0 for none at all. A reader that takes nothing for ``_PATIENCE_S``, or less than
+        ``_FAST_BYTES_A_SECOND``, does not get a thread again soon.
         """
         self._lent = True
         try:
@@ -157,7 +163,7 @@ class RealStream:
             while done < left and not self._slow_for:
                 began_s = monotonic_s()
                 sent = self._send_some(part, offset + done, min(left - done, _A_CALL_BYTES))
-                if not sent or monotonic_s() - began_s > _PATIENCE_S:
+                if not sent or monotonic_s() - began_s > _PATIENCE_S + sent / _FAST_BYTES_A_SECOND:
                     self._slow_for = _SLOW_FOR
                 done += sent
         finally:

@@ -83,6 +83,21 @@ def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
     over_a_connection(main)
 
 
+def test_where_every_thread_is_busy_the_loop_sends(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        assert ours._threads is not None
+        busy = [object() for _ in range(int(ours._threads.total_tokens))]
+        for borrower in busy:
+            ours._threads.acquire_on_behalf_of_nowait(borrower)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send, [part])
+            assert await trio.to_thread.run_sync(read, reader, 4 * MIB) == bytes(range(256)) * (4 * MIB // 256)
+
+    over_a_connection(main)
+
+
 def test_hanging_up_while_a_thread_sends_ends_the_sending_and_frees_the_number_only_then(tmp_path: Path) -> None:
     part = a_file(tmp_path, 4 * MIB)
 
