@@ -6,6 +6,7 @@ Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.ja
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import NamedTuple
 
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -64,10 +65,10 @@ def check_value(key: ConfigKey, value: str) -> str | None:
     try:
         if key.type in ("INT", "LONG", "SHORT"):
             bits = {"INT": 31, "LONG": 63, "SHORT": 15}[key.type]
-            if not -(2**bits) <= int(text) < 2**bits:
+            if "_" in text or not -(2**bits) <= int(text) < 2**bits:
                 raise ValueError
-        elif key.type == "DOUBLE":
-            float(text)
+        elif key.type == "DOUBLE" and ("_" in text or not isfinite(float(text))):
+            raise ValueError
     except ValueError:
         return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
     if key.type == "BOOLEAN" and text.lower() not in ("true", "false"):

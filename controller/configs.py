@@ -5,14 +5,16 @@ Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 from ottla.controller import config_rules
+from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge
 from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
-from ottla.controller.decision import Decision, Defaults
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -20,11 +22,14 @@ from ottla.controller.image import (
     RESOURCE_TOPIC,
     Image,
 )
+from ottla.controller.records import ELR_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
+
+_NUMBER = re.compile(r"[-+]?[0-9]{1,10}")
 
 CLIENT_METRICS_KEYS = {
     "metrics": ConfigKey("metrics", "LIST", ""),
@@ -72,7 +77,7 @@ def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], Confi
     if kind == RESOURCE_TOPIC and name not in image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if kind == RESOURCE_BROKER and name:
-        if not name.lstrip("-").isdigit():
+        if not _NUMBER.fullmatch(name):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: it must be a number.")
         if int(name) not in image.brokers:
             raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
@@ -101,15 +106,28 @@ def _next_value(kind: int, key: ConfigKey, op: Op, current: str | None, change: 
     items = [x for x in ((key.default if current is None else current) or "").split(",") if x]
     asked = [x for x in change.value.split(",") if x]
     if op is Op.APPEND:
-        items += [x for x in asked if x not in items]
-    else:
-        items = [x for x in items if x not in asked]
-    return ",".join(items)
+        there = set(items)
+        return ",".join([*items, *(x for x in dict.fromkeys(asked) if x not in there)])
+    gone = Counter(asked)  # each takes the first of its kind
+    left = []
+    for item in items:
+        if gone[item] > 0:
+            gone[item] -= 1
+        else:
+            left.append(item)
+    return ",".join(left)
 
 
-def _alter_one(image: Image, resource: ia.AlterConfigsResource, defaults: Defaults) -> list[Message]:
+def _alter_one(
+    image: Image, resource: ia.AlterConfigsResource, defaults: Defaults
+) -> Generator[None, None, list[Message]]:
+    """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
     kind = resource.resource_type
     table = _check_resource(image, kind, resource.resource_name)
+    if kind == RESOURCE_BROKER and len(resource.configs) > MAX_RECORDS_A_REQUEST:
+        raise TooLarge(TOO_MANY_RECORDS)  # plug-ins may have settings of any name
+    for change in resource.configs:
+        config_rules.check_size(change.value)
     counts = Counter(c.name for c in resource.configs)
     if any(times > 1 for times in counts.values()):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -122,14 +140,17 @@ def _alter_one(image: Image, resource: ia.AlterConfigsResource, defaults: Defaul
             raise ProtocolError(code, text + change.name)
         if change.config_operation not in tuple(Op):
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
-    for key, change in zip(keys, resource.configs, strict=True):
+    for number, (key, change) in enumerate(zip(keys, resource.configs, strict=True), 1):
         assert key is not None
+        if number % PAUSE_EVERY == 0:
+            yield
         op = Op(change.config_operation)
         value = changed[change.name] = _next_value(kind, key, op, values.get(change.name), change)
         wrong = check_value(key, value) if value is not None and kind != RESOURCE_BROKER else None
         if wrong is not None:
             metrics = kind == RESOURCE_CLIENT_METRICS
             raise ProtocolError(ErrorCode.INVALID_REQUEST if metrics else ErrorCode.INVALID_CONFIG, wrong)
+        config_rules.check_size(value)
     _check_together(image, resource, changed, defaults)
     return [
         m.ConfigRecord(kind, resource.resource_name, name, value)
@@ -152,10 +173,11 @@ def _check_together(
         config_rules.check_group(new, defaults.broker)
     elif kind == RESOURCE_CLIENT_METRICS:
         config_rules.check_client_metrics(new)
-    config_rules.check_size(changed)
 
 
-def _replace_one(image: Image, resource: ac.AlterConfigsResource, defaults: Defaults) -> list[Message]:
+def _replace_one(
+    image: Image, resource: ac.AlterConfigsResource, defaults: Defaults
+) -> Generator[None, None, list[Message]]:
     """A resource's settings become exactly what is named; the rest goes back to the defaults."""
     wanted = {c.name: c.value for c in resource.configs}
     changes = [ia.AlterableConfig(name, Op.SET, value) for name, value in wanted.items()]
@@ -163,7 +185,8 @@ def _replace_one(image: Image, resource: ac.AlterConfigsResource, defaults: Defa
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     old = image.config(resource.resource_type, resource.resource_name)
     changes += [ia.AlterableConfig(name, Op.DELETE, None) for name in old if name not in wanted]
-    return _alter_one(image, ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes), defaults)
+    altered = ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes)
+    return (yield from _alter_one(image, altered, defaults))
 
 
 Resource = ac.AlterConfigsResource | ia.AlterConfigsResource
@@ -175,33 +198,59 @@ def _each(
     image: Image,
     resources: Sequence[Resource],
     defaults: Defaults,
-    decide: Callable[[Image, Any, Defaults], list[Message]],
-) -> tuple[list[Outcome], list[Message]]:
-    """Decide on each resource by itself: it changes wholly or not at all."""
+    decide: Callable[[Image, Any, Defaults], Generator[None, None, list[Message]]],
+) -> Generator[None, None, tuple[list[Outcome], list[Message]]]:
+    """Decide on each resource by itself: it changes wholly or not at all. Too large a request is refused as a whole."""
     rows: list[Outcome] = []
     records: list[Message] = []
     counts = Counter((r.resource_type, r.resource_name) for r in resources)
-    for resource in {(r.resource_type, r.resource_name): r for r in resources}.values():
-        code, message = ErrorCode.NONE, None
-        try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += decide(image, resource, defaults)
-        except ProtocolError as error:
-            code, message = error.code, error.message
-        rows.append((code, message, resource.resource_type, resource.resource_name))
+    once = {(r.resource_type, r.resource_name): r for r in resources}
+    try:
+        for resource in once.values():
+            code, message = ErrorCode.NONE, None
+            try:
+                if counts[resource.resource_type, resource.resource_name] > 1:
+                    raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                records += yield from decide(image, resource, defaults)
+            except ProtocolError as error:
+                code, message = error.code, error.message
+            rows.append((code, message, resource.resource_type, resource.resource_name))
+            _check_room(records)
+            yield
+        records += _forgotten(image, records)
+        _check_room(records)
+    except TooLarge as error:
+        return [(ErrorCode.POLICY_VIOLATION, str(error), kind, name) for kind, name in once], []
     return rows, records
 
 
-def legacy_alter(image: Image, request: ac.AlterConfigsRequest, defaults: Defaults) -> Decision:
+def _check_room(records: Sequence[Message]) -> None:
+    """Raise TooLarge where a request makes too many records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+    if len(records) > MAX_RECORDS_A_REQUEST:
+        raise TooLarge(TOO_MANY_RECORDS)
+
+
+def _forgotten(image: Image, records: Sequence[Message]) -> list[Message]:
+    """What goes with another minimum of in-sync replicas: who was an eligible leader under the old one is none.
+
+    Under a lower minimum something may have been acknowledged that an eligible leader does not have
+    (``createClearElrRecordsAsNeeded``, KIP-966).
+    """
+    if not image.features.get(ELR_VERSION):
+        return []
+    changed = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == config_rules.MIN_ISR]
+    return [m.ClearElrRecord(r.resource_name if r.resource_type == RESOURCE_TOPIC else "") for r in changed]
+
+
+def legacy_alter(image: Image, request: ac.AlterConfigsRequest, defaults: Defaults) -> Steps:
     """Replace settings as a whole."""
-    rows, records = _each(image, request.resources, defaults, _replace_one)
+    rows, records = yield from _each(image, request.resources, defaults, _replace_one)
     response = ac.AlterConfigsResponse(responses=[ac.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)
 
 
-def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest, defaults: Defaults) -> Decision:
+def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest, defaults: Defaults) -> Steps:
     """Change settings one by one."""
-    rows, records = _each(image, request.resources, defaults, _alter_one)
+    rows, records = yield from _each(image, request.resources, defaults, _alter_one)
     response = ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(*row) for row in rows])
     return Decision(response, [] if request.validate_only else records)

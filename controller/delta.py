@@ -62,7 +62,7 @@ class Delta:
     def everything(image: Image) -> Delta:
         """From nothing to an image: what a listener hears first."""
         return Delta(
-            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in image.topics.items()},
+            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in sorted(image.topics.items())},
             frozenset(image.configs),
             frozenset(image.brokers),
             frozenset(image.controllers),

@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed_record
 
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.image import (
+    NO_LEADER_CHANGE,
     RESOURCE_TOPIC,
     Image,
     Partition,
@@ -40,6 +41,8 @@ class Draft:
         """Of topics whose partitions changed since the last image was taken."""
         self._touched: dict[str, set[int]] = {}
         self._configs: set[tuple[int, str]] = set()
+        self._values: dict[tuple[int, str], dict[str, str]] = {}
+        """Settings of resources that changed since the last image was taken."""
         self._brokers: set[int] = set()
         self._controllers: set[int] = set()
         self._others: set[tuple[Any, ...]] = set()
@@ -63,6 +66,7 @@ class Draft:
             topics = self._trie("topics")
             topics[name] = replace(topics[name], partitions=partitions.finished())
         self._partitions.clear()
+        self._values.clear()  # they are the image's from now on
         tries = {name: mutation.finish() for name, mutation in self._tries.items()}
         image = replace(
             self.base, offset=offset, epoch=epoch, next_producer_id=self._producer_ids, **tries, **self._small
@@ -139,13 +143,31 @@ class Draft:
         del self._trie("topics")[name]
         self._partitions.pop(name, None)
         self._touched.setdefault(name, set())
+        self._values.pop((RESOURCE_TOPIC, name), None)
         if self._trie("configs").pop((RESOURCE_TOPIC, name), None) is not None:
             self._configs.add((RESOURCE_TOPIC, name))
+
+    def _clear_elr(self, record: m.ClearElrRecord) -> None:
+        """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
+        topics = self._trie("topics").finish()
+        self._tries["topics"] = topics.mutate()
+        for name in [record.topic_name] if record.topic_name else sorted(topics):
+            topic, changing = topics.get(name), self._partitions.get(name)
+            if topic is None:
+                continue
+            known = topic.partitions if changing is None else changing.finished()
+            for number, p in known.items():
+                if p.elr or p.last_known_elr:
+                    forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
+                    forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
+                    self._partition_change(forgotten)
 
     def _config(self, record: m.ConfigRecord) -> None:
         at = (record.resource_type, record.resource_name)
         configs = self._trie("configs")
-        values = dict(configs.get(at, {}))
+        values = self._values.get(at)
+        if values is None:
+            values = self._values[at] = dict(configs.get(at, {}))
         if record.value is None:
             values.pop(record.name, None)
         else:
@@ -154,6 +176,7 @@ class Draft:
             configs[at] = values
         else:
             configs.pop(at, None)
+            del self._values[at]
         self._configs.add(at)
 
     def _feature(self, record: m.FeatureLevelRecord) -> None:
@@ -221,7 +244,8 @@ def _about(record: Any) -> tuple[Any, ...]:
         case m.DelegationTokenRecord() | m.RemoveDelegationTokenRecord():
             return "token", record.token_id
         case m.ClientQuotaRecord():
-            return "quota", tuple((e.entity_type, e.entity_name) for e in record.entity), record.key
+            entity = sorted(record.entity, key=lambda e: e.entity_type)  # it is a map: in no order
+            return "quota", tuple((e.entity_type, e.entity_name) for e in entity), record.key
         case _:
             raise AssertionError(record)
 
@@ -231,6 +255,7 @@ _TAKE: dict[type[Message], Any] = {
     m.PartitionRecord: Draft._partition,
     m.PartitionChangeRecord: Draft._partition_change,
     m.RemoveTopicRecord: Draft._remove_topic,
+    m.ClearElrRecord: Draft._clear_elr,
     m.ConfigRecord: Draft._config,
     m.FeatureLevelRecord: Draft._feature,
     m.RegisterBrokerRecord: Draft._register_broker,

@@ -88,7 +88,8 @@ def _records(image: Image, levels: dict[str, int]) -> list[Message]:
         if name == KRAFT_VERSION or image.features.get(name, 0) == level:
             continue
         if name == ELR_VERSION and level > 0:
-            for (kind, resource), values in image.configs.items():
+            for kind, resource in sorted(image.configs):
+                values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
                     out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
             if MIN_ISR not in image.config(RESOURCE_BROKER, ""):

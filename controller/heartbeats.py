@@ -6,8 +6,10 @@ Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrok
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec.structs import replace as changed_record
 
 from ottla.controller.decision import Decision, Steps
 from ottla.controller.directories import directory_of
@@ -99,6 +101,14 @@ def _transition(
     return [*records, m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
 
 
+def _without(image: Image, broker: m.RegisterBrokerRecord, lost: Collection[bytes]) -> Image:
+    """The image as directories that failed leave it: who comes back leads nothing that lies in one of them."""
+    left = [d for d in broker.log_dirs if d not in lost]
+    if len(left) == len(broker.log_dirs):
+        return image
+    return replace(image, brokers={**image.brokers, broker.broker_id: changed_record(broker, log_dirs=left)})
+
+
 def _offline(
     image: Image, static: Mapping[str, str], broker: m.RegisterBrokerRecord, told: Collection[bytes]
 ) -> Generator[None, None, list[Message]]:
@@ -128,7 +138,7 @@ def heartbeat(
     now, state = state_of(broker), (yield from next_state(image, contacts, request))
     records: list[Message] = []
     if state is not now:
-        records = yield from _transition(image, static, broker, state)
+        records = yield from _transition(_without(image, broker, request.offline_log_dirs), static, broker, state)
         if state is State.CONTROLLED_SHUTDOWN:
             contacts.shutdown_at[broker_id] = next_offset + len(records) - 1
     contacts.offsets[broker_id] = request.current_metadata_offset

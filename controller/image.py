@@ -136,19 +136,22 @@ def partitions_of(image: Image, broker_id: int) -> Iterator[tuple[bytes, int, Pa
 
 
 def records_of(image: Image) -> Iterator[Message]:
-    """The records that make this image from nothing, in the order Kafka's snapshots have them."""
+    """The records that make this image from nothing, in the order Kafka's snapshots have them.
+
+    Within it by name or number: tries are in an order of each process's own, and files are to be the same.
+    """
     for name, level in _features_first(image.features):
         yield m.FeatureLevelRecord(name, level)
-    yield from image.brokers.values()
-    yield from image.controllers.values()
-    for topic in image.topics.values():
+    yield from (image.brokers[number] for number in sorted(image.brokers))
+    yield from (image.controllers[number] for number in sorted(image.controllers))
+    for topic in (image.topics[name] for name in sorted(image.topics)):
         yield m.TopicRecord(topic.name, topic.id)
         for number, p in topic.partitions.items():
             yield partition_record(topic.id, number, p)
-    for (kind, name), values in image.configs.items():
+    for (kind, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
         for key, value in values.items():
             yield m.ConfigRecord(kind, name, key, value)
-    yield from image.others.values()
+    yield from (image.others[about] for about in sorted(image.others, key=repr))
     if image.next_producer_id is not None:
         yield image.next_producer_id
 

@@ -60,7 +60,7 @@ def partition_changes(
 
     out: list[Message] = []
     seen = 0
-    for topic in image.topics.values():
+    for topic in (image.topics[name] for name in sorted(image.topics)):
         rules: Rules | None = None
         for number, p in topic.partitions.items():
             seen += 1

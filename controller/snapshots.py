@@ -148,20 +148,19 @@ def timestamp_of(disk: Disk, path: str) -> int:
     Raises:
         CorruptFile: its beginning cannot be read.
     """
+    out = Snapshot()
     file = disk.open(path)
     try:
-        raw = file.pread(min(file.size(), 4096), 0)
-    finally:
-        file.close()
-    out = Snapshot()
-    try:
-        header = b.parse_header(raw)
+        header = b.parse_header(file.pread(min(file.size(), b.HEADER_BYTES), 0))
+        raw = file.pread(min(file.size(), header.size_bytes), 0)
         if not b.crc_matches(raw, header):
             raise WireError("bad CRC")
         for record in r.iterate(raw, header):
             _take_control(out, decode_control(record))
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
+    finally:
+        file.close()
     return out.timestamp_ms
 
 

@@ -173,7 +173,8 @@ def _flat_names(image: Image) -> Generator[None, None, dict[str, str]]:
     flats: dict[str, str] = {}
     for number, name in enumerate(image.topics, 1):
         if "." in name or "_" in name:
-            flats[name.replace(".", "_")] = name
+            flat = name.replace(".", "_")
+            flats[flat] = min(name, flats.get(flat, name))
         if number % (10 * PAUSE_EVERY) == 0:
             yield
     return flats
@@ -218,14 +219,14 @@ def create_topics(
     return Decision(response, [] if request.validate_only else records)
 
 
-def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -> Decision:
-    """Delete by name, or (v6+) by name or id."""
+def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -> Steps:
+    """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted."""
     response = dt.DeleteTopicsResponse()
     records: list[Message] = []
     wanted: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(t.name, t.topic_id) for t in request.topics]
     counts = Counter(wanted)
-    for (name, topic_id), times in counts.items():
+    for number, ((name, topic_id), times) in enumerate(counts.items(), 1):
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
         if name is not None and topic_id != ZERO_UUID:
@@ -236,10 +237,14 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        elif len(records) == MAX_RECORDS_A_REQUEST:
+            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # Kafka's list is full
         else:
             records.append(m.RemoveTopicRecord(topic.id))
             name, topic_id = topic.name, topic.id
         response.responses.append(
             dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
+        if number % PAUSE_EVERY == 0:
+            yield
     return Decision(response, records)

@@ -10,7 +10,7 @@ Source: ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.schema import Message
 
@@ -26,4 +26,8 @@ def handle(context: Context, request: InitProducerIdRequest) -> Answer:
 
 
 async def _allocate(context: Context) -> Message:
-    return InitProducerIdResponse(producer_id=await context.services.producer_ids.next(), producer_epoch=0)
+    try:
+        fresh = await context.services.producer_ids.next()
+    except ProtocolError as error:
+        return InitProducerIdResponse(error_code=error.code)
+    return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)

@@ -23,10 +23,10 @@ KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS
 def _names(context: Context, kind: int) -> list[str]:
     image = context.image
     if kind == RESOURCE_TOPIC:
-        return list(image.topics)
+        return sorted(image.topics)
     if kind in (RESOURCE_BROKER, BROKER_LOGGER):
         return [str(broker) for broker in sorted(image.brokers)]
-    return [name for resource, name in image.configs if resource == kind]
+    return sorted(name for resource, name in image.configs if resource == kind)
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:

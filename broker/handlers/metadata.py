@@ -85,7 +85,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         response.controller_id = alive[int(services.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        for topic in image.topics.values():
+        for topic in (image.topics[name] for name in sorted(image.topics)):
             response.topics.append((yield from _row(image, topic, request)))
         return _authorized(response, request)
     asked: set[tuple[str | None, bytes]] = set()

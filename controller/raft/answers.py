@@ -154,8 +154,8 @@ def count_own_end(raft: RaftNode) -> None:
 def unreachable(raft: RaftNode, peer: int, request: Request) -> None:
     """Try again a little later."""
     if isinstance(request, Fetch):
-        if isinstance(raft.state, Follower) and raft.state.leader_id == peer:
-            raft.fetching = False
+        if request is raft.fetching:
+            raft.fetching = None
             raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
     elif peer in raft.asked:
         raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
@@ -181,8 +181,8 @@ def take_answer(
             raft.asked[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
         case EndEpoch(), Resigned(told=told):
             told.add(peer)
-        case Fetch(), Follower() if state.leader_id == peer and raft.fetching and isinstance(answer, FetchAnswer):
-            raft.fetching = False
+        case Fetch(), Follower() if request is raft.fetching and isinstance(answer, FetchAnswer):
+            raft.fetching = None
             _fetched(raft, state, request, answer, batches)
         case _:
             pass
@@ -193,23 +193,20 @@ def _granted(answer: Answer | FetchAnswer) -> bool:
 
 
 def _fetched(raft: RaftNode, state: Follower, request: Fetch, answer: FetchAnswer, batches: tuple[Batch, ...]) -> None:
-    """R224-R226."""
+    """R224-R226. The log is as it was when it was asked: nothing else changes a follower's."""
     if answer.error != ErrorCode.NONE:
         raft.asked[state.leader_id] = raft.now_ms + raft.timeouts.retry_ms
         return
     state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
     state.fetched = True
     if answer.snapshot is not None:
-        raft.fetching = True  # nothing else until it is loaded
-        raft.ready.load_snapshot = answer.snapshot
+        raft.loading = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
         return
     if answer.diverging is not None:
         epoch, end = answer.diverging
         _, own_end = raft.chain.end_of(epoch)
         raft.truncate(min(end, own_end))
         return
-    if request.offset != raft.chain.end:
-        return  # the log was cut or replaced meanwhile
     for batch in batches:
         if batch.first_offset != raft.chain.end or batch.epoch < raft.chain.last_epoch or batch.epoch > raft.epoch:
             break  # what does not fit is left out, with all that follows it
@@ -229,13 +226,14 @@ def _take_batch(raft: RaftNode, batch: Batch) -> None:
 def fetch_more(raft: RaftNode) -> None:
     """A follower asks for what comes next once all it has is on disk: where it asks from is a promise (R225)."""
     state = raft.state
-    if not isinstance(state, Follower) or raft.fetching or raft.synced < raft.chain.end:
+    under_way = raft.fetching is not None or raft.loading is not None
+    if not isinstance(state, Follower) or under_way or raft.synced < raft.chain.end:
         return
     if raft.asked.get(state.leader_id, 0) > raft.now_ms:
         return
     raft.asked.pop(state.leader_id, None)
-    raft.fetching = True
-    fetch = Fetch(
-        raft.me, raft.epoch, raft.chain.end, raft.chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
+    chain = raft.chain
+    raft.fetching = Fetch(
+        raft.me, raft.epoch, chain.end, chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
     )
-    raft.ready.sends.append(Send(state.leader_id, fetch))
+    raft.ready.sends.append(Send(state.leader_id, raft.fetching))

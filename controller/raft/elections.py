@@ -59,7 +59,7 @@ def tick(raft: RaftNode) -> None:
             to_prospective(raft)
         case Follower() | Unattached():
             state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
-            raft.fetching = False
+            raft.fetching = raft.loading = None
         case Prospective():
             give_up(raft)
         case Candidate():

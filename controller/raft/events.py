@@ -161,8 +161,12 @@ class Unreachable(NamedTuple):
     request: Request
 
 
+class SnapshotPart(NamedTuple):
+    """A part of the leader's snapshot came, as it was asked for: the leader lives."""
+
+
 class SnapshotLoaded(NamedTuple):
-    """The leader's snapshot has replaced the log: it begins and ends at ``end_offset`` (R235)."""
+    """The leader's snapshot lies here whole; `Ready.start_over` says whether it takes the log's place (R235)."""
 
     end_offset: int
     epoch: int
@@ -173,7 +177,7 @@ class Resign(NamedTuple):
     """The node stops: let go of leadership (R210)."""
 
 
-Event = Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotLoaded | Resign
+Event = Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotPart | SnapshotLoaded | Resign
 
 
 # ------------------------------------------------------------------ what goes out
@@ -206,7 +210,7 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """What one step wants done, in this order: state on disk, cut, append; only then may anything be said."""
+    """What one step wants done, in this order: state on disk, cut or start over, append; then it may be told."""
 
     hard_state: HardState | None = None
     truncate: int | None = None
@@ -216,4 +220,9 @@ class Ready:
     committed: int | None = None
     """The new high watermark, where it moved."""
     load_snapshot: tuple[int, int] | None = None
-    """(end offset, epoch): fetch this snapshot from the leader, then hand in `SnapshotLoaded`."""
+    """(end offset, epoch): fetch this snapshot from the leader, handing in `SnapshotPart` and at last `SnapshotLoaded`.
+
+    Who is no follower of that leader any more may go on or give it up: it will not be taken.
+    """
+    start_over: tuple[int, int] | None = None
+    """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""

@@ -40,6 +40,8 @@ class RaftMachine(RaftNode):
                 answers.take_answer(self, peer, request, answer, batches)
             case events.Unreachable(peer, request):
                 answers.unreachable(self, peer, request)
+            case events.SnapshotPart():
+                self._heard()
             case events.SnapshotLoaded():
                 self._loaded(event)
             case events.Resign():
@@ -55,12 +57,19 @@ class RaftMachine(RaftNode):
         if isinstance(self.state, Leader):
             answers.count_own_end(self)
 
+    def _heard(self) -> None:
+        if self.loading is not None:
+            assert isinstance(self.state, Follower)
+            self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
+
     def _loaded(self, event: events.SnapshotLoaded) -> None:
-        """A snapshot replaced the log (R235)."""
+        """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""
+        if self.loading != (event.end_offset, event.epoch):
+            return
         assert isinstance(self.state, Follower)
+        self.ready.start_over, self.loading = self.loading, None
         self.chain.start_over(event.end_offset, event.epoch)
         self.synced = event.end_offset
         self.high_watermark = max(self.high_watermark, event.end_offset)
-        self.fetching = False
         if event.voters is not None:
             self.voters = VoterHistory(voter_keys(event.voters))

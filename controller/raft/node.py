@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.controller.raft import events
 from ottla.controller.raft.chain import EpochChain, VoterHistory
-from ottla.controller.raft.events import NOBODY, FetchAnswer, HardState, Ready, ReplicaKey, Reply
+from ottla.controller.raft.events import NOBODY, Fetch, FetchAnswer, HardState, Ready, ReplicaKey, Reply
 from ottla.controller.raft.leading import Parked, serve
 from ottla.controller.raft.states import (
     DURABLE,
@@ -71,7 +71,10 @@ class RaftNode:
         self.state: State = Unattached(FOREVER_MS)
         self.asked: dict[int, float] = {}
         """Voter -> when it may be asked (again); never, while a request to it is under way."""
-        self.fetching = False
+        self.fetching: Fetch | None = None
+        """The fetch that is under way: answers to any other come too late."""
+        self.loading: tuple[int, int] | None = None
+        """The snapshot that is being fetched from the leader."""
         self.parked: list[Parked] = []
         self.ready = Ready()
         self.now_ms = 0.0
@@ -119,7 +122,7 @@ class RaftNode:
             self._answer_parked(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NOBODY))
         self.state = state
         self.asked.clear()
-        self.fetching = False
+        self.fetching = self.loading = None
 
     def to_unattached(self, epoch: int) -> None:
         """A higher epoch is known, its leader is not. An election timer that runs goes on (R203)."""
@@ -136,8 +139,14 @@ class RaftNode:
         self.become(Follower(leader_id, self.now_ms + self.timeouts.fetch_ms), HardState(epoch, leader_id, voted))
 
     def follow_news(self, epoch: int, leader_id: int) -> None:
-        """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong."""
+        """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.
+
+        A prospective node that hears of the leader it lost goes on asking: who refuses it names that leader too
+        (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
+        """
         if epoch < self.epoch or leader_id == self.me.id:
+            return
+        if epoch == self.epoch and isinstance(self.state, Prospective) and leader_id == self.hard.leader_id:
             return
         if epoch > self.epoch and leader_id < 0:
             self.to_unattached(epoch)

@@ -217,8 +217,7 @@ class MetadataStore:
 
     def finish_sync(self, job: SyncJob) -> int:
         """A sync ended well: everything below the offset returned is on disk."""
-        self.log.finish_sync(job)
-        return job.end
+        return self.log.finish_sync(job)
 
     def committed(self, end: int) -> None:
         """The high watermark moved."""

@@ -57,11 +57,13 @@ class Host:
 class Box:
     """Several hosts. Every promise of raft is checked at each step."""
 
-    def __init__(self, seed: int, count: int, loss: float = 0.1) -> None:
+    def __init__(self, seed: int, count: int, loss: float = 0.1, repeats: float = 0.0) -> None:
         self.chance = random.Random(seed)
         self.hosts = {i: Host(ReplicaKey(i, bytes([i] * 16))) for i in range(1, count + 1)}
         self.now_ms = 0.0
         self.loss = loss
+        self.repeats = repeats
+        """How many messages arrive once more, up to five seconds later."""
         self.cut: set[int] = set()
         self.flying: list[Flying] = []
         self.order = 0
@@ -143,7 +145,7 @@ class Box:
             self._later(host.key.id, Unreachable(peer, request), 100, host.life)
             return
         ticket = (host.key.id, host.life, request)
-        self._later(peer, Asked(ticket, request), self.chance.random() * 40)
+        self._deliver(peer, Asked(ticket, request), 0)
 
     def _reply(self, host: Host, ticket: Any, answer: Any) -> None:
         asker, life, request = ticket
@@ -155,7 +157,12 @@ class Box:
             upto = min(len(host.log), answer.offset + self.chance.randint(1, 5))
             batches = tuple(Batch(n, n, host.log[n].epoch, host.log[n].what) for n in range(answer.offset, upto))
         event = Answered(host.key.id, request, answer, batches)
-        self._later(asker, event, self.chance.random() * 40, life)
+        self._deliver(asker, event, life)
+
+    def _deliver(self, to: int, event: Event, life: int) -> None:
+        self._later(to, event, self.chance.random() * 40, life)
+        if self.chance.random() < self.repeats:
+            self._later(to, event, self.chance.random() * 5_000, life)
 
     def run(self, until_ms: float, trouble: float = 0.0) -> None:
         """Let time pass; ``trouble`` is the chance of a mishap at each event."""
@@ -213,7 +220,7 @@ class Box:
 
     def heal(self) -> None:
         self.cut.clear()
-        self.loss = 0
+        self.loss = self.repeats = 0
         for number, host in self.hosts.items():
             if host.machine is None:
                 self.start(number)

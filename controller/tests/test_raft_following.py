@@ -8,6 +8,7 @@ import pytest
 
 from ottla.controller.raft.chain import EpochChain, VoterHistory
 from ottla.controller.raft.events import (
+    Answer,
     Answered,
     Asked,
     Batch,
@@ -18,13 +19,15 @@ from ottla.controller.raft.events import (
     HardState,
     Ready,
     SnapshotLoaded,
+    SnapshotPart,
     Start,
     Synced,
     Tick,
     Unreachable,
+    Vote,
 )
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.states import Election, Leader
+from ottla.controller.raft.states import Election, Leader, Prospective
 from ottla.controller.tests.raft_world import (
     FENCED,
     ME,
@@ -51,6 +54,11 @@ def fetching(**more: Any) -> tuple[RaftMachine, Fetch]:
 def fetched(raft: RaftMachine, fetch: Fetch, *batches: Batch, now_ms: float = 100, **values: Any) -> Ready:
     said = FetchAnswer(OK, 5, 2, offset=fetch.offset)._replace(**values)
     return raft.step(now_ms, Answered(2, fetch, said, batches))
+
+
+def under_way(raft: RaftMachine) -> Fetch:
+    assert raft.fetching is not None
+    return raft.fetching
 
 
 def test_r222_a_follower_says_where_its_log_ends() -> None:
@@ -85,8 +93,8 @@ def test_r224_what_does_not_fit_is_left_out() -> None:
 def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     assert fetched(raft, fetch, high_watermark=50).committed == 10
-    (fetch,) = (Fetch(ME, 5, 10, 3, 10, 500),)
-    assert fetched(raft, fetch, high_watermark=4).committed is None
+    assert under_way(raft) == Fetch(ME, 5, 10, 3, 10, 500)
+    assert fetched(raft, under_way(raft), high_watermark=4).committed is None
     assert raft.high_watermark == 10
 
 
@@ -115,7 +123,58 @@ def test_r224_what_is_committed_is_never_cut() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, high_watermark=10)
     with pytest.raises(AssertionError, match="below the high watermark"):
-        fetched(raft, Fetch(ME, 5, 10, 3, 10, 500), offset=-1, diverging=(3, 7))
+        fetched(raft, under_way(raft), offset=-1, diverging=(3, 7))
+
+
+def test_an_answer_that_comes_too_late_is_about_another_log() -> None:
+    """A repeated or delayed answer to a fetch of before must not cut what a majority was told to have since."""
+    raft = RaftMachine(ME, VoterHistory([ME, TWO, THREE]), HardState(5), EpochChain(20, [(3, 0), (4, 10)]), lambda: 0.5)
+    raft.step(0, Start())
+    (send,) = raft.step(0, Asked("t", BeginEpoch(2, 5))).sends
+    late = send.request
+    assert isinstance(late, Fetch)
+    raft.step(2_000, Tick())
+    assert isinstance(raft.state, Prospective)
+    for peer in (2, 3):
+        vote = Vote(ME, 5, 4, 20, pre=True)
+        raft.step(2_001, Answered(peer, vote, Answer(OK, 5, 2)))
+    assert raft.leader_id == 2, "back to the same leader, in the same epoch"
+    fetched(raft, under_way(raft), offset=-1, diverging=(3, 10), now_ms=2_100)
+    fetched(raft, under_way(raft), Batch(10, 15, 5, "new"), now_ms=2_200)
+    raft.step(2_300, Synced(16))
+    assert under_way(raft).offset == 16, "the leader counts on it"
+    for values in ({"offset": -1, "diverging": (3, 10)}, {"offset": -1, "snapshot": (90, 4)}, {"error": FENCED}):
+        ready = fetched(raft, late, now_ms=2_400, **values)
+        assert (ready.truncate, ready.load_snapshot, ready.sends) == (None, None, [])
+    assert raft.chain.end == 16
+    assert not raft.step(2_500, Unreachable(2, late)).sends
+    assert under_way(raft).offset == 16
+
+
+def test_nothing_is_fetched_and_no_late_answer_taken_while_a_snapshot_is_loaded() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, offset=-1, snapshot=(90, 4))
+    ready = fetched(raft, fetch, Batch(10, 12, 4, "raw"))
+    assert not ready.append
+    assert not ready.sends
+    assert raft.deadline_ms == 2_100
+    raft.step(1_900, SnapshotPart())
+    assert raft.deadline_ms == 3_900, "the leader lives as long as parts come"
+    assert not raft.step(3_000, Tick()).sends
+
+
+def test_a_snapshot_that_was_asked_for_in_a_state_that_is_over_is_not_taken() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, offset=-1, snapshot=(90, 4))
+    raft.step(200, Asked("t", BeginEpoch(3, 6)))
+    deadline = raft.deadline_ms
+    for event in (SnapshotPart(), SnapshotLoaded(90, 4)):
+        assert raft.step(300, event).start_over is None
+    assert (raft.chain.end, raft.chain.last_epoch, raft.deadline_ms) == (10, 3, deadline)
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, offset=-1, snapshot=(90, 4))
+    assert raft.step(300, SnapshotLoaded(80, 4)).start_over is None, "another one"
+    assert raft.step(300, SnapshotLoaded(90, 4)).start_over == (90, 4)
 
 
 def test_r235_a_snapshot_takes_the_place_of_the_log() -> None:
@@ -125,6 +184,7 @@ def test_r235_a_snapshot_takes_the_place_of_the_log() -> None:
     assert not ready.sends
     assert not raft.step(200, Tick()).sends
     ready = raft.step(300, SnapshotLoaded(90, 4))
+    assert ready.start_over == (90, 4)
     assert (raft.chain.start, raft.chain.end, raft.chain.last_epoch, raft.high_watermark) == (90, 90, 4, 90)
     assert [s.request for s in ready.sends] == [Fetch(ME, 5, 90, 4, 90, 500)]
 

@@ -46,9 +46,10 @@ def test_a_healthy_quorum_elects_one_leader_and_keeps_it(count: int) -> None:
     assert all(h.committed >= len(box.committed) - 40 for h in box.hosts.values())
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_trouble_breaks_a_promise_and_afterwards_it_goes_on(seed: int) -> None:
-    box = Box(seed, 3 if seed % 3 else 5, loss=0.05 * (seed % 5))
+    """Crashes, cuts, resignations, messages lost, reordered and repeated: no two leaders, nothing committed lost."""
+    box = Box(seed, (5, 3, 3, 2)[seed % 4], loss=0.05 * (seed % 5), repeats=0.1 * (seed % 3))
     for number in box.hosts:
         box.start(number)
     box.run(40_000, trouble=0.01 if seed % 2 else 0.002)
@@ -61,14 +62,16 @@ def test_no_trouble_breaks_a_promise_and_afterwards_it_goes_on(seed: int) -> Non
     assert sum(isinstance(s, Follower) for s in states) == len(box.hosts) - 1
 
 
-def test_a_cut_off_leader_resigns_and_the_rest_elects_another() -> None:
-    box = Box(5, 3, loss=0)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_cut_off_leader_resigns_and_the_rest_elects_another(seed: int) -> None:
+    """Soon: who is refused because another still hears the old leader asks again, and does not follow it again."""
+    box = Box(seed, 3, loss=0)
     for number in box.hosts:
         box.start(number)
-    box.run(20_000)
+    box.run(10_000)
     old = next(i for i, h in box.hosts.items() if h.machine is not None and h.machine.is_leader)
     box.cut = {old}
-    box.run(box.now_ms + 20_000)
+    box.run(box.now_ms + 10_000)
     machine = box.hosts[old].machine
     assert machine is not None
     assert not machine.is_leader

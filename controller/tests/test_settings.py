@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.decision import at_once
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.tests.test_controller import create, machine, publish, submit
@@ -57,6 +58,9 @@ ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
     (B, "2", [("log.retention.ms", SET, "5")], ErrorCode.BROKER_ID_NOT_REGISTERED),
     (B, "one", [("log.retention.ms", SET, "5")], REQUEST),
     (B, "-1", [("log.retention.ms", SET, "5")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+    (B, "--5", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "\u00b2", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "1" * 5000, [("log.retention.ms", SET, "5")], REQUEST),
     (B, "1", [("node.id", SET, "5")], REQUEST),
     (B, "1", [("log.retention.ms", SET, "soon")], REQUEST),
     (B, "1", [("log.retention.ms", APPEND, "5")], CONFIG),
@@ -87,6 +91,10 @@ ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
     (M, "m", [("match", SET, "client_id=(")], CONFIG),
     (M, "m", [("match", SET, "client_id")], CONFIG),
     (M, "m", [("match", SET, "colour=red")], CONFIG),
+    (M, "m", [("match", SET, "client_id=a{99999999999999999999}")], CONFIG),  # the library trips over it
+    (M, "m", [("match", SET, "client_id=" + "(" * 500 + ")" * 500)], CONFIG),  # so it does here
+    (M, "m", [("match", SET, "client_id=" + "a" * 1014)], 0),
+    (M, "m", [("match", SET, "client_id=" + "a" * 1015)], CONFIG),  # looking at a long one takes long
     (M, "m", [("no.such", SET, "5")], REQUEST),
     (M, "", [("interval.ms", SET, "100")], REQUEST),
     (7, "x", [("a", SET, "b")], REQUEST),
@@ -130,6 +138,84 @@ def test_lists_grow_and_shrink_from_what_is_set_or_the_default() -> None:
         assert found == expected
 
 
+def test_what_is_taken_from_a_list_goes_once_for_each_time_it_is_named() -> None:
+    """``List.remove`` takes the first of its kind; what is added twice is there once."""
+    controller = with_topic()
+    name = "leader.replication.throttled.replicas"
+    for operation, value, expected in (
+        (SET, "1:1,2:1,1:1,3:1", "1:1,2:1,1:1,3:1"),
+        (SUBTRACT, "1:1,4:1", "2:1,1:1,3:1"),
+        (APPEND, "5:1,5:1,2:1", "2:1,1:1,3:1,5:1"),
+        (SUBTRACT, "5:1,1:1,3:1,2:1", ""),
+    ):
+        assert alter(controller, T, "t", (name, operation, value)) == 0
+        assert controller.image.config(T, "t")[name] == expected
+    assert alter(controller, T, "t", (name, SET, "x" * 32_760)) == 0
+    assert alter(controller, T, "t", (name, APPEND, "y" * 10)) == CONFIG, "what it would become is too long"
+    assert alter(controller, T, "t", (name, SUBTRACT, "," * 32_768)) == CONFIG, "so is what is asked for"
+
+
+def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
+    """``QuorumController.MAX_RECORDS_PER_USER_OP``: nothing of it is done, and every resource hears why."""
+    controller = with_topic()
+    changes = [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(10_001)]
+    few = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
+    one, two = ia.AlterConfigsResource(B, "", changes[:5_000]), ia.AlterConfigsResource(B, "1", changes[:5_000])
+    most = ia.IncrementalAlterConfigsRequest([one, two])
+    assert [r.error_code for r in submit(controller, most).responses] == [0, 0]
+    assert len(controller.image.config(B, "1")) == 5_000
+    before = controller.image
+    other = [ia.AlterableConfig(c.name, SET, "w") for c in changes]
+    one, two = ia.AlterConfigsResource(B, "", other[:5_000]), ia.AlterConfigsResource(B, "1", other[:5_000])
+    for resources in ([few, ia.AlterConfigsResource(B, "", other)], [few, one, two], [one, two, few]):
+        rows = submit(controller, ia.IncrementalAlterConfigsRequest(resources)).responses
+        assert [(r.error_code, r.resource_type, r.resource_name) for r in rows] == [
+            (ErrorCode.POLICY_VIOLATION, r.resource_type, r.resource_name) for r in resources
+        ]
+        assert {r.error_message for r in rows} == {"Unable to perform excessively large batch operation."}
+        assert controller.image.configs == before.configs
+    none = [ac.AlterConfigsResource(B, "1", [ac.AlterableConfig(c.name, "w") for c in changes])]
+    assert submit(controller, ac.AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_change_of_many_settings_pauses_every_hundred_and_after_each_resource() -> None:
+    controller = with_topic()
+    many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
+    steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
+    assert sum(1 for _ in steps) == 10 + 1  # type: ignore[arg-type]
+    topics = [ia.AlterConfigsResource(T, f"t{n}", []) for n in range(50)]
+    assert sum(1 for _ in controller.decide(ia.IncrementalAlterConfigsRequest(topics))) == 50  # type: ignore[arg-type]
+
+
+def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() -> None:
+    """KIP-966: under a lower minimum something may be acknowledged that an eligible leader does not have."""
+    controller = with_topic()
+    create(controller, "u", 2)
+    image = controller.image
+    for name in ("t", "u"):
+        for number in image.topics[name].partitions:
+            change = m.PartitionChangeRecord(number, image.topics[name].id, eligible_leader_replicas=[5])
+            controller.replay(0, change)
+    publish(controller, image.offset + 3)
+
+    def eligible() -> list[tuple[int, ...]]:
+        return [p.elr for name in ("t", "u") for p in controller.image.topics[name].partitions.values()]
+
+    alter(controller, T, "t", ("retention.ms", SET, "5"))
+    assert eligible() == [(5,)] * 3
+    alter(controller, T, "t", ("min.insync.replicas", SET, "1"), check=True)
+    assert eligible() == [(5,)] * 3
+    alter(controller, T, "u", ("min.insync.replicas", SET, "1"))
+    assert eligible() == [(5,), (), ()]
+    alter(controller, B, "", ("min.insync.replicas", SET, "2"))
+    assert eligible() == [()] * 3
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(T, "t", [])])
+    request.resources[0].configs.append(ia.AlterableConfig("min.insync.replicas", SET, "2"))
+    decision = at_once(controller.decide(request))  # type: ignore[arg-type]
+    assert decision.records == [m.ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
+
+
 def test_each_resource_of_a_request_stands_for_itself() -> None:
     controller = with_topic()
     one = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
@@ -163,13 +249,13 @@ def test_the_old_request_replaces_all_settings() -> None:
 @pytest.mark.parametrize(
     ("kind", "check", "good", "bad"),
     [
-        ("INT", "-", ["-2147483648", "2147483647", " 7 "], ["2147483648", "-2147483649", "1.5", "", "x"]),
+        ("INT", "-", ["-2147483648", "2147483647", " 7 "], ["2147483648", "-2147483649", "1.5", "", "x", "1_0"]),
         ("LONG", "-", ["-9223372036854775808", "9223372036854775807"], ["9223372036854775808", "x"]),
         ("SHORT", "-", ["32767", "-32768"], ["32768", "-32769"]),
         ("INT", "3..5", ["3", "5"], ["2", "6"]),
         ("INT", "3..", ["3", "99"], ["2"]),
         ("INT", "1..9,-1", ["-1", "1", "9"], ["0", "10", "-2"]),
-        ("DOUBLE", "0..1", ["0", "1", "0.5"], ["1.1", "-0.1", "x"]),
+        ("DOUBLE", "0..1", ["0", "1", "0.5"], ["1.1", "-0.1", "x", "0_0", "nan", "inf"]),
         ("BOOLEAN", "-", ["true", "FALSE"], ["yes", ""]),
         ("STRING", "a|b", ["a", "b"], ["c", "A"]),
         ("LIST", "a|b", ["a", "a,b"], ["a,c"]),

@@ -156,7 +156,12 @@ def answer_before_metadata_is_synced() -> None:
 
 def answer_a_setting_without_writing_it() -> None:
     """An altered setting is answered with success."""
-    configs._alter_one = lambda *_: []
+
+    def nothing(*_: Any) -> Any:
+        yield
+        return []
+
+    configs._alter_one = nothing
 
 
 def keep_deleted_topics() -> None:
@@ -164,7 +169,7 @@ def keep_deleted_topics() -> None:
 
     def make(real: Any) -> Any:
         def delete(*rest: Any) -> Any:
-            return replace(real(*rest), records=[])
+            return replace((yield from real(*rest)), records=[])
 
         return delete
 
