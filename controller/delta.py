@@ -61,8 +61,9 @@ class Delta:
     @staticmethod
     def everything(image: Image) -> Delta:
         """From nothing to an image: what a listener hears first."""
+        topics = sorted(image.topics.items())
         return Delta(
-            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in sorted(image.topics.items())},
+            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in topics},
             frozenset(image.configs),
             frozenset(image.brokers),
             frozenset(image.controllers),

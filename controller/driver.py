@@ -265,7 +265,8 @@ class Controller:
         """Take the raft machine a step on, and do what it wants done, in its order."""
         ready = self._raft.step(self._env.monotonic_ms(), event)
         assert not ready.sends, "the only voter has nobody to ask"
-        assert ready.truncate is ready.start_over is None
+        assert ready.truncate is None
+        assert ready.start_over is None
         if ready.hard_state is not None:
             self._store.write_state(ready.hard_state)
         for append in ready.append:

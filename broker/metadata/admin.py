@@ -15,6 +15,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 
 logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
+CREATING_AT_ONCE = 1_000
+"""One request for metadata may name hundreds of thousands of topics that are not there."""
 
 Beside = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something beside the connections, for as long as the node lives."""
@@ -52,7 +54,11 @@ class Admin:
         return answer
 
     def auto_create(self, name: str) -> None:
-        """Have a topic created in the background; one request at a time for each name."""
+        """Have a topic created in the background; one request at a time for each name.
+
+        Beyond `CREATING_AT_ONCE` of them nothing is done: whoever asked is told that the topic is not there, and asks
+        again.
+        """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()
         else:
@@ -75,7 +81,7 @@ class Admin:
         self._create(topic)
 
     def _create(self, topic: CreatableTopic) -> None:
-        if topic.name not in self._creating:
+        if topic.name not in self._creating and len(self._creating) < CREATING_AT_ONCE:
             self._creating.add(topic.name)
             self._beside(partial(self._create_now, topic))
 

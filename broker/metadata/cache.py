@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.broker.config import NodeConfig
 from ottla.controller.image import Image
 
+LISTENER_NAME = "PLAINTEXT"
 NodeEndpoint = tuple[int, str, int, str | None]
 """Broker id, host, port, rack."""
 
@@ -31,7 +32,9 @@ class MetadataCache:
             if broker_id == self._config.node_id:
                 host, port = self._config.advertised() or dialled
             else:
-                end = next(iter(broker.end_points))
+                end = next((e for e in broker.end_points if e.name == LISTENER_NAME), None)
+                if end is None:
+                    continue  # no client that came here could speak to it
                 host, port = end.host, end.port
             out.append((broker_id, host, port, broker.rack))
         return out

@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.cache import LISTENER_NAME
 from ottla.broker.replica.storage import Storage
 from ottla.controller.driver import Controller
 from ottla.wire.messages.metadata_records import BrokerEndpoint
-
-LISTENER_NAME = "PLAINTEXT"
 
 
 class Lifecycle:

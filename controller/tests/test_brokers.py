@@ -9,7 +9,7 @@ import pytest
 from ottla.controller import brokers
 from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import beat, create, directory, machine, register, submit
+from ottla.controller.tests.test_controller import beat, create, directory, machine, place, register, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -202,6 +202,22 @@ def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
     offset = controller.image.offset
     beat(controller, 1, offline_log_dirs=[directory(7)])
     assert controller.image.offset == offset, "told once"
+
+
+def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
+    controller = machine(2)
+    register(controller, 1, directory(7))
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
+    topic = controller.image.topics["t"]
+    rows = [(directory(7), topic.id, 0), (directory(1), topic.id, 1)]
+    place(controller, rows)
+    for broker in (2, 1):
+        beat(controller, broker, want_fence=True)
+    assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
+    beat(controller, 1, offline_log_dirs=[directory(7)])
+    lost, kept = controller.image.topics["t"].partitions.values()
+    assert (lost.leader, kept.leader) == (-1, 1)
+    assert (lost.isr, kept.isr) == ((), (1,))
 
 
 def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:

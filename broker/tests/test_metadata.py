@@ -1,0 +1,369 @@
+"""The small parts around the metadata: what clients are told, life as a broker, topics on the way, producer ids."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.admin import CREATING_AT_ONCE, Admin
+from ottla.broker.metadata.applier import PATIENCE_S, WAITED_FOR
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.directories import RETRY_S, ROWS_A_REQUEST, Directories, assignment
+from ottla.broker.metadata.lifecycle import Lifecycle
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+
+def play(story: Callable[[], Awaitable[None]]) -> None:
+    trio.run(story, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+# ------------------------------------------------------------------ where clients reach the brokers
+
+
+def broker(number: int, *ends: m.BrokerEndpoint, **more: Any) -> m.RegisterBrokerRecord:
+    return m.RegisterBrokerRecord(number, end_points=list(ends), **{"fenced": False, "rack": None, **more})
+
+
+def end(name: str, host: str, port: int) -> m.BrokerEndpoint:
+    return m.BrokerEndpoint(name, host, port, 0)
+
+
+DIALLED = ("dialled", 5)
+OTHERS = {
+    3: broker(3, end("PLAINTEXT", "three", 3), rack="r"),
+    1: broker(1, end("PLAINTEXT", "stored", 1)),
+    2: broker(2, end("SSL", "no", 0), end("PLAINTEXT", "two", 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "values", "fenced", "expected"),
+    [
+        (OTHERS, {}, False, [(1, "dialled", 5, None), (2, "two", 2, None), (3, "three", 3, "r")]),
+        ({1: OTHERS[1]}, {"advertised.listeners": "PLAINTEXT://told:7"}, False, [(1, "told", 7, None)]),
+        ({1: broker(1, fenced=True)}, {}, False, []),
+        ({1: broker(1, fenced=True)}, {}, True, [(1, "dialled", 5, None)]),
+        ({1: broker(1, in_controlled_shutdown=True)}, {}, False, []),
+        ({1: broker(1, in_controlled_shutdown=True)}, {}, True, [(1, "dialled", 5, None)]),
+        ({2: broker(2)}, {}, False, []),  # it has no listener that clients of this one could use
+        ({2: broker(2, end("CONTROLLER", "no", 0))}, {}, False, []),
+        ({}, {}, True, []),
+    ],
+)
+def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
+    brokers: dict[int, m.RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
+) -> None:
+    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", 1)
+    cache.image = Image(brokers=brokers)
+    assert cache.endpoints(DIALLED, fenced=fenced) == expected
+    if not fenced:
+        assert cache.endpoints(DIALLED) == expected
+
+
+# ------------------------------------------------------------------ the registration
+
+
+class Registrar:
+    """A controller's and an applier's side of a broker's life."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    async def register_broker(self, directory_ids: list[bytes], endpoints: list[Any], rack: str | None) -> int:
+        self.said.append((directory_ids, endpoints, rack))
+        return 77
+
+    async def resign_broker(self) -> None:
+        self.said.append("resigned")
+
+    async def caught_up(self) -> None:
+        self.said.append("applied")
+
+
+@pytest.mark.parametrize(
+    ("values", "host", "told"),
+    [
+        ({}, "h", ("h", 1234)),
+        ({}, "", ("localhost", 1234)),
+        ({"advertised.listeners": "PLAINTEXT://out:9"}, "h", ("out", 9)),
+        ({"broker.rack": "r"}, "h", ("h", 1234)),
+    ],
+)
+def test_a_broker_registers_with_its_directories_address_and_rack_and_is_told_of_when_it_leads(
+    values: dict[str, str], host: str, told: tuple[str, int]
+) -> None:
+    other = Registrar()
+    config = NodeConfig(values, host=host, port=4321)
+    storage: Any = type("Storage", (), {"online_ids": [b"d" * 16]})
+    controller: Any = other
+    life = Lifecycle(config, controller, controller, storage)
+    assert (life.port, life.broker_epoch) == (4321, -1)
+    life.port = 1234
+    life.on_registered.append(other.said.append)
+
+    async def story() -> None:
+        await life.register()
+        assert life.broker_epoch == 77
+        await life.resign()
+
+    play(story)
+    rack = values.get("broker.rack")
+    said = ([b"d" * 16], [end("PLAINTEXT", *told)], rack)
+    assert other.said == [said, "applied", 77, "resigned", "applied"]
+
+
+# ------------------------------------------------------------------ topics made on the way
+
+
+class Taking:
+    """A controller that answers creations once it may."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.asked: list[tuple[Any, int]] = []
+        self.may = trio.Event()
+        self.answer = answer
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        self.asked.append((request, version))
+        await self.may.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer or ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("x")])
+
+
+def created(asked: Taking) -> list[tuple[str, int, int]]:
+    return [(t.name, t.num_partitions, t.replication_factor) for request, _ in asked.asked for t in request.topics]
+
+
+def with_admin(controller: Taking, story: Callable[[Admin], Awaitable[None]], **values: str) -> list[str]:
+    settled: list[str] = []
+
+    async def settle() -> None:
+        settled.append("settled")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            config = NodeConfig({k.replace("_", "."): v for k, v in values.items()})
+            await story(Admin(controller, config, nursery.start_soon, settle))
+
+    play(main)
+    return settled
+
+
+def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
+    controller = Taking("answer")
+    controller.may.set()
+
+    async def story(admin: Admin) -> None:
+        assert await admin.submit("request", 3) == "answer"
+
+    assert with_admin(controller, story) == ["settled"]
+    assert controller.asked == [("request", 3)]
+
+
+def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_that_is_over() -> None:
+    controller = Taking()
+
+    async def story(admin: Admin) -> None:
+        for name in ("a", "b", "a"):
+            admin.auto_create(name)
+        await trio.sleep(1)
+        assert created(controller) == [("a", -1, -1), ("b", -1, -1)] or created(controller)[0][0] == "b"
+        assert {(request.timeout_ms, version) for request, version in controller.asked} == {(60_000, 7)}
+        controller.may.set()
+        await trio.sleep(1)
+        admin.auto_create("a")
+
+    with_admin(controller, story)
+    assert sorted(name for name, _, _ in created(controller)) == ["a", "a", "b"]
+
+
+def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
+    controller = Taking()
+    controller.may.set()
+
+    async def story(admin: Admin) -> None:
+        admin.auto_create("__consumer_offsets")
+
+    with_admin(controller, story, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="99")
+    assert created(controller) == [("__consumer_offsets", 7, 1)]
+    settings = {c.name: c.value for c in controller.asked[0][0].topics[0].configs}
+    assert settings == {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": "99"}
+
+
+def test_no_more_than_so_many_topics_are_on_their_way() -> None:
+    controller = Taking()
+
+    async def story(admin: Admin) -> None:
+        for number in range(CREATING_AT_ONCE + 5):
+            admin.auto_create(f"t{number}")
+        await trio.sleep(1)
+        assert len(created(controller)) == CREATING_AT_ONCE == 1_000
+        controller.may.set()
+        await trio.sleep(1)
+        admin.auto_create("later")
+
+    with_admin(controller, story)
+    assert len(created(controller)) == CREATING_AT_ONCE + 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
+def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
+    code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = Taking(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code)]))
+    controller.may.set()
+
+    async def story(admin: Admin) -> None:
+        for _ in range(2):
+            admin.auto_create("a")
+            await trio.sleep(1)
+
+    with_admin(controller, story)
+    assert len(created(controller)) == 2
+    assert len([r for r in caplog.records if "was not created" in r.message]) == (2 if code else 0)
+
+
+def test_a_disk_that_failed_is_nothing_to_who_waits_for_a_topic() -> None:
+    controller = Taking(OSError("gone"))
+    controller.may.set()
+
+    async def story(admin: Admin) -> None:
+        admin.auto_create("a")
+
+    with_admin(controller, story)
+    assert len(created(controller)) == 1
+
+
+# ------------------------------------------------------------------ producer ids
+
+
+class Blocks:
+    """Hands out blocks of three from 1,000 on, or refuses."""
+
+    def __init__(self) -> None:
+        self.asked: list[AllocateProducerIdsRequest] = []
+        self.refusal: ErrorCode | ProtocolError | None = None
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        if isinstance(self.refusal, ProtocolError):
+            raise self.refusal
+        if self.refusal is not None:
+            return AllocateProducerIdsResponse(error_code=self.refusal)
+        self.asked.append(request)
+        return AllocateProducerIdsResponse(producer_id_start=997 + 3 * len(self.asked), producer_id_len=3)
+
+
+def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_up() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks, 5)
+    found: list[int] = []
+
+    async def one() -> None:
+        found.append(await ids.next())
+
+    async def story() -> None:
+        assert ids.next_nowait() is None
+        await one()
+        assert [ids.next_nowait() for _ in range(3)] == [1001, 1002, None]
+        ids.registered(9)
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(one)
+
+    play(story)
+    assert sorted(found) == [1000, 1003, 1004, 1005, 1006]
+    assert blocks.asked == [AllocateProducerIdsRequest(5, epoch) for epoch in (-1, 9, 9)]
+    assert [ids.next_nowait() for _ in range(3)] == [1007, 1008, None]
+
+
+@pytest.mark.parametrize(
+    "refusal", [ErrorCode.STALE_BROKER_EPOCH, ProtocolError(ErrorCode.NOT_CONTROLLER)], ids=["answer", "raised"]
+)
+def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | ProtocolError) -> None:
+    """A broker that was unregistered a moment ago is given no ids: that must not end it."""
+    blocks = Blocks()
+    ids = ProducerIds(blocks, 5)
+
+    async def story() -> None:
+        blocks.refusal = refusal
+        for _ in range(2):
+            with pytest.raises(ProtocolError) as caught:
+                await ids.next()
+            assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert ids.next_nowait() is None
+        blocks.refusal = None
+        assert await ids.next() == 1000
+
+    play(story)
+
+
+# ------------------------------------------------------------------ how long is waited, how much is told at once
+
+
+@pytest.mark.parametrize(("count", "waits"), [(WAITED_FOR, True), (WAITED_FOR + 1, False)])
+def test_an_answer_waits_for_few_partitions_a_second_and_for_many_not_at_all(count: int, *, waits: bool) -> None:
+    ground = Ground()
+    assert (WAITED_FOR, PATIENCE_S) == (128, 1.0)
+    waited: list[float] = []
+
+    async def story() -> None:
+        ground.break_disk("/a/", 24)  # too many open files: it is tried again and again
+        ground.say(topic("t", count))
+        began = trio.current_time()
+        await ground.applier.settled()
+        waited.append(trio.current_time() - began)
+
+    ground.play(story)
+    assert (waited[0] == pytest.approx(PATIENCE_S)) == waits
+    assert waits or waited[0] < 0.1
+
+
+def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
+    ground = Ground("/a,/b")
+    told: list[int] = []
+
+    class Counting:
+        async def submit(self, request: Any, version: int = 0) -> Any:
+            await trio.lowlevel.checkpoint()
+            told.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
+            return ad.AssignReplicasToDirsResponse()
+
+    directories = Directories(ground.env, ME, Counting(), ground.cache, ground.storage)
+
+    async def story() -> None:
+        record = m.RegisterBrokerRecord(ME, broker_epoch=7, fenced=False, log_dirs=ground.storage.online_ids)
+        ground.cache.image = Image(brokers={ME: record})
+        for number in range(ROWS_A_REQUEST + 1):
+            directories.place(b"t" * 16, number, b"d" * 16)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(directories.run)
+            await trio.sleep(RETRY_S / 2)
+            nursery.cancel_scope.cancel()
+
+    ground.play(story)
+    assert told == [ROWS_A_REQUEST, 1] == [2250, 1]
+    assert RETRY_S == 1.0
+
+
+def test_rows_are_told_by_directory_and_topic() -> None:
+    a, b, t, u = (bytes([n]) * 16 for n in range(4))
+    request = assignment(ME, 7, {(t, 0): a, (t, 1): b, (u, 5): a, (t, 2): a})
+    assert (request.broker_id, request.broker_epoch) == (ME, 7)
+    rows = {
+        d.id: {x.topic_id: [p.partition_index for p in x.partitions] for x in d.topics} for d in request.directories
+    }
+    assert rows == {a: {t: [0, 2], u: [5]}, b: {t: [1]}}
