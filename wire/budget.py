@@ -11,10 +11,14 @@ from __future__ import annotations
 from ottla.wire.errors import WireError
 from ottla.wire.schema import Message, fields_of
 
-FREE_ELEMENTS = 200_000
-"""So many elements are always allowed: honest requests of large clusters have them."""
 FREE_BYTES = 16 * 1024 * 1024
 PER_REQUEST_BYTE = 2
+"""So much for each byte of the request, however large it is: what came as texts and numbers lies here once more."""
+PER_EARLY_BYTE = 4
+EARLY_BYTES = 8 * 1024 * 1024
+"""The first so many bytes buy more, for elements: honest requests of large clusters have 200,000 of 10 to 40 bytes."""
+SHORT_BYTES = 64
+"""A text below that counts as an element: its head is most of it."""
 
 POINTER_BYTES = 9
 """An element's place in a list, with what lists keep in reserve."""
@@ -22,27 +26,30 @@ NUMBER_BYTES = 32
 LIST_BYTES = 64
 VIEW_BYTES = 192
 _OBJECT_BYTES = 16
+_FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
+"""Of these nothing is made (Python keeps the small numbers), or what is made is paid for by its size."""
 
 
 class Budget:
     """What is left to be spent on one request."""
 
-    __slots__ = ("bytes_left", "free_elements")
+    __slots__ = ("bytes_left", "early_bytes_left")
 
     def __init__(self, request_bytes: int) -> None:
-        self.free_elements = FREE_ELEMENTS
         self.bytes_left = FREE_BYTES + PER_REQUEST_BYTE * request_bytes
+        self.early_bytes_left = PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
+        """For elements only: longer texts are never much larger than they came."""
 
-    def take(self, count: int, each_bytes: int) -> None:
-        """Pay for ``count`` elements of an array, before the first of them is made.
+    def take(self, size_bytes: int) -> None:
+        """Pay for the elements of an array before the first of them is made, or for a short text.
 
         Raises:
-            WireError: they are too many.
+            WireError: it is too much.
         """
-        paid = count - self.free_elements
-        self.free_elements = max(-paid, 0)
-        if paid > 0:
-            self.spend(paid * each_bytes)
+        self.early_bytes_left -= size_bytes
+        if self.early_bytes_left < 0:
+            over, self.early_bytes_left = -self.early_bytes_left, 0
+            self.spend(over)
 
     def spend(self, size_bytes: int) -> None:
         """Pay for one object.
@@ -56,7 +63,7 @@ class Budget:
 
 
 def cost_bytes(cls: type[Message], version: int) -> int:
-    """About what an instance takes in memory, without its texts and the elements of its arrays."""
+    """About what an instance takes in memory, without its texts, its tagged numbers and the elements of its arrays."""
     fields = fields_of(cls)
     total = _OBJECT_BYTES + 8 * len(fields)
     for spec in fields:
@@ -65,6 +72,6 @@ def cost_bytes(cls: type[Message], version: int) -> int:
         elif spec.kind == "struct":
             assert spec.struct is not None
             total += cost_bytes(spec.struct, version)
-        elif version in spec.versions and spec.kind not in ("bool", "int8", "string", "bytes", "records"):
+        elif version in spec.versions and version not in spec.tagged and spec.kind not in _FREE_KINDS:
             total += NUMBER_BYTES
     return total

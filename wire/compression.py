@@ -29,6 +29,8 @@ _SNAPPY_MOST_TIMES = 32
 """A copy of 64 bytes takes at least two or three: no snappy block unpacks to more than this many times its size."""
 _FEED_BYTES = 64 * 1024
 """So much is given to a library at once: it copies what it does not use."""
+_FIRST_FEED_BYTES = 1024
+"""So much of a gzip member at first, then twice as much each time: of many tiny members each copies but little."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -45,12 +47,13 @@ class Codec(IntEnum):
 def _gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     view, at = memoryview(data), 0
     while True:
-        unpacker = zlib.decompressobj(31)
+        unpacker, feed = zlib.decompressobj(31), _FIRST_FEED_BYTES
         while not unpacker.eof:
             more: Buffer = unpacker.unconsumed_tail
             if not more:
-                more = view[at : at + _FEED_BYTES]
+                more = view[at : at + feed]
                 at += len(more)
+                feed = min(2 * feed, _FEED_BYTES)
             out = unpacker.decompress(more, size_bytes)
             if out:
                 yield out
@@ -59,10 +62,13 @@ def _gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
         at -= len(unpacker.unused_data)
         if view[at : at + 2] != _GZIP:  # members may follow one another; anything else is passed over, as in Java
             return
+        yield b""  # there may be fifty thousand without a byte in them
 
 
 def _snappy_raw_size(data: Buffer) -> int:
     """What a raw snappy block says it unpacks to."""
+    if len(data) and data[0] < 0x80:
+        return data[0]
     value = 0
     for index, shift in enumerate((0, 7, 14, 21, 28)):
         if index >= len(data):
@@ -97,7 +103,8 @@ def _snappy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
         if claimed > _SNAPPY_MOST_TIMES * len(block):
             raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
         out: bytes = snappy.uncompress(bytes(block))
-        for at in range(0, len(out), size_bytes):
+        yield out[:size_bytes]  # a block may hold nothing: whoever takes the pieces shall hear of it too
+        for at in range(size_bytes, len(out), size_bytes):
             yield out[at : at + size_bytes]
 
 
@@ -186,7 +193,11 @@ def packer(codec: Codec, level: int | None = None) -> Packer:
             compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
         )
         head = [frame.begin()]
-        return Packer(lambda piece: (head.pop() if head else b"") + frame.compress(piece), frame.flush)
+
+        def begun(data: bytes) -> bytes:
+            return (head.pop() if head else b"") + data
+
+        return Packer(lambda piece: begun(frame.compress(piece)), lambda: begun(frame.flush()))
     if codec is Codec.ZSTD:
         import zstandard
 
@@ -232,6 +243,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def pieces(codec: Codec, data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack data a little at a time, ``size_bytes`` at most: whoever takes them decides how much is enough.
 
+    A piece may be empty: data may be long and hold nothing, and others want their turn meanwhile.
+
     Raises:
         WireError: not data of this codec.
     """
@@ -251,19 +264,31 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
     """
     if codec is Codec.NONE:
         return data
+    if codec is Codec.SNAPPY:
+        _check_claims(data, limit)
     out = []
     left = limit
     for piece in pieces(codec, data, min(_PIECE_BYTES, limit + 1)):
         left -= len(piece)
         if left < 0:
             raise WireError(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
-        out.append(piece)
+        if piece:
+            out.append(piece)
     return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _check_claims(data: Buffer, limit: int) -> None:
+    """A snappy block is unpacked whole: that it is too large must be known before."""
+    claimed = sum(_snappy_raw_size(block) for block in _snappy_blocks(memoryview(data)))
+    if claimed > limit:
+        raise WireError(f"snappy data unpacks to more than {limit} bytes")
 
 
 _MAGIC = {int(Codec.GZIP): _GZIP, int(Codec.LZ4): _LZ4}
 _SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes with which a zstd frame begins that holds no data."""
+_SNAPPY_HEAD_BYTES = 6
+"""A length of at most five bytes, and the first element."""
 
 
 def begins_like(codec: int, data: Buffer) -> bool:
@@ -274,8 +299,9 @@ def begins_like(codec: int, data: Buffer) -> bool:
     if codec == Codec.ZSTD:
         return data[:4] == _ZSTD or (len(data) >= 4 and data[1:4] == _SKIPPABLE)
     if codec == Codec.SNAPPY:
-        at = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
-        while at < len(data) and data[at] >= 0x80:  # the length of what the block unpacks to
+        start = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
+        head, at = data[start : start + _SNAPPY_HEAD_BYTES], 0
+        while at < len(head) and head[at] >= 0x80:  # the length of what the block unpacks to
             at += 1
-        return at + 1 < len(data) and data[at + 1] & 3 == 0  # nothing was written yet that could be copied
+        return at + 1 < len(head) and head[at + 1] & 3 == 0  # nothing was written yet that could be copied
     return True

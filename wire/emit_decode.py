@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from ottla.wire.budget import NUMBER_BYTES, POINTER_BYTES, VIEW_BYTES, cost_bytes
+from ottla.wire.budget import NUMBER_BYTES, POINTER_BYTES, SHORT_BYTES, VIEW_BYTES, cost_bytes
 from ottla.wire.emit import CODES, SLICE_ELEMENTS, SLICE_NUMBERS, Emitter
 from ottla.wire.interpreter import smallest_size
 from ottla.wire.primitives import FIXED, MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
@@ -72,7 +72,8 @@ class DecodeEmitter(Emitter):
         convert = {"string": "str(buf[pos:stop], 'utf-8', 'replace')", "bytes": "bytes(buf[pos:stop])"}
         self.line(f"{into} = {convert.get(kind, 'buf[pos:stop]')}; pos = stop", depth)
         if self.sliced:
-            self.line(f"if n: budget.spend({VIEW_BYTES if kind == 'records' else f'{into}.__sizeof__()'})", depth)
+            size = VIEW_BYTES if kind == "records" else f"{into}.__sizeof__()"
+            self.line(f"if n: (budget.take if n < {SHORT_BYTES} else budget.spend)({size})", depth)
 
     def value(self, spec: FieldSpec, into: str, depth: int, *, tagged: bool = False) -> None:
         """Read one field of variable size."""
@@ -94,6 +95,8 @@ class DecodeEmitter(Emitter):
         elif spec.kind in CODES:
             self.line(f"{into}, = {self.fused(CODES[spec.kind])}.unpack_from(buf, pos)", depth)
             self.line(f"pos += {struct.calcsize('>' + CODES[spec.kind])}", depth)
+            if self.sliced and tagged:
+                self.line(f"budget.spend({NUMBER_BYTES})", depth)
         else:
             self.blob(spec.kind, into, nullable=self.nullable(spec), compact=self.compact(spec), depth=depth)
 
@@ -108,7 +111,7 @@ class DecodeEmitter(Emitter):
         smallest = smallest_size(kind, spec.struct, self.version, flexible=self.flexible)
         self.line(f"if n < 0 or n * {smallest} > end - pos: raise bad('count of {spec.name}', n)", depth)
         if self.sliced:
-            self.line(f"budget.take(n, {self.element_bytes(spec)})", depth)
+            self.line(f"budget.take(n * {self.element_bytes(spec)})", depth)
         if kind in FIXED:
             self.numbers(CODES[kind], smallest, into, depth)
             return

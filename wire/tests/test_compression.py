@@ -1,0 +1,281 @@
+"""Codecs: what each reads of strangers' bytes, in how much memory, and how its data is recognised.
+
+Sources: `SnappyInputStream` and `GZIPInputStream` as Kafka uses them, RFC 1952 (gzip members), RFC 8878 (zstd
+frames), the LZ4 frame format, snappy's format description (a block begins with its size as a varint).
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import tracemalloc
+import zlib
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+
+from ottla.wire import compression as c
+from ottla.wire.compression import Codec, begins_like, codec_of, compress, decompress, packer, pieces
+from ottla.wire.errors import WireError
+
+TEXT = b"a line that comes again and again\n" * 5000
+PACKED = [codec for codec in Codec if codec is not Codec.NONE]
+XERIAL = bytes.fromhex("82534e41505059000000000100000001")
+
+
+def block(raw: bytes) -> bytes:
+    """A block behind its length, as xerial frames it."""
+    return struct.pack(">i", len(raw)) + raw
+
+
+@pytest.mark.parametrize(
+    ("attributes", "codec"), [(0, Codec.NONE), (1, Codec.GZIP), (2, Codec.SNAPPY), (3, Codec.LZ4), (4, Codec.ZSTD)]
+)
+def test_the_codec_is_the_lowest_three_bits(attributes: int, codec: Codec) -> None:
+    assert codec_of(attributes) is codec
+    assert codec_of(attributes | 0x78) is codec
+    assert codec_of(attributes | -8) is codec
+
+
+@pytest.mark.parametrize("attributes", [5, 6, 7, 0x0F])
+def test_numbers_that_name_no_codec_are_refused(attributes: int) -> None:
+    with pytest.raises(WireError, match=f"unknown codec {attributes & 7}"):
+        codec_of(attributes)
+
+
+# ---------------------------------------------------------------- what other programs write
+
+
+def other_programs() -> dict[str, tuple[Codec, bytes]]:
+    xerial = XERIAL + b"".join(block(snappy.compress(TEXT[at : at + 5000])) for at in range(0, len(TEXT), 5000))
+    zstd_frames = zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:])
+    return {
+        "gzip with a name in its head": (Codec.GZIP, gzip.compress(TEXT)),
+        "two gzip members": (Codec.GZIP, gzip.compress(TEXT[:7]) + gzip.compress(TEXT[7:])),
+        "gzip with something behind it": (Codec.GZIP, gzip.compress(TEXT) + b"\x1f\x00more"),
+        "snappy without frames, as librdkafka sends it": (Codec.SNAPPY, snappy.compress(TEXT)),
+        "snappy in blocks of another size": (Codec.SNAPPY, xerial),
+        "snappy with less than a length behind it": (Codec.SNAPPY, xerial + b"\0\0\0"),
+        "snappy with blocks that hold nothing": (Codec.SNAPPY, XERIAL + block(b"\0") + xerial[16:] + block(b"\0")),
+        "lz4 in large blocks": (Codec.LZ4, lz4.frame.compress(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX4MB)),
+        "lz4 with checksums": (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True)),
+        "zstd without its size": (Codec.ZSTD, zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)),
+        "two zstd frames": (Codec.ZSTD, zstd_frames),
+        "a zstd frame that is to be skipped": (Codec.ZSTD, b"\x50\x2a\x4d\x18\x02\0\0\0xx" + zstd_frames),
+    }
+
+
+@pytest.mark.parametrize("name", other_programs())
+def test_what_other_programs_write_is_read(name: str) -> None:
+    codec, data = other_programs()[name]
+    assert begins_like(codec, data)
+    for kind in (bytes, bytearray, memoryview):
+        assert bytes(decompress(codec, kind(data))) == TEXT
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
+def test_what_is_packed_in_pieces_or_at_once_is_read_again(codec: Codec, size: int) -> None:
+    data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    pack = packer(codec)
+    packed = b"".join(pack.add(data[at : at + 7000]) for at in range(0, size, 7000)) + pack.finish()
+    assert bytes(decompress(codec, packed)) == data
+    assert bytes(decompress(codec, compress(codec, data))) == data
+    assert b"".join(pieces(codec, packed, 1000)) == data
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_codecs_data_is_known_by_its_beginning(codec: Codec) -> None:
+    data = compress(codec, TEXT)
+    assert begins_like(codec, data)
+    assert begins_like(codec, memoryview(bytearray(data)))
+    for other in PACKED:
+        if other is not codec:
+            assert not begins_like(other, data)
+    assert begins_like(Codec.NONE, data)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_no_codec_writes_does_not_begin_like_one(codec: Codec) -> None:
+    for data in (b"", b"\x1f", b"\x28\xb5\x2f", b"\x04\x22\x4d", b"\x80" * 100, b"\x05\x01", b"some text"):
+        assert not begins_like(codec, data)
+
+
+def test_snappy_begins_with_a_size_and_then_bytes_as_they_are() -> None:
+    for size in (1, 127, 128, 20_000, 3_000_000):
+        assert begins_like(Codec.SNAPPY, snappy.compress(bytes(size)))
+        assert begins_like(Codec.SNAPPY, XERIAL + block(snappy.compress(bytes(size))))
+    for kind in (1, 2, 3):  # a copy: of what?
+        assert not begins_like(Codec.SNAPPY, bytes([40, kind]) + bytes(40))
+        assert not begins_like(Codec.SNAPPY, XERIAL + block(bytes([40, kind]) + bytes(40)))
+    assert not begins_like(Codec.SNAPPY, b"\x80\x80\x80\x80\x80\x00\x00"), "a size has five bytes at most"
+
+
+def test_a_long_run_of_bytes_that_never_end_a_size_is_not_gone_through() -> None:
+    class Watched(bytes):
+        read = 0
+
+        def __getitem__(self, key):  # type: ignore[no-untyped-def]
+            Watched.read += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
+            return super().__getitem__(key)
+
+    assert not begins_like(Codec.SNAPPY, Watched(b"\x80" * 1_000_000))
+    assert Watched.read < 50
+
+
+# ---------------------------------------------------------------- what is not what it claims
+
+
+def broken() -> dict[str, tuple[Codec, bytes]]:
+    return {
+        "snappy head cut off": (Codec.SNAPPY, XERIAL[:12]),
+        "snappy block of negative size": (Codec.SNAPPY, XERIAL + struct.pack(">i", -1) + b"x" * 20),
+        "snappy block longer than the data": (Codec.SNAPPY, XERIAL + struct.pack(">i", 21) + b"x" * 20),
+        "snappy block without a size": (Codec.SNAPPY, XERIAL + block(b"")),
+        "snappy without anything": (Codec.SNAPPY, b""),
+        "snappy whose size has six bytes": (Codec.SNAPPY, b"\xff" * 5 + b"\x01" + b"x" * 20),
+        "snappy whose size is cut off": (Codec.SNAPPY, b"\xff\xff"),
+        "snappy that claims more than can be": (Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"x" * 20),
+        "gzip cut off": (Codec.GZIP, gzip.compress(TEXT)[:-9]),
+        "gzip of nothing": (Codec.GZIP, b""),
+        "gzip with a wrong checksum": (Codec.GZIP, gzip.compress(TEXT)[:-8] + bytes(8)),
+        "zlib is not gzip": (Codec.GZIP, zlib.compress(TEXT)),
+        "a second gzip member cut off": (Codec.GZIP, gzip.compress(TEXT) + gzip.compress(TEXT)[:20]),
+        "lz4 cut off": (Codec.LZ4, lz4.frame.compress(TEXT)[:-4]),
+        "lz4 of nothing": (Codec.LZ4, b""),
+        "lz4 with a wrong checksum": (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True)[:-4] + bytes(4)),
+        "zstd of something else": (Codec.ZSTD, b"something else"),
+        "zstd with a window of 256 MiB": (Codec.ZSTD, b"\x28\xb5\x2f\xfd\x00\x90" + b"\x01\x00\x00"),
+    }
+
+
+@pytest.mark.parametrize("name", broken())
+def test_data_that_is_not_its_codecs_is_refused(name: str) -> None:
+    codec, data = broken()[name]
+    with pytest.raises(WireError):
+        decompress(codec, data)
+
+
+def test_a_zstd_window_of_128_mib_is_read_as_zstd_jni_reads_it() -> None:
+    assert bytes(decompress(Codec.ZSTD, b"\x28\xb5\x2f\xfd\x00\x88" + b"\x09\x00\x00" + b"x")) == b"x"
+
+
+# ---------------------------------------------------------------- memory and turns
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("size", [1, 1000, 65_536])
+def test_no_piece_is_larger_than_asked_for(codec: Codec, size: int) -> None:
+    data = TEXT[: 200 * size]
+    got = list(pieces(codec, compress(codec, data), size))
+    assert b"".join(got) == data
+    assert max(map(len, got)) <= size
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_one_byte_more_than_the_limit_is_refused(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    assert bytes(decompress(codec, packed, len(TEXT))) == TEXT
+    if codec is not Codec.NONE:
+        with pytest.raises(WireError, match=f"{codec.name.lower()} data unpacks to more than {len(TEXT) - 1} bytes"):
+            decompress(codec, packed, len(TEXT) - 1)
+
+
+def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked() -> None:
+    packed = snappy.compress(bytes(32 << 20))
+    tracemalloc.start()
+    for data in (packed, XERIAL + block(packed)):
+        with pytest.raises(WireError, match="more than"):
+            decompress(Codec.SNAPPY, data, 1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_snappy_may_claim_32_times_its_size_and_no_more() -> None:
+    def claims(times: int) -> bytes:
+        return bytes([10 * times & 0x7F | 0x80, 10 * times >> 7]) + bytes(8)
+
+    with pytest.raises(WireError, match="that claims 330"):
+        decompress(Codec.SNAPPY, claims(33))
+    with pytest.raises(WireError, match="bad snappy data"):
+        decompress(Codec.SNAPPY, claims(32))
+
+
+EMPTY_MEMBER = gzip.compress(b"")
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"), [(Codec.GZIP, EMPTY_MEMBER * 1000), (Codec.SNAPPY, XERIAL + block(b"\0") * 1000)]
+)
+def test_long_data_that_holds_nothing_comes_in_as_many_empty_pieces(codec: Codec, data: bytes) -> None:
+    assert 999 <= len(list(pieces(codec, data, 1 << 16))) <= 1000
+    assert decompress(codec, data) == b""
+
+
+def test_ordinary_data_has_no_empty_piece() -> None:
+    for codec in PACKED:
+        assert len(list(pieces(codec, compress(codec, b"x" * 1000), 1 << 16))) == 1
+
+
+def test_of_tiny_gzip_members_each_is_copied_not_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, real = [], zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self._real = real(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            fed.append(len(data))
+            return self._real.decompress(data, most)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._real, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    decompress(Codec.GZIP, EMPTY_MEMBER * 5000)
+    assert max(fed) <= 1024
+    fed.clear()
+    decompress(Codec.GZIP, compress(Codec.GZIP, random.Random(1).randbytes(1 << 20)))
+    assert max(fed) == 64 * 1024
+    assert len(fed) < 40
+
+
+# ---------------------------------------------------------------- levels and frames as written
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 1, 12), (Codec.ZSTD, -5, 19)])
+def test_a_level_is_taken(codec: Codec, low: int, high: int) -> None:
+    rng = random.Random(3)
+    data = b" ".join(rng.choice((b"alpha", b"beta", b"gamma", b"delta")) for _ in range(20_000))
+
+    def both(level: int | None) -> tuple[int, int]:
+        pack = packer(codec, level)
+        return len(compress(codec, data, level)), len(pack.add(data) + pack.finish())
+
+    assert both(high)[0] < both(low)[0]
+    assert both(high)[1] < both(low)[1]
+    usual = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}[codec]  # GzipCompression, Lz4Compression, ZstdCompression
+    assert both(None) == both(usual)
+
+
+def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
+    data = random.Random(2).randbytes(70_000)
+    raw = compress(Codec.SNAPPY, data)
+    assert raw[:16] == XERIAL
+    sizes = [c._snappy_raw_size(one) for one in c._snappy_blocks(memoryview(raw))]
+    assert sizes == [32 * 1024, 32 * 1024, 70_000 - 64 * 1024]
+
+
+def test_lz4_is_written_in_blocks_of_64_kib_as_kafka_does() -> None:
+    pack = packer(Codec.LZ4)
+    for raw in (compress(Codec.LZ4, TEXT), pack.add(TEXT) + pack.finish()):
+        assert lz4.frame.get_frame_info(raw)["block_size"] == 64 * 1024
+
+
+def test_a_packer_without_a_codec_gives_what_it_gets() -> None:
+    pack = packer(Codec.NONE)
+    assert (pack.add(b"abc"), pack.finish()) == (b"abc", b"")
