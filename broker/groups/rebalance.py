@@ -21,6 +21,8 @@ from ottla.wire.messages import sync_group as s
 from ottla.wire.schema import Message
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+LEAST_WAIT_MS = 1000
+"""Who waits for static members looks again after so long at the least: they may name a rebalance timeout of 0."""
 
 Fx = Effects[GroupRecord]
 
@@ -234,7 +236,7 @@ def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
         group.remove(member.id)
     if group.members and not _leader_is_back(group):
         # Only static members are left and none has rejoined: keep waiting for one to lead.
-        fx.timers.append(Arm(("join", group.id), now_ms + group.rebalance_timeout_ms))
+        fx.timers.append(Arm(("join", group.id), now_ms + max(group.rebalance_timeout_ms, LEAST_WAIT_MS)))
         return
     group.generation += 1
     if not group.members:

@@ -238,12 +238,19 @@ class Group:
 
     @classmethod
     def restored(cls, group_id: str, value: o.GroupMetadataValue) -> Group:
-        """A group from its record: stable where it has members, else empty."""
+        """A group from its record: stable where it has members, else empty.
+
+        Nobody vouches for what a log holds: of a member, or an instance, named twice the last row counts.
+        """
         group = cls(group_id)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
         group.state_since_ms = value.current_state_timestamp
         for stored in value.members:
+            twin = group.static_ids.get(stored.group_instance_id) if stored.group_instance_id is not None else None
+            for named in (stored.member_id, twin):
+                if named is not None:
+                    group.remove(named)
             rebalance = stored.rebalance_timeout if stored.rebalance_timeout >= 0 else stored.session_timeout
             group.add(
                 Member(

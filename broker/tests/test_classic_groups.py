@@ -30,6 +30,7 @@ class Stage:
         self.commits = True
         """Whether what is written is committed at once."""
         self.unsettled: list[Any] = []
+        self.fired = 0
         self._heap: list[tuple[int, int, Any]] = []
         self._armed: dict[Any, int] = {}
         self._count = 0
@@ -78,6 +79,8 @@ class Stage:
             if self._armed.get(key) == count:
                 del self._armed[key]
                 self.now = max(self.now, at)
+                self.fired += 1
+                assert self.fired < 100_000, "a timer that sets itself at once"
                 self.apply(self.machine.handle(self.now, Fired(key)))
         self.now = until
 
@@ -89,9 +92,10 @@ class Stage:
         names: tuple[str, ...] = ("range",),
         version: int = 9,
         session_ms: int = 10_000,
+        rebalance_ms: int = 30_000,
     ) -> Any:
         protocols = [j.JoinGroupRequestProtocol(name, b"said by " + ticket.encode()) for name in names]
-        request = j.JoinGroupRequest("g", session_ms, 30_000, member, instance, "consumer", protocols)
+        request = j.JoinGroupRequest("g", session_ms, rebalance_ms, member, instance, "consumer", protocols)
         return self.send(ticket, request, version)
 
     def enter(self, ticket: str) -> str:

@@ -384,3 +384,16 @@ def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() ->
     for instance, code in (("i", E.FENCED_INSTANCE_ID), ("unheard of", E.UNKNOWN_MEMBER_ID)):
         beat = hb.HeartbeatRequest("g", 1, "other", instance)
         assert stage.send(f"beat {instance}", beat, 4).error_code == code, "C validateMember"
+
+
+def test_static_members_that_name_no_rebalance_timeout_are_not_waited_for_without_a_pause() -> None:
+    stage = Stage()
+    first = stage.join("a", instance="i", version=9, rebalance_ms=0)
+    stage.sync("s", first.member_id, 1, {})
+    promised = stage.join("b?").member_id
+    leave(stage, [lg.MemberIdentity(promised)])
+    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    fired = stage.fired
+    stage.wait(5_000)
+    assert stage.group.state is GroupState.PREPARING_REBALANCE, "its session goes on"
+    assert stage.fired - fired <= 6, "once a second: Kafka looks each millisecond"
