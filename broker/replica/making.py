@@ -153,10 +153,13 @@ class Making:
         """Make what is wanted, until cancelled."""
         while True:
             jobs = self._next()
-            if not jobs:
+            if jobs is None:
                 if self._more.is_set():
                     self._more = trio.Event()
                 await self._more.wait()
+                continue
+            if not jobs:
+                await trio.lowlevel.checkpoint()
                 continue
             results = await self._env.in_thread(partial(make, jobs, self._env.now_ms()), Lane.FILES)
             passing = await self._take(jobs, results)
@@ -169,8 +172,11 @@ class Making:
         self._progress.set()
         self._progress = trio.Event()
 
-    def _next(self) -> list[Job]:
-        """The next batch: what was asked for, then what has waited longest."""
+    def _next(self) -> list[Job] | None:
+        """The next batch: what was asked for, then what has waited longest. None where nothing waits.
+
+        It is empty where nothing of it is wanted any more: of a topic that goes all partitions may be.
+        """
         picked: dict[TopicPartition, None] = {}
         for at in chain(self._asked, self._wanted):
             if len(picked) == BATCH:
@@ -189,7 +195,7 @@ class Making:
                 jobs.append(Job(*at, topic.id, directory, self._settings(at[0])))
         if len(jobs) < len(picked):
             self._tell()
-        return jobs if jobs or not picked else self._next()
+        return jobs if picked else None
 
     def _settings(self, topic: str) -> LogSettings:
         """A topic's settings in the newest image, made once for all its partitions."""

@@ -10,7 +10,7 @@ import trio
 
 from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
 from ottla.broker.tests.ground import MAKES_S, Ground, topic
-from ottla.controller.image import RESOURCE_TOPIC
+from ottla.controller.image import RESOURCE_TOPIC, Image
 
 ALL_S = 60.0
 
@@ -243,3 +243,20 @@ def test_many_that_have_come_are_told_once_for_so_many() -> None:
 
     ground.play(story)
     assert grown == [ENOUGH_TO_TIDY, ENOUGH_TO_TIDY * 2]
+
+
+def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH * 1100))
+        await ground.applier.caught_up()
+        ground.replicas.image = Image()  # as it is while the applier takes partition after partition away
+        await trio.sleep(1)
+        assert len(ground.making) == 0
+        ground.say(gone=("t",))
+        ground.say(topic("u", 1))
+        await ground.applier.settled()
+        assert ground.hosted() == {("u", 0)}
+
+    ground.play(story)
