@@ -91,6 +91,7 @@ class Parts:
         replicas, groups, directories = self.replicas, self.groups, self.directories
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
         self.flusher.on_flushed.append(groups.advance)
+        replicas.on_committed.append(groups.advance)
         replicas.on_leader.append(groups.lead)
         replicas.on_resigned.append(groups.resign)
         replicas.on_doomed.append(self.removals.remove_later)

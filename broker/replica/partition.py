@@ -158,11 +158,6 @@ class Leading:
     epoch_start: int
     """The log end when this epoch began."""
     followers: dict[int, Follower] = field(default_factory=dict)
-    alone: bool = field(init=False)
-    """Whether nobody else is asked about the high watermark: then the own end is all there is to it."""
-
-    def __post_init__(self) -> None:
-        self.alone = not self.followers
 
     @classmethod
     def begin(
@@ -186,7 +181,6 @@ class Leading:
         self.partition_epoch = partition_epoch
         self.isr = isr
         self.followers = {i: self.followers.get(i) or Follower() for i in replicas if i != self.local}
-        self.alone = not self.followers
         return True
 
     # ------------------------------------------------------------------ the high watermark

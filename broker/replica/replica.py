@@ -63,7 +63,10 @@ class Replica:
         self.state: State = Following(-1)
         self.is_leader = False
         self.is_alone = False
-        """Whether this node leads and nobody else has a replica: then nobody is asked about the high watermark."""
+        """Whether this node leads and nobody else has a replica: then its own end is the high watermark.
+
+        `state` says it too, in more steps; each append asks.
+        """
         self.leader_epoch = -1
         self.flushing = False
         """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
@@ -81,12 +84,12 @@ class Replica:
         isr = Committed(told.isr, told.recovering > 0)
         if isinstance(state, Leading) and state.epoch == told.leader_epoch:
             if state.follow_image(told.partition_epoch, told.replicas, isr):
-                self.is_alone = state.alone
-                self.advance(self.log.log_end_offset if not self.flushing else self.log.recovery_point, now_ms)
+                self.is_alone = not state.followers
+                self.flushed(self.log.log_end_offset if not self.flushing else self.log.recovery_point, now_ms)
             return False
         end = self.log.log_end_offset
         self.state = Leading.begin(node_id, told.leader_epoch, told.partition_epoch, told.replicas, isr, end, now_ms)
-        self.is_alone = self.state.alone
+        self.is_alone = not self.state.followers
         return True
 
     def resign(self) -> None:
@@ -113,7 +116,7 @@ class Replica:
             ProtocolError: NOT_ENOUGH_REPLICAS.
         """
         state = self.state
-        if type(state) is Leading and not state.alone and state.is_under_min_isr(self.log.settings.min_insync_replicas):
+        if type(state) is Leading and state.is_under_min_isr(self.log.settings.min_insync_replicas):
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def append(
@@ -171,10 +174,12 @@ class Replica:
         if committed is None or not log.set_high_watermark(committed):
             return False
         self._wake(self._fetch_key)
+        if not self.is_alone:
+            self._wake(self._hw_key)  # alone nobody waits for it but for a sync: `flushed`
         return True
 
     def flushed(self, end: int, now_ms: int) -> None:
-        """Everything below ``end`` is on this node's disk."""
+        """Everything below ``end`` counts as this node's copy now, and who waits for that hears of it."""
         if self.advance(end, now_ms):
             self._wake(self._hw_key)
 

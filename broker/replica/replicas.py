@@ -54,6 +54,8 @@ class Replicas:
         """The metadata the partitions follow; only whoever applies it assigns to it."""
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
+        self.on_committed: list[Callable[[Replica], None]] = []
+        """Called when the image may have moved a high watermark: an ISR without the slow waits for less."""
         self.on_resigned: list[Callable[[Replica], None]] = []
         """Called when this node leads a partition no more, or has it no more."""
         self.on_doomed: list[Callable[[str], None]] = []
@@ -154,6 +156,9 @@ class Replicas:
         begins = replica.follow_image(node, told, self._env.now_ms())
         if led and not replica.is_leader:
             for callback in self.on_resigned:
+                callback(replica)
+        if replica.is_leader and not begins:
+            for callback in self.on_committed:
                 callback(replica)
         if begins:
             log = replica.log

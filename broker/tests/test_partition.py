@@ -90,8 +90,8 @@ def test_a_new_epoch_forgets_the_others_and_gives_isr_members_time() -> None:
     assert set(state.followers) == {2, 3}
     assert {i: f.caught_up_ms for i, f in state.followers.items()} == {2: NOW, 3: 0}
     assert all(f.end_offset == -1 for f in state.followers.values())
-    assert (state.epoch_start, state.alone) == (100, False)
-    assert leading((1,), (1,)).alone
+    assert state.epoch_start == 100
+    assert leading((1,), (1,)).followers == {}
 
 
 def test_the_same_epoch_keeps_what_is_known_and_an_older_image_is_ignored() -> None:
@@ -104,9 +104,9 @@ def test_the_same_epoch_keeps_what_is_known_and_an_older_image_is_ignored() -> N
     assert 3 not in state.followers
     for older in (7, 8):
         assert not state.follow_image(older, (1,), Committed((1,)))
-    assert (state.isr, state.alone) == (Committed((1, 2)), False)
+    assert (state.isr, set(state.followers)) == (Committed((1, 2)), {2, 4})
     assert state.follow_image(9, (1,), Committed((1,)))
-    assert state.alone
+    assert not state.followers
 
 
 # ---------------------------------------------------------------------- the high watermark
