@@ -26,6 +26,7 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
 from ottla.log.validate import Origin
 from ottla.wire import records as r
@@ -39,7 +40,7 @@ logger = logging.getLogger("ottla.coordinator")
 RECORD_OVERHEAD_BYTES = 21
 """At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 TURNS_AT_ONCE = 50
-"""So many queued events are worked off before others get the loop."""
+"""So many queued events at most are worked off before others get the loop; fewer where they take long."""
 
 
 class State(Enum):
@@ -167,7 +168,7 @@ class Shard(Generic[R]):
 
     async def _work_off(self) -> None:
         """Finish what goes in slices, then what queued up behind it."""
-        turns = 0
+        turns, turn = 0, Turn(self._ground.env, BESIDE_MS)
         while self.state is State.ACTIVE and (self._long is not None or self._queue):
             if self._long is not None:
                 await self._go_on(self._long)
@@ -176,6 +177,8 @@ class Shard(Generic[R]):
             turns += 1
             if turns % TURNS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
+            else:
+                await turn.step()
         self._busy = False
 
     async def _go_on(self, fx: Effects[R]) -> None:
@@ -288,11 +291,14 @@ class Shard(Generic[R]):
     def read(self) -> Ticket | None:
         """For an answer made from what stands here now: wait for this before it is sent; None where nothing is to come.
 
-        The ticket's answer is True, or a `ProtocolError`.
+        The ticket's answer is True, or a `ProtocolError`: also where the shard went while the answer was made.
         """
+        ticket = Ticket()
+        if self.state is not State.ACTIVE:
+            ticket.give(ProtocolError(ErrorCode.NOT_COORDINATOR))
+            return ticket
         if self.is_committed:
             return None
-        ticket = Ticket()
         self._finish(Effects(replies=[Reply(ticket, True)]), ErrorCode.NONE)
         return ticket
 

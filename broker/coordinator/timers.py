@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.world.env import FOREVER_S, Env
 
 
@@ -79,13 +80,15 @@ class Timers:
         return None
 
     async def run(self) -> None:
-        """Fire timers until cancelled."""
+        """Fire timers until cancelled. Very many may be due at once: others run in between."""
+        turn = Turn(self._env, BESIDE_MS)
         while True:
             due = self._due()
             now = self._env.monotonic_ms()
             if due is not None and due <= now:
                 _, _, key = heapq.heappop(self._heap)
                 self._armed.pop(key).fire()
+                await turn.step()
                 continue
             self._changed = trio.Event()
             with self._env.timeout(FOREVER_S if due is None else (due - now) / 1000):

@@ -380,3 +380,49 @@ def test_a_shard_that_goes_takes_its_timers_along() -> None:
     assert len(house.timers._armed) == 2
     house.runtime.resign(house.replica)
     assert house.timers._armed == {}
+
+
+def test_who_reads_where_the_shard_went_meanwhile_asks_elsewhere_and_its_successor_is_left_alone() -> None:
+    house = led(House())
+    old = house.shard
+
+    async def story() -> None:
+        house.put(("a", "1"))
+        house.runtime.resign(house.replica)
+        house.runtime.lead(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        waits = house.put(("b", "2"))
+        late = old.read()
+        assert late is not None
+        assert code_of(late) is E.NOT_COORDINATOR, "at once"
+        await trio.sleep(5.001)
+        assert code_of(waits) is E.COORDINATOR_NOT_AVAILABLE, "the write timeout is watched as before"
+        house.commit()
+        late = old.read()
+        assert late is not None
+        assert code_of(late) is E.NOT_COORDINATOR, "also where all is committed: others may have gone on from it"
+
+    with_runtime(house, story)
+
+
+def test_events_that_take_long_let_others_run_in_between() -> None:
+    house = led(House(followed=False))
+    turns = [0]
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a millisecond
+        clock[0] += 1.0
+        return clock[0]
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        long = house.runtime.ask(0, lambda t: Many(t, SLICE))
+        for number in range(TURNS_AT_ONCE - 1):
+            house.put((f"{number}", "x"))
+        house.env.monotonic_ms = ticking
+        while (await long.wait()) and house.shard._busy:
+            turns[0] += 1
+            await trio.lowlevel.checkpoint()
+        assert turns[0] >= 10
+
+    with_runtime(house, story)

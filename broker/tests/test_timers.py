@@ -113,3 +113,24 @@ def test_a_timer_may_arm_another_as_it_fires() -> None:
         await trio.sleep(5)
 
     assert watch.run(story) == [("second", 1_500)]
+
+
+def test_very_many_that_are_due_at_once_let_others_run_in_between() -> None:
+    watch = Watch()
+    turns: list[int] = []
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+        clock[0] += 0.1
+        return clock[0]
+
+    async def story() -> None:
+        for number in range(1000):
+            watch.arm(number, 0)
+        watch.env.monotonic_ms = ticking
+        while len(watch.fired) < 1000:
+            await trio.lowlevel.checkpoint()
+            turns.append(len(watch.fired))
+
+    watch.run(story)
+    assert max(b - a for a, b in zip([0, *turns], turns, strict=False)) <= 25, "two milliseconds"
