@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.storage import Storage
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.scrubber import ROUND_EVERY_S, Scrubber
 from ottla.broker.upkeep.throttle import Job, Meter, ThrottledDisk, run
+from ottla.controller.image import Partition
 from ottla.log import compaction as cp
 from ottla.log.cleanable import cleanable, plan_of
 from ottla.log.directory import Identity
@@ -131,3 +134,32 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     assert least / rate <= clock[0] <= 4 * least / rate
     ground = Ground(disk, lambda: clock[0], pause)
     assert run(ground, Job(plan_of(found, NOW, 1 << 20), 1.7976931348623157e308)).stats == stats
+
+
+def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_counts() -> None:
+    _, _, storage, log = stage()
+    log.update_settings(replace(SETTINGS, flush_messages=1))
+    log.flush()
+    replica = Replica(log, bytes(16), lambda _: None, lambda _: None, IsrRules(30_000, lambda *_: True))
+    replica.follow_image(1, Partition((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW)
+    syncs: list[int] = []
+
+    class Overtaken(Clock):
+        async def in_thread(self, work: Callable[[], Any], lane: Any = None) -> Any:
+            syncs.append(log.log_end_offset)
+            if len(syncs) == 1:
+                log.truncate_to(119, NOW)
+                log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+            return await super().in_thread(work, lane)
+
+    works: list[Callable[[], Awaitable[None]]] = []
+    env = cast("Env", Overtaken())
+    flusher = Flusher(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
+    log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+    log.truncate_to(120, NOW)
+    flusher.flush_due(replica)
+    assert len(works) == 1
+    in_virtual_time(works[0], 60)
+    assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (120, 120, 120)
+    assert syncs == [120, 120]
+    assert not replica.flushing

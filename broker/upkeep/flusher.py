@@ -110,7 +110,7 @@ class Flusher:
             replica.flushed(durable, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
-            if log.log_end_offset == end:
+            if durable >= log.log_end_offset:  # where a cut overtook the sync, what was written behind it is not
                 break
         replica.flushing = False
 
