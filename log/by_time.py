@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import WINDOW_BYTES, Located, Segment
+from ottla.log.scan import WINDOW_BYTES, Located
+from ottla.log.segment import Segment
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import WireError

@@ -37,6 +37,8 @@ def _lines(disk: Disk, path: str) -> list[str]:
     if not text.strip():
         return []
     lines = text.split("\n")
+    if lines.pop():
+        raise CorruptFile(f"{path}: its last line is cut off")  # a power cut may leave a number that is too small
     try:
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError):

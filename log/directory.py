@@ -265,6 +265,11 @@ class LogDirectory:
         Raises:
             OSError: it did not come to its end; there is no mark, and the next start looks at everything.
         """
+        new = [log for log in self.logs.values() if log.is_new and not log.closed]
+        if new:
+            self.disk.fsync_dir(self.path)  # for all of them at once
+        for log in new:
+            log.name_is_synced()
         for log in self.logs.values():
             log.close()
             if not log.sealed:

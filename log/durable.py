@@ -10,6 +10,7 @@ Source: ``UnifiedLog.flush``, ``LogSegment.flush`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.log.state import LogState
@@ -17,21 +18,31 @@ from ottla.world.disk import sync_file
 
 
 class SyncJob:
-    """Makes everything below ``end`` durable: batches, the indexes that will be believed, and the files' names."""
+    """Makes everything below ``end`` durable: batches, what will be believed beside them, and the files' names."""
 
-    __slots__ = ("_files", "_log", "_paths", "end", "names", "truncations", "with_parent")
+    __slots__ = ("_files", "_log", "_paths", "active_base", "end", "epochs", "names", "truncations", "with_parent")
 
-    def __init__(self, log: LogState, end: int) -> None:
-        """The open files are taken here, since meanwhile a segment may be exchanged or removed."""
+    def __init__(self, log: LogState, end: int, more: Iterable[str] = ()) -> None:
+        """The open files are taken here, since meanwhile a segment may be exchanged or removed.
+
+        What is not open was not written by this process: it is opened in the thread, one after the other, since there
+        may be more of them than descriptors. ``more``: other files that will be believed.
+        """
         self._log = log
         self.end = end
         self.truncations = log.truncations
         self.names = log.names_made
         self.with_parent = log.is_new
+        self.epochs = log.epochs.written
+        self.active_base = log.active.base_offset
         first = max(bisect_right(log.bases, log.recovery_point) - 1, 0)
         segments = [s for s in log.segments[first:] if s.base_offset < end] if end > log.recovery_point else []
-        self._files = [s.file for s in segments]
-        self._paths = [path for s in segments for path in s.index_paths(sealed=s is not log.active)]
+        self._files = [s.file for s in segments if s.is_open or s is log.active]
+        self._paths = [f"{s.path}.log" for s in segments if not (s.is_open or s is log.active)]
+        self._paths += [path for s in segments for path in s.index_paths(sealed=s is not log.active)]
+        self._paths += [path for path in more if path not in self._paths]
+        if log.epochs.unsynced:
+            self._paths.append(log.epochs.path)
 
     def __call__(self) -> None:
         """Wait for the disk; changes nothing in the log.
@@ -46,7 +57,7 @@ class SyncJob:
             with suppress(FileNotFoundError):
                 sync_file(log.disk, path)
         try:
-            if self.names > log.names_synced:
+            if self.names > log.names_synced or log.epochs.path in self._paths:
                 log.disk.fsync_dir(log.directory)
             if self.with_parent:
                 log.disk.fsync_dir(log.directory.rpartition("/")[0])

@@ -16,19 +16,25 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """A growing list of (epoch, start offset)."""
 
-    __slots__ = ("_disk", "_path", "entries", "unsaved", "unsynced")
+    __slots__ = ("_disk", "entries", "is_torn", "path", "unsaved", "unsynced", "written")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._path = f"{directory}/{LEADER_EPOCHS}"
+        self.path = f"{directory}/{LEADER_EPOCHS}"
         self.unsaved = False
         """Whether the file lacks something that is known here."""
         self.unsynced = True
         """Whether a power cut could take back what the file says."""
+        self.written = 0
+        """How often the file was written: a sync begun before says nothing of the newest."""
+        self.is_torn = False
+        """Whether the file says nothing that can be believed: all batches must tell their epochs again."""
         try:
-            self.entries = read_epochs(disk, self._path)
+            self.entries = read_epochs(disk, self.path)
+            self.is_torn = not self.entries and disk.exists(self.path) and disk.stat(self.path).size_bytes == 0
         except CorruptFile:
-            self.entries = []  # derived from the batches: recovery fills it again
+            self.entries = []
+            self.is_torn = True
 
     def latest(self) -> int:
         """The newest epoch, -1 where there is none."""
@@ -103,6 +109,12 @@ class LeaderEpochs:
             OSError: it could not be written.
         """
         self.unsaved = True
-        write_epochs(self._disk, self._path, self.entries, sync=sync)
+        write_epochs(self._disk, self.path, self.entries, sync=sync)
+        self.written += 1
         self.unsaved = False
         self.unsynced = not sync
+
+    def were_synced(self, written: int) -> None:
+        """The file and its name were synced when it had been written so often."""
+        if written == self.written:
+            self.unsynced = False

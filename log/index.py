@@ -76,6 +76,12 @@ class OffsetIndex:
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
+    def below(self, offset: int) -> OffsetIndex:
+        """An index of the batches that end below ``offset``."""
+        index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
+        index.offsets, index.positions = self.offsets[:at], self.positions[:at]
+        return index
+
     def upper_offset(self, position: int) -> int | None:
         """The last offset of the first batch known to begin at or behind ``position``; None where none is known."""
         at = bisect_left(self.positions, position)
@@ -124,6 +130,12 @@ class TimeIndex:
         if timestamp > self.last()[0]:
             self.timestamps.append(timestamp)
             self.offsets.append(offset - self.base_offset)
+
+    def below(self, offset: int) -> TimeIndex:
+        """An index of what is known of the offsets below ``offset``."""
+        index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
+        index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
+        return index
 
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""

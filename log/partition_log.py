@@ -1,7 +1,7 @@
-"""One partition's log: appending to it, rolling its segments, syncing and closing them.
+"""One partition's log: appending to it, rolling its segments and letting go of old ones.
 
-What it is made of is `state`, reading it `reading`, cutting it `truncating`; opening one that exists is `recovery`'s
-business.
+What it is made of is `state`, reading it `reading`, cutting it `truncating`, syncing and closing it `syncing`; opening
+one that exists is `recovery`'s business.
 
 Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 """
@@ -9,17 +9,15 @@ Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.log.checkpoints import write_partition_metadata
-from ottla.log.durable import SyncJob
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.state import SEGMENT_FILES, txn_ends
-from ottla.log.truncating import TruncatableLog
+from ottla.log.syncing import SyncedLog
 from ottla.log.validate import (
     Checked,
     Origin,
@@ -36,7 +34,6 @@ from ottla.wire.batch import BatchHeader, stamp
 from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import write_file
 
 
 class Appended(NamedTuple):
@@ -55,7 +52,7 @@ class AppendedAsFollower(NamedTuple):
     last_offset: int
 
 
-class PartitionLog(TruncatableLog):
+class PartitionLog(SyncedLog):
     """The log of one partition on one disk. Not thread-safe: all but running a `SyncJob` is done on the node's loop."""
 
     def update_settings(self, settings: LogSettings) -> None:
@@ -185,7 +182,7 @@ class PartitionLog(TruncatableLog):
         last = base + header.last_offset_delta
         active = self.segments[-1]
         if active.must_roll(now_ms, len(data), header.max_timestamp, last):
-            active = self.roll(now_ms)
+            active = self.roll(now_ms, base if active.is_beyond(last) else None)
         self.epochs.assign(leader_epoch, base)
         if header.producer_id >= 0 and header.is_control:
             self._write_marker(active, data, header, base)
@@ -216,40 +213,37 @@ class PartitionLog(TruncatableLog):
         if aborted is None or not any(end.kind == ControlType.ABORT for end in ends):
             return False
         _ = active.file  # opened now: after the entry is written only the disk itself may fail
+        if not active.aborted:
+            self.names_made += 1
         active.add_aborted(aborted)
         return True
 
     def begin_epoch(self, epoch: int) -> None:
-        """Take the lead from the log end on, under ``epoch``.
+        """Take the lead from the log end on, under ``epoch``. Its first batch writes it down."""
+        self.epochs.assign(epoch, self.log_end_offset, save=False)
 
-        Raises:
-            OSError: the epoch file could not be written; no batch of the epoch is, until it can.
-        """
-        self.epochs.assign(epoch, self.log_end_offset)
-
-    def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log end; the old one's indexes and a producer snapshot are written.
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Begin a new segment at the log end, or behind it where the first batch does; the old one's indexes and a
+        producer snapshot are written.
 
         Raises:
             OSError: the old segment goes on.
         """
-        self.active.seal()
-        self.write_snapshot()
+        base = self.log_end_offset if base_offset is None else base_offset
+        old = self.active
+        old.seal()
+        self.write_snapshot(base)
         self.names_made += 1
         try:
-            segment = Segment.create(self.disk, self.directory, self.log_end_offset, self.settings, now_ms)
+            segment = Segment.create(self.disk, self.directory, base, self.settings, now_ms)
         except OSError:
             for suffix in (".log", ".index", ".timeindex"):  # what the old one goes on with would reach behind it
                 with suppress(OSError):
-                    self.disk.unlink(f"{self.directory}/{file_name(self.log_end_offset, suffix)}")
+                    self.disk.unlink(f"{self.directory}/{file_name(base, suffix)}")
             raise
+        self.recovery_point = min(self.recovery_point, old.base_offset)  # its indexes are not synced as its batches are
         self.add_segment(segment)
         return segment
-
-    def write_snapshot(self, *, sync: bool = False) -> None:
-        """Write the producer state as of the log end."""
-        path = f"{self.directory}/{file_name(self.log_end_offset, '.snapshot')}"
-        write_file(self.disk, path, self.producers.pack(), sync=sync, sync_dir=False)
 
     def set_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward; says whether it moved."""
@@ -299,8 +293,8 @@ class PartitionLog(TruncatableLog):
         """Retire segments that end below the log start."""
         while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
             self._older_bytes = -1
-            self.retire(self.segments.pop(0), now_ms)
             del self.bases[0]
+            self.retire(self.segments.pop(0), now_ms)
 
     def retire(self, segment: Segment, now_ms: int) -> None:
         """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
@@ -317,84 +311,3 @@ class PartitionLog(TruncatableLog):
             path = self.retired.pop(0)[1]
             if self.disk.exists(path):
                 self.disk.unlink(path)
-
-    def unflushed(self) -> list[Segment]:
-        """Segments with bytes above the recovery point, oldest first."""
-        start = max(bisect_right(self.bases, self.recovery_point) - 1, 0)
-        return self.segments[start:]
-
-    @property
-    def rests(self) -> bool:
-        """Whether something awaits its sync, and nobody has touched the log since the last `park`."""
-        return self.log_end_offset > self.recovery_point and not self.active.used
-
-    def park(self) -> None:
-        """Close the files nobody used since the last call. One that awaits its sync stays open: the sync may fail."""
-        for segment in self.segments[: -len(self.unflushed())]:
-            segment.park(sealed=True)
-        if self.recovery_point >= self.log_end_offset:
-            self.active.park(sealed=False)
-        else:
-            self.active.used = False
-
-    def begin_sync(self, end: int) -> SyncJob:
-        """What makes everything below ``end``, and all files' names, durable: run it in a thread, then `finish_sync`.
-
-        Raises:
-            OSError: a file cannot be opened.
-        """
-        job = SyncJob(self, end)
-        if end >= self.log_end_offset:
-            self.unflushed_records = 0
-        return job
-
-    def finish_sync(self, job: SyncJob) -> int:
-        """A sync is done; gives the recovery point. One that a truncation overtook speaks for names only."""
-        self.names_synced = max(self.names_synced, job.names)
-        if job.with_parent:
-            self.is_new = False
-        if job.truncations == self.truncations:
-            self.recovery_point = max(self.recovery_point, job.end)
-        return self.recovery_point
-
-    def flush(self) -> None:
-        """Make everything appended so far survive a power cut.
-
-        Raises:
-            OSError: final; the directory must go offline.
-        """
-        if self.log_end_offset > self.recovery_point or self.names_made > self.names_synced or self.is_new:
-            job = self.begin_sync(self.log_end_offset)
-            job()
-            self.finish_sync(job)
-
-    def close(self) -> None:
-        """Flush, seal the active segment, write the snapshot: the state of a clean stop. Nothing changed costs nothing.
-
-        Raises:
-            OSError: then the log is closed, but not `sealed`.
-        """
-        if self.closed:
-            return
-        self.closed = True
-        self.flush()
-        named = False
-        if self.sealed_at != self.log_end_offset:
-            self.write_snapshot(sync=True)
-            named = True
-        for segment in self.segments:
-            if segment.stale or (segment is self.active and self.sealed_at != self.log_end_offset):
-                segment.seal(sync=True)  # the next start will believe what is written now
-                named = True
-        if self.epochs.unsynced and self.log_end_offset > self.log_start_offset:
-            self.epochs.save(sync=True)  # syncs the directory too
-        elif named:
-            self.disk.fsync_dir(self.directory)
-        self.sealed_at = self.log_end_offset
-        self.sealed = True
-        self.close_files()
-
-    def close_files(self) -> None:
-        """Give the descriptors back, nothing else."""
-        for segment in self.segments:
-            segment.close()

@@ -13,7 +13,8 @@ from operator import attrgetter
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.damage import whole_until
 from ottla.log.index import AbortedTxn
-from ottla.log.segment import Located, Segment
+from ottla.log.scan import Located
+from ottla.log.segment import Segment
 from ottla.log.state import LogState
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError

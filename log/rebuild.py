@@ -26,10 +26,11 @@ class Seen(NamedTuple):
     """Whether any batch has a producer."""
 
 
-def rebuild_producers(log: LogState, seen: Seen | None = None) -> None:
+def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = False) -> None:
     """Producer state as of the log end; snapshots of what is no longer there go.
 
     After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty.
+    ``none``: no batch has a producer that is remembered, and no batch is read.
     """
     log.producers = ProducerStates()
     offset = log.log_start_offset
@@ -46,7 +47,7 @@ def rebuild_producers(log: LogState, seen: Seen | None = None) -> None:
             break
         else:
             log.disk.unlink(path)
-    nothing_new = seen is not None and not seen.producers and offset >= seen.first_base
+    nothing_new = none or (seen is not None and not seen.producers and offset >= seen.first_base)
     if offset < log.log_end_offset and not nothing_new:
         _tell(log, offset)
     keep = {file_name(base, ".snapshot") for base in log.bases}

@@ -64,6 +64,9 @@ def open_log(
     if not log.segments:
         log.start_with(log_start_offset, now_ms)
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+    if log.epochs.is_torn and log.size_bytes:
+        log.notes.append(f"{log.epochs.path} is damaged: every batch is read")
+        clean, recovery_point = False, 0
     unreadable = _first_without_aborted(log, names)
     if unreadable is not None:
         recovery_point = unreadable if clean else min(recovery_point, unreadable)
@@ -185,6 +188,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         try:
             whole, with_producers = _recover_segment(log, log.segments[at], following, compacted_below)
             producers |= with_producers
+            if following is not None:
+                log.segments[at].seal()  # synced with its batches, and believed from then on
             log.segments[at].close()  # there may be more of them than descriptors
         except OffsetOverflow:
             log.notes.append(f"{log.segments[at].path}.log: split: its offsets reach too far to be indexed")

@@ -1,16 +1,28 @@
-"""Reading a segment's batches one after the other, in large pieces."""
+"""Reading a segment's batches one after the other: header by header up to one, or whole and in large pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from ottla.wire.batch import BatchHeader, overhead
+from ottla.log.damage import Range, size_at
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import TELLING_BYTES, any_crc_matches, any_header, smallest
 from ottla.world.disk import File
 
 _PIECE_BYTES = 1 << 20
+WINDOW_BYTES = 16 * 1024
+"""So much is read at once where batches are passed header by header."""
+
+
+class Located(NamedTuple):
+    """Where a batch lies in a segment, and what its first bytes say."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
 
 
 class Scanned(Protocol):
@@ -18,10 +30,45 @@ class Scanned(Protocol):
 
     path: str
     size_bytes: int
+    damage: list[Range]
 
     @property
     def file(self) -> File:
         """Its file, open."""
+
+
+def locate(segment: Scanned, offset: int, position: int) -> Located | None:
+    """The first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
+
+    Raises:
+        WireError: as `Segment.locate`.
+    """
+    window, start = b"", position
+    while position < segment.size_bytes:
+        at = position - start
+        if len(window) - at < HEADER_BYTES:
+            window, start, at = segment.file.pread(WINDOW_BYTES, position), position, 0
+            if len(window) < LOG_OVERHEAD_BYTES:
+                return None
+        if segment.damage:
+            size = size_at(segment.damage, position)
+            behind = segment.file.pread(LOG_OVERHEAD_BYTES, position + size)
+            if size and (len(behind) < LOG_OVERHEAD_BYTES or overhead(behind)[0] > offset):
+                return Located(position, size, offset, offset)  # it may well lie in what is damaged
+            if size:
+                position += size
+                continue
+        base, size = overhead(window, at)
+        if len(window) - at < TELLING_BYTES or size < smallest(window, at):
+            raise WireError(f"{segment.path}.log: batch of {size} bytes at {position}")
+        if window[at + MAGIC_OFFSET] == 2:
+            last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
+        else:
+            last = base  # formats 0 and 1 carry the offset of the last message
+        if last >= offset:
+            return Located(position, size, base, last)
+        position += size
+    return None
 
 
 def batches(segment: Scanned, position: int, *, check: bool) -> Iterator[tuple[int, BatchHeader, memoryview]]:

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ottla.log.checkpoints import CorruptFile
-from ottla.log.damage import Range, size_at
+from ottla.log.damage import Range
 from ottla.log.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
     AbortedTxn,
     OffsetIndex,
     TimeIndex,
@@ -20,11 +22,10 @@ from ottla.log.index import (
     read_aborted,
     write_aborted,
 )
-from ottla.log.scan import batches
+from ottla.log.scan import Located, batches, locate
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader, overhead, parse_header
+from ottla.wire.batch import HEADER_BYTES, MAGIC_OFFSET, BatchHeader, parse_header
 from ottla.wire.errors import WireError
-from ottla.wire.legacy import TELLING_BYTES, smallest
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk, File, read_file, write_file
 
@@ -35,17 +36,18 @@ class OffsetOverflow(WireError):
     """An offset lies further behind the segment's base than its indexes can say."""
 
 
-WINDOW_BYTES = 16 * 1024
-"""So much is read at once where batches are passed header by header."""
+SMALL_INDEX_BYTES = 1536
+"""A disk tears files at 512 bytes. An index below three times that shows it: by its size, or by what is missing."""
 
 
-class Located(NamedTuple):
-    """Where a batch lies in a segment, and what its first bytes say."""
+class Known(NamedTuple):
+    """A batch an index knows of."""
 
     position: int
-    size_bytes: int
-    base_offset: int
     last_offset: int
+
+
+START = Known(0, -1)
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -108,6 +110,7 @@ class Segment:
         segment = cls.begin(disk, directory, base_offset, settings, now_ms)
         for suffix in (".index", ".timeindex"):
             disk.open(segment.path + suffix, create=True).close()
+        segment.stale = False
         return segment
 
     @classmethod
@@ -229,6 +232,21 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
         self.first_timestamp = None
 
+    def cut_indexes(self, offset: int) -> Known:
+        """Leave in both indexes only what they know below ``offset``; gives the last such batch, which is to be told
+        again with all behind it. Source: ``LogSegment.truncateTo``.
+        """
+        index, times = self.index.below(offset), self.time_index.below(offset)
+        first = self.first_timestamp
+        self.reset_indexes()
+        self._index, self._time_index = index, times
+        if not index.positions:
+            self._time_index = TimeIndex(self.base_offset)
+            return START
+        self.max_timestamp, self.max_timestamp_offset = times.last()
+        self.first_timestamp = first
+        return Known(index.positions[-1], self.base_offset + index.offsets[-1])
+
     def note(self, header: BatchHeader, position: int) -> None:
         """Take a batch at ``position`` into the indexes (its header carries its real base offset)."""
         self._note(header.last_offset, header.max_timestamp, header.size_bytes, position)
@@ -265,6 +283,8 @@ class Segment:
 
     def must_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
         """Whether the next batch belongs into a new segment: size, age by message time, full index, offset range."""
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
         if self.size_bytes == 0:
             return False
         settings = self.settings
@@ -279,10 +299,14 @@ class Segment:
             longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
-        if waited > longest_ms or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if waited > longest_ms:
             return True
         full = len(self.index.offsets) >= settings.segment_index_bytes // 8
         return full or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
+
+    def is_beyond(self, offset: int) -> bool:
+        """Whether an offset lies further behind the base than the indexes can say."""
+        return offset - self.base_offset > MAX_RELATIVE_OFFSET
 
     def _load_first_timestamp(self) -> None:
         raw = self.file.pread(HEADER_BYTES, 0)
@@ -295,33 +319,7 @@ class Segment:
         Raises:
             WireError: a batch on the way names a size that no batch has: nothing behind it can be found.
         """
-        position = self.index.lookup(offset)
-        window, start = b"", position
-        while position < self.size_bytes:
-            at = position - start
-            if len(window) - at < HEADER_BYTES:
-                window, start, at = self.file.pread(WINDOW_BYTES, position), position, 0
-                if len(window) < LOG_OVERHEAD_BYTES:
-                    return None
-            if self.damage:
-                size = size_at(self.damage, position)
-                behind = self.file.pread(LOG_OVERHEAD_BYTES, position + size)
-                if size and (len(behind) < LOG_OVERHEAD_BYTES or overhead(behind)[0] > offset):
-                    return Located(position, size, offset, offset)  # it may well lie in what is damaged
-                if size:
-                    position += size
-                    continue
-            base, size = overhead(window, at)
-            if len(window) - at < TELLING_BYTES or size < smallest(window, at):
-                raise WireError(f"{self.path}.log: batch of {size} bytes at {position}")
-            if window[at + MAGIC_OFFSET] == 2:
-                last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
-            else:
-                last = base  # formats 0 and 1 carry the offset of the last message
-            if last >= offset:
-                return Located(position, size, base, last)
-            position += size
-        return None
+        return locate(self, offset, self.index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `scan.batches` does."""
@@ -354,8 +352,11 @@ class Segment:
         if self._index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        write_file(self._disk, f"{self.path}.index{suffix}", self._index.pack(), sync=sync, sync_dir=False)
-        write_file(self._disk, f"{self.path}.timeindex{suffix}", self._time_index.pack(), sync=sync, sync_dir=False)
+        for ending, raw in ((".index", self._index.pack()), (".timeindex", self._time_index.pack())):
+            path = f"{self.path}{ending}{suffix}"
+            if not sync and self._disk.exists(path):
+                self._disk.unlink(path)  # put over an old file, the new one would have to be on the disk at once
+            write_file(self._disk, path, raw, sync=sync, sync_dir=False)
         self.stale = False
 
     def park(self, *, sealed: bool) -> None:
@@ -370,9 +371,14 @@ class Segment:
             self._index = self._time_index = self._aborted = None
 
     def index_paths(self, *, sealed: bool) -> list[str]:
-        """Index files that are not written again: what is lost of them would not be noticed."""
+        """Index files that are not written again, and whose loss would not be noticed."""
         out = [f"{self.path}.txnindex"] if self._aborted else []
-        return [*out, f"{self.path}.index", f"{self.path}.timeindex"] if sealed else out
+        if sealed and (self._index is None or len(self._index.offsets) * OFFSET_ENTRY_BYTES >= SMALL_INDEX_BYTES):
+            out.append(f"{self.path}.index")
+        times = self._time_index
+        if sealed and (times is None or len(times.offsets) * TIME_ENTRY_BYTES >= SMALL_INDEX_BYTES):
+            out.append(f"{self.path}.timeindex")
+        return out
 
     def fsync(self) -> None:
         """Make the batches survive a power cut."""

@@ -17,7 +17,7 @@ from ottla.log.checkpoints import CorruptFile
 from ottla.log.producers import ProducerStates
 from ottla.log.reading import ReadableLog
 from ottla.log.rebuild import rebuild_producers
-from ottla.log.segment import Segment
+from ottla.log.segment import START, Known, Segment
 from ottla.log.state import SWAP
 from ottla.wire.errors import WireError
 
@@ -76,7 +76,7 @@ class TruncatableLog(ReadableLog):
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.cleaner_point = min(self.cleaner_point, self.log_end_offset)
             self.epochs.truncate_end(self.log_end_offset)
-            rebuild_producers(self)
+            rebuild_producers(self, none=not self.producers.producers)
         self.check_order()
         return self.log_end_offset
 
@@ -121,19 +121,42 @@ class TruncatableLog(ReadableLog):
             raise OSError(errno.EIO, f"{self.in_words()}: not truncated to the end: {error}") from error
 
     def _cut(self, segment: Segment, offset: int) -> int:
-        """Cut a segment before the first batch that reaches to ``offset``; gives where its last batch ends."""
-        found = segment.locate(offset)
-        if found is not None:
-            segment.truncate(found.position)
-        end = segment.base_offset
-        good = 0
-        segment.reset_indexes()
+        """Cut a segment before the first batch that reaches to ``offset``; gives where its last batch ends.
+
+        What the index knows below the cut is believed, so that only a few batches are looked at.
+        """
+        known = segment.cut_indexes(offset)
         try:
-            for position, header, _ in segment.scan(check=False):
-                segment.note(header, position)
-                end, good = header.next_offset, position + header.size_bytes
-        except WireError as error:
-            self.notes.append(f"{segment.path}.log: cut at {good}: {error}")
+            end, good = self._told_from(segment, known, offset)
+        except WireError:
+            segment.reset_indexes()
+            end, good = self._told_from(segment, START, offset)
+        if good < segment.size_bytes:
             segment.truncate(good)
         segment.cut_aborted(end)
         return end
+
+    def _told_from(self, segment: Segment, known: Known, offset: int) -> tuple[int, int]:
+        """Take the batches from a known one on into the indexes: where those below ``offset`` end, and their bytes.
+
+        Raises:
+            WireError: the batch that is known is another; damage behind it ends the segment.
+        """
+        end, good = segment.base_offset, known.position
+        try:
+            for position, header, _ in segment.scan(known.position, check=False):
+                if position == known.position > 0 and header.last_offset != known.last_offset:
+                    break
+                if header.last_offset >= offset:
+                    return end, good
+                segment.note(header, position)
+                end, good = header.next_offset, position + header.size_bytes
+        except WireError as error:
+            damage: WireError | None = error
+        else:
+            damage = None
+        if good == known.position > 0:
+            raise WireError(f"{segment.path}.index is wrong about offset {known.last_offset}")
+        if damage is not None:
+            self.notes.append(f"{segment.path}.log: cut at {good}: {damage}")
+        return end, good

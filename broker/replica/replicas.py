@@ -20,7 +20,6 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import uuid_text
-from ottla.world.disk import is_passing
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.replicas")
@@ -161,13 +160,7 @@ class Replicas:
             for callback in self.on_committed:
                 callback(replica)
         if begins:
-            log = replica.log
-            try:
-                log.begin_epoch(told.leader_epoch)
-            except OSError as error:
-                self._fail(error, log)  # in memory it is assigned; the next one written takes it along
-                if not is_passing(error):
-                    return
+            replica.log.begin_epoch(told.leader_epoch)
             replica.count_what_was_found(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)

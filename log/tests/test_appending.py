@@ -68,8 +68,7 @@ def test_who_begins_to_lead_without_its_epoch_in_the_file_writes_nothing_before_
     session = memory_disk().session()
     log = new_log(session)
     session.fault = failing("open", "leader-epoch-checkpoint.tmp")
-    with pytest.raises(OSError, match="short"):
-        log.begin_epoch(3)
+    log.begin_epoch(3)
     assert log.epochs.latest() == 3, "who asks is told already"
     with pytest.raises(OSError, match="short"):
         log.append_as_leader(a_batch(0), 3, NOW)
@@ -170,7 +169,7 @@ def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
         job()
         while len(log.bases) == 1:  # on the loop, while the thread has not come back yet
             fill(log, 1)
-        assert log.finish_sync(job) == 12
+        assert log.finish_sync(job) == 0, "the indexes of what is sealed now were not among it"
         assert log.names_made > log.names_synced
         log.flush()
         end = log.log_end_offset
@@ -290,3 +289,34 @@ def test_a_follower_learns_producers_and_aborted_transactions() -> None:
     assert log.aborted_between(0, 3) == source.aborted_between(0, 3)
     again = log.append_as_leader(in_transaction(1, 1), 0, NOW, Origin.COORDINATOR)
     assert again.duplicate
+
+
+# ---------------------------------------------------------------- offsets that an index cannot say
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*, empty: bool) -> None:
+    """A log that was compacted for long has its first records far from its start (``LogSegment.shouldRoll``)."""
+    memory = memory_disk()
+    log = new_log(memory.session(), COMPACTED)
+    if not empty:
+        log.append_as_follower(leaders((0, 3, 0)), NOW)
+    far = 2**31 + (0 if empty else 3)
+    for _ in range(3):
+        log.append_as_follower(leaders((max(far, log.log_end_offset), 3, 1)), NOW)
+    assert log.bases == [0, far]
+    log.set_high_watermark(log.log_end_offset)
+    log.close()
+    for clean in (True, False):
+        again = opened(memory, COMPACTED, clean=clean)
+        assert again.bases == [0, far]
+        assert offsets(again) == [*range(0 if empty else 3), *range(far, far + 9 + 3 * (not clean))]
+        again.append_as_leader(a_batch(0), 2, NOW)
+
+
+def test_the_last_offset_an_index_can_say_begins_no_segment() -> None:
+    log = new_log(memory_disk().session(), COMPACTED)
+    log.append_as_follower(leaders((2**31 - 3, 3, 0)), NOW)
+    assert (log.bases, log.log_end_offset) == ([0], 2**31)
+    log.close()
+    assert log.sealed

@@ -260,3 +260,24 @@ def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
     for number in range(5):
         directory.create_partition("t", number, OTHER_ID, SMALL, NOW)
     assert written.count(f"/data/{c.RECOVERY_POINTS}.tmp") == 1
+
+
+@pytest.mark.parametrize(("batches", "each"), [(0, []), (1, ["t-{p}", "log", "leader-epoch-checkpoint"])])
+def test_a_stop_soon_after_a_start_syncs_no_more_than_what_would_be_missed(batches: int, each: list[str]) -> None:
+    """Ten thousand new partitions: one that holds nothing is made anew just so; small files show that they are torn."""
+    memory = memory_disk()
+    directory = begun(memory.session())
+    for number in range(5):
+        log = directory.create_partition("t", number, TOPIC_ID, SMALL, NOW)
+        log.begin_epoch(0)
+        fill(log, batches)
+    synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
+    directory.close(2)
+    for number in range(5):
+        mine = [path.rpartition("/")[2].removeprefix(f"{0:020d}.") for path in synced if f"/t-{number}" in path]
+        assert sorted(mine) == sorted(name.format(p=number) for name in each)
+    assert synced[: synced.index("/data/recovery-point-offset-checkpoint.tmp")].count("/data") == 1
+    memory.lose_power()
+    again, logs = opened_again(memory)
+    assert again.was_clean
+    assert [log.log_end_offset for log in logs] == [3 * batches] * 5

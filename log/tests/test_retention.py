@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -223,3 +224,14 @@ def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, 
     log.update_settings(replace(log.settings, **settings))  # type: ignore[arg-type]
     assert {s.size_bytes for s in log.segments} == {size}
     assert expired(log, NOW + HOUR_MS + 3) == due
+
+
+def test_a_file_that_cannot_be_renamed_now_leaves_segments_and_their_bases_alike() -> None:
+    session = memory_disk().session()
+    log = new_log(session)
+    fill(log, 30)
+    log.raise_start(log.bases[2])
+    session.fault = lambda what, path: OSError(errno.ENOMEM, "short") if what == "rename" else None
+    with pytest.raises(OSError, match="short"):
+        log.drop_below_start(NOW)
+    assert [s.base_offset for s in log.segments] == log.bases

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import (
     NOW,
     SMALL,
     TOPIC_ID,
+    a_batch,
     expected,
     fill,
     in_transaction,
@@ -27,6 +30,7 @@ from ottla.log.tests.world import (
     put,
     values,
 )
+from ottla.wire.batch import BatchHeader
 from ottla.world.memory_disk import Killed, MemoryDisk
 
 
@@ -257,3 +261,93 @@ def test_a_crash_anywhere_in_a_cut_leaves_a_log_that_can_be_cut_again() -> None:
         assert again.log_end_offset >= 30, seed
         again.truncate_to(30, NOW)
         assert values(again) == expected(30), seed
+
+
+# ---------------------------------------------------------------- how much is looked at
+
+
+def indexes(log: PartitionLog) -> list[tuple[list[int], ...]]:
+    return [
+        (s.index.offsets.tolist(), s.index.positions.tolist(), s.time_index.timestamps.tolist(), [s.max_timestamp])
+        for s in log.segments
+    ]
+
+
+def test_a_cut_leaves_what_the_batches_below_it_would_have_made() -> None:
+    """``LogSegment.truncateTo``: both indexes are cut, and go on as if nothing had ever been behind the cut."""
+    for at in range(0, 90, 3):
+        cut, never = (new_log(memory_disk().session()) for _ in range(2))
+        fill(cut, 30)
+        cut.truncate_to(at, NOW)
+        fill(never, at // 3)
+        assert cut.bases[-1] <= at
+        if cut.bases == never.bases:  # else it ends with the empty segment that began at the cut
+            assert indexes(cut) == indexes(never)
+        fill(cut, 30 - at // 3)
+        fill(never, 30 - at // 3)
+        assert indexes(cut) == indexes(never)
+        assert cut.active.bytes_since_index_entry == never.active.bytes_since_index_entry
+
+
+def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() -> None:
+    session = memory_disk().session()
+    log = new_log(session, LogSettings(index_interval_bytes=200))
+    fill(log, 400)
+    read: list[str] = []
+    log.active.index  # noqa: B018 - loaded
+    data = session.disk.files[f"{log.directory}/{0:020d}.log"].data
+    data[:1000] = bytes(1000)  # who reads it finds no batch
+
+    def watch(what: str, path: str) -> None:
+        if what == "pread":
+            read.append(path)
+
+    session.fault = watch
+    assert log.truncate_to(1100, NOW) == 1098
+    assert len(read) == 1
+    assert not log.notes
+
+
+@pytest.mark.parametrize("what", ["a size", "an index that lies", "an index of another batch"])
+def test_damage_below_the_cut_ends_the_log_before_it(what: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings(index_interval_bytes=200))
+    fill(log, 30)
+    segment = log.active
+    known = segment.index.below(60)
+    if what == "a size":
+        position = known.positions[-1]
+        memory.files[f"{segment.path}.log"].data[position + 8 : position + 12] = b"\xff\xff\xff\xf4"
+        assert log.truncate_to(60, NOW) == known.base_offset + known.offsets[-1] - 2
+        assert log.notes
+    else:
+        segment.index.positions[len(known.positions) - 1] += 5 if what == "an index that lies" else -len(a_batch(0))
+        assert log.truncate_to(60, NOW) == 60
+        assert not log.notes
+    end = log.log_end_offset
+    assert not log.closed
+    assert values(log) == expected(end)
+    fill(log, 3)
+    assert values(log) == expected(end + 9)
+    assert values(opened(memory)) == expected(end + 9)
+
+
+def test_a_cut_of_a_log_without_producers_reads_no_batch_for_them() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 60)
+    names = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert len(names) > 2
+    whole: list[bool] = []
+    real = Segment.scan
+
+    def scan(self: Segment, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        whole.append(check)
+        return real(self, position, check=check)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "scan", scan)
+        log.truncate_to(log.bases[2] + 4, NOW)
+    assert whole == [False]
+    left = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert left == names[: len(left)]
+    assert int(left[-1][:20]) <= log.log_end_offset
