@@ -5,13 +5,15 @@ Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Generator
 from typing import NamedTuple
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.scan import WINDOW_BYTES, Located
+from ottla.log.scan import WINDOW_BYTES
 from ottla.log.segment import Segment
 from ottla.wire import records as r
-from ottla.wire.batch import HEADER_BYTES
+from ottla.wire.batch import HEADER_BYTES, BatchHeader
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import any_header
 
@@ -24,24 +26,69 @@ class TimeOffset(NamedTuple):
     leader_epoch: int
 
 
+Looking = Generator[None, None, TimeOffset | None]
+"""A look-up that pauses now and then."""
+RECORDS_AT_ONCE = 500
+
+
 def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOffset | None:
-    """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``."""
-    for segment in log.segments:
+    """`finding_by_time`, all at once."""
+    return _all_at_once(finding_by_time(log, timestamp, upper_offset))
+
+
+def find_max_time(log: PartitionLog) -> TimeOffset | None:
+    """`finding_max_time`, all at once."""
+    return _all_at_once(finding_max_time(log))
+
+
+def _all_at_once(steps: Looking) -> TimeOffset | None:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: TimeOffset | None = done.value
+            return found
+
+
+def finding_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> Looking:
+    """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``.
+
+    Pauses often: there may be thousands of segments, and megabytes in a batch. What changes in a pause is seen.
+
+    Raises:
+        WireError: a batch is damaged.
+    """
+    offset = log.log_start_offset
+    while offset < log.log_end_offset and not log.closed:
+        segment = log.segment_of(offset)
         segment.measure()
-        if segment.max_timestamp < timestamp:
-            continue
-        found = _batch_by_time(segment, timestamp, log.log_start_offset)
-        while found is not None:
-            raw = segment.file.pread(found.size_bytes, found.position)
-            record = r.first_by_time(raw, any_header(raw), timestamp, log.log_start_offset)
+        found = None
+        if segment.max_timestamp >= timestamp:
+            found = yield from _batch_by_time(log, segment, timestamp, offset)
+            if log.closed:
+                break
+        if found is None:
+            number = bisect_right(log.bases, offset)
+            if number == len(log.bases):
+                break
+            offset = log.bases[number]
+        else:
+            raw, header = found
+            record = yield from r.finding_by_time(raw, header, timestamp, log.log_start_offset)
             if record is not None:
-                offset, time = record
-                return None if offset >= upper_offset else TimeOffset(time, offset, log.epochs.epoch_at(offset))
-            found = _batch_by_time(segment, timestamp, found.last_offset + 1)
+                return None if record[0] >= upper_offset else _told(log, *record)
+            offset = header.next_offset
+        yield
     return None
 
 
-def _batch_by_time(segment: Segment, timestamp: int, from_offset: int) -> Located | None:
+def _told(log: PartitionLog, offset: int, timestamp_ms: int) -> TimeOffset:
+    return TimeOffset(timestamp_ms, offset, log.epochs.epoch_at(offset))
+
+
+def _batch_by_time(
+    log: PartitionLog, segment: Segment, timestamp: int, from_offset: int
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
     """A segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
 
     Raises:
@@ -51,34 +98,53 @@ def _batch_by_time(segment: Segment, timestamp: int, from_offset: int) -> Locate
     if start is None:
         return None
     position = begin = start.position
-    window = b""
+    window, file, truncations = b"", segment.file, log.truncations
     while position < segment.size_bytes:
         at = position - begin
         if len(window) - at < HEADER_BYTES:
-            window, begin, at = segment.file.pread(WINDOW_BYTES, position), position, 0
+            if window:
+                yield
+                if log.closed or log.truncations != truncations:
+                    return None
+            window, begin, at = file.pread(WINDOW_BYTES, position), position, 0
         header = any_header(window, at)
         if header.max_timestamp >= timestamp:
-            return Located(position, header.size_bytes, header.base_offset, header.last_offset)
+            return file.pread(header.size_bytes, position), header
         position += header.size_bytes
     return None
 
 
-def find_max_time(log: PartitionLog) -> TimeOffset | None:
-    """The record with the largest timestamp; the first of them where several have it."""
-    for segment in log.segments:
+def finding_max_time(log: PartitionLog) -> Looking:
+    """The record with the largest timestamp; the first of them where several have it. Pauses as `finding_by_time`."""
+    best, base = None, -1
+    while not log.closed and (number := bisect_right(log.bases, base)) < len(log.bases):
+        segment, base = log.segments[number], log.bases[number]
         segment.measure()
-    best = max(log.segments, key=lambda s: (s.max_timestamp, -s.base_offset))
-    if best.max_timestamp < 0:
+        if best is None or segment.max_timestamp > best.max_timestamp:
+            best = segment
+        yield
+    if best is None or best.max_timestamp < 0 or log.closed or log.segment_of(best.base_offset) is not best:
         return None
     found = best.locate(best.max_timestamp_offset)
     if found is None:
         return None
     raw = best.file.pread(found.size_bytes, found.position)
-    header = any_header(raw)
     try:
-        record = max(r.iterate(raw, header), key=lambda x: (x.timestamp_ms, -x.offset), default=None)
+        header = any_header(raw)
+        record = yield from r.finding_by_time(raw, header, header.max_timestamp, header.base_offset)
+        if record is None:
+            record = yield from _latest(raw, header)
     except WireError:
-        record = None
-    if record is None:
         return None
-    return TimeOffset(record.timestamp_ms, record.offset, log.epochs.epoch_at(record.offset))
+    return None if record is None else _told(log, *record)
+
+
+def _latest(raw: bytes, header: BatchHeader) -> Generator[None, None, tuple[int, int] | None]:
+    """(offset, timestamp) of the latest record of a batch whose header claims a later one."""
+    latest: tuple[int, int] | None = None
+    for number, record in enumerate(r.iterate(raw, header)):
+        if latest is None or record.timestamp_ms > latest[1]:
+            latest = record.offset, record.timestamp_ms
+        if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+            yield
+    return latest

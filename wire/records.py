@@ -6,15 +6,29 @@ Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire import batch as b
-from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress
+from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress, pieces
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.record import Headers, NewRecord, Record
 
-__all__ = ["Headers", "NewRecord", "Record", "body", "build", "first_by_time", "iterate", "validate"]
+__all__ = [
+    "Headers",
+    "NewRecord",
+    "Record",
+    "body",
+    "build",
+    "finding_by_time",
+    "first_by_time",
+    "iterate",
+    "validate",
+]
+RECORDS_AT_ONCE = 2000
+"""So many are looked at without a pause: a millisecond or two."""
+PIECE_BYTES = 256 * 1024
+"""So much is unpacked without one."""
 
 
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
@@ -55,48 +69,90 @@ def body(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_
 def first_by_time(
     buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
 ) -> tuple[int, int] | None:
+    """`finding_by_time`, all at once."""
+    steps = finding_by_time(buf, header, timestamp_ms, from_offset, limit)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: tuple[int, int] | None = done.value
+            return found
+
+
+def finding_by_time(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
+) -> Generator[None, None, tuple[int, int] | None]:
     """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
 
-    Reads no further into a record than its offset: a batch may hold ten thousand.
+    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million.
 
     Raises:
         WireError: the records are not what the header claims.
     """
     if header.magic < 2 or header.has_log_append_time:
-        for record in iterate(buf, header, 0, limit):
+        for number, record in enumerate(iterate(buf, header, 0, limit)):
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp_ms
+            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                yield
         return None
-    plain = codec_of(header.attributes) is Codec.NONE
-    data = buf if plain and isinstance(buf, bytes) else bytes(body(buf, header, 0, limit))
-    at = b.HEADER_BYTES if data is buf else 0
-    wanted, base = timestamp_ms - header.base_timestamp, header.base_offset
+    codec = codec_of(header.attributes)
+    if codec is Codec.NONE:
+        data, at = buf if isinstance(buf, bytes) else bytes(buf), b.HEADER_BYTES
+    else:
+        data, at = (yield from _unpacked(codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], limit)), 0
+    left, base_time = header.records_count, header.base_timestamp
+    wanted, found = timestamp_ms - base_time, None
     try:
-        for _ in range(header.records_count):
-            start = at
-            size = data[at]
-            if size < 128:
-                size, at = size >> 1, at + 1
-            elif data[at + 1] < 128:
-                size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
-            else:
-                size, at = read_varlong(data, at)
-            stop = at + size
-            if stop <= start:
-                raise WireError(f"a record of {size} bytes")
-            delta = data[at + 1]
-            if delta < 128:
-                delta, at = (delta >> 1) ^ -(delta & 1), at + 2
-            else:
-                delta, at = read_varlong(data, at + 1)
-            if delta >= wanted:
-                offset = base + read_varlong(data, at)[0]
-                if offset >= from_offset:
-                    return offset, header.base_timestamp + delta
-            at = stop
+        while left > 0:
+            found, at = _first_of(data, at, min(left, RECORDS_AT_ONCE), wanted, from_offset - header.base_offset)
+            if found is not None:
+                return header.base_offset + found[0], base_time + found[1]
+            left -= RECORDS_AT_ONCE
+            yield
     except IndexError:
         raise WireError("a record is cut off") from None
     return None
+
+
+def _unpacked(codec: Codec, data: Buffer, limit: int) -> Generator[None, None, bytes]:
+    out, size = [], 0
+    for piece in pieces(codec, data, PIECE_BYTES):
+        out.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise WireError(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+        yield
+    return b"".join(out)
+
+
+def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int]:
+    """The first of ``count`` records with a time delta of ``wanted`` and an offset delta of ``least``, or more: both
+    deltas. And where the record behind the last that was read begins.
+    """
+    for _ in range(count):
+        start = at
+        size = data[at]
+        if size < 128:
+            size, at = size >> 1, at + 1
+        elif data[at + 1] < 128:
+            size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
+        else:
+            size, at = read_varlong(data, at)
+        stop = at + size
+        if stop <= start:
+            raise WireError(f"a record of {size} bytes")
+        delta = data[at + 1]
+        if delta < 128:
+            delta, at = (delta >> 1) ^ -(delta & 1), at + 2
+        else:
+            delta, at = read_varlong(data, at + 1)
+        if delta >= wanted:
+            offset = read_varlong(data, at)[0]
+            if offset >= least:
+                return (offset, delta), stop
+        at = stop
+    return None, at
 
 
 def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:

@@ -11,13 +11,11 @@ Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apac
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
-from ottla.broker.handlers.rows import each
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.log.by_time import find_by_time, find_max_time
+from ottla.log.by_time import finding_by_time, finding_max_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,7 +30,7 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 READ_COMMITTED = 1
 
 
-def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> tuple[int, int, int]:
+def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> Steps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 for what is not there."""
     log = replica.log
     upper = log.last_stable_offset if committed else log.high_watermark
@@ -42,18 +40,18 @@ def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> t
         case -2 | -4:
             return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
         case -3:
-            found = find_max_time(log)
+            found = yield from finding_max_time(log)
             return (-1, -1, -1) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
         case -5 | -6:
             return -1, -1, -1
         case _:
-            at = find_by_time(log, part.timestamp, upper)
+            at = yield from finding_by_time(log, part.timestamp, upper)
             return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
 
 
 def _one(
     context: Context, topic: str, counts: Counter[tuple[str, int]], isolation_level: int, part: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
     Raises:
@@ -66,7 +64,7 @@ def _one(
     replica = context.services.replicas.leader(topic, part.partition_index)
     replica.check_epoch(part.current_leader_epoch)
     try:
-        timestamp_ms, offset, epoch = _find(replica, part, committed=isolation_level == READ_COMMITTED)
+        timestamp_ms, offset, epoch = yield from _find(replica, part, committed=isolation_level == READ_COMMITTED)
     except WireError:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
     except OSError as error:
@@ -78,10 +76,6 @@ def _one(
     )
 
 
-def _refused(part: ListOffsetsPartition, error: ProtocolError) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(part.partition_index, error.code)
-
-
 def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
     response = ListOffsetsResponse()
     counts: Counter[tuple[str, int]] = Counter()
@@ -90,9 +84,14 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
             counts[topic.name, part.partition_index] += 1
             yield
     for topic in request.topics:
-        rows = yield from each(
-            topic.partitions, partial(_one, context, topic.name, counts, request.isolation_level), _refused
-        )
+        rows = []
+        for part in topic.partitions:
+            try:
+                row = yield from _one(context, topic.name, counts, request.isolation_level, part)
+            except ProtocolError as error:
+                row = ListOffsetsPartitionResponse(part.partition_index, error.code)
+            rows.append(row)
+            yield
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
     return response
 
