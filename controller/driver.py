@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla.controller import startup
+from ottla.controller import heartbeats, startup
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults
 from ottla.controller.delta import Listener
@@ -38,6 +38,9 @@ from ottla.wire.schema import Message
 from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
+
+RESIGN_BEATS = 10
+"""Alone it takes two: one takes the leaderships, the next one fences. A stop waits for nothing else."""
 
 T = TypeVar("T")
 Writing = tuple[SnapshotId, Generator[None, None, bytes]]
@@ -157,19 +160,26 @@ class Controller:
         voters = store.voters()
         startup.check_level(self.machine.image)
         self.machine.kraft_version = store.kraft_version
-        store.committed(store.log.log_end_offset)
         self._raft = RaftMachine(
             store.me, voters, store.hard, store.chain(), self._env.random, first_records=store.first_records()
         )
 
     async def lead(self, controller: Endpoint) -> None:
-        """Take over leadership, end an open metadata transaction, write the first records of a new cluster."""
+        """Take over leadership, end an open metadata transaction, write the first records of a new cluster.
+
+        Other brokers that are not fenced (the directory comes from a larger cluster) are fenced at once: they have no
+        way to be heard by a controller that stands alone, and nothing may wait for them.
+        """
         self._step(events.Start())
         assert self._raft.is_leader
         await self._commit()
         path = self._directory.path
         for records in startup.first_records(self.machine, self._env, path, self._identity, controller):
             await self._append(records)
+            await self._commit()
+        for broker_id in startup.unheard(self.machine.latest, self.node_id):
+            fenced = heartbeats.fence(self.machine.latest, broker_id, self.machine.defaults.broker)
+            await self._append((await self._paced(fenced)).records)
             await self._commit()
 
     async def run(self) -> None:
@@ -375,7 +385,8 @@ class Controller:
     async def resign_broker(self) -> None:
         """Controlled shutdown of this node's broker: its leaderships go first, then it is fenced."""
         known = self.machine.latest.brokers.get(self.node_id)
-        while known is not None:
+        for _ in range(RESIGN_BEATS if known is not None else 0):
+            assert known is not None
             answer = await self._beat(known.broker_epoch, want_shut_down=True)
             if answer.should_shut_down or answer.error_code:
                 return

@@ -124,6 +124,12 @@ def _offline(
     return [*records, m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
 
 
+def fence(image: Image, broker_id: int, static: Mapping[str, str]) -> Steps:
+    """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R276)."""
+    records = yield from _transition(image, static, image.brokers[broker_id], State.FENCED)
+    return Decision(None, records)
+
+
 def heartbeat(
     image: Image,
     contacts: Contacts,

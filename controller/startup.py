@@ -67,6 +67,11 @@ def first_records(
     ]
 
 
+def unheard(image: Image, node_id: int) -> list[int]:
+    """Brokers other than this node's that count as alive."""
+    return sorted(i for i, b in image.brokers.items() if i != node_id and not b.fenced)
+
+
 def _bootstrap(env: Env, path: str) -> list[Message]:
     levels = read_snapshot(env.disk, path).records if env.disk.exists(path) else bootstrap_records()
     return [

@@ -112,7 +112,7 @@ class MetadataStore:
                 self.snapshot_id = snapshot
                 return
             except CorruptFile:
-                if snapshot == self.snapshots[0] and (start > 0 or snapshot.end_offset == 0):
+                if snapshot.end_offset == 0:
                     raise
         if start > 0:
             raise CorruptFile(f"{self.directory}: the log begins at {start} and no snapshot covers what was before")

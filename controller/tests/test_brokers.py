@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import brokers
+from ottla.controller import brokers, heartbeats
+from ottla.controller.decision import at_once
 from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.tests.test_controller import beat, create, directory, machine, place, register, submit
@@ -165,6 +166,39 @@ def test_r273_a_heartbeat_leads_from_state_to_state(
     if state == "leads" and wants:
         partition = controller.image.topics["t"].partitions[0]
         assert (partition.leader, partition.isr) == (2, (2,))
+
+
+def change(epoch: int, **what: Any) -> m.BrokerRegistrationChangeRecord:
+    return m.BrokerRegistrationChangeRecord(1, epoch, **what)
+
+
+@pytest.mark.parametrize(
+    ("state", "wants", "what", "first"),
+    [
+        ("fenced", {"current_metadata_offset": FAR}, {"fenced": -1}, True),
+        ("leads", {"want_fence": True}, {"fenced": 1}, False),
+        ("leads", {"want_shut_down": True}, {"in_controlled_shutdown": 1}, True),
+        ("leads nothing", {"want_shut_down": True}, {"fenced": 1}, False),
+    ],
+)
+def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_partitions(
+    state: str, wants: dict[str, Any], what: dict[str, int], first: bool
+) -> None:
+    controller = controllable(state)
+    epoch = controller.image.brokers[1].broker_epoch
+    decision = at_once(controller.decide(bh.BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
+    assert decision.records[0 if first else -1] == change(epoch, **what)
+    others = decision.records[1:] if first else decision.records[:-1]
+    assert all(isinstance(r, m.PartitionChangeRecord) for r in others)
+    assert bool(others) == (state != "leads nothing" and state != "fenced")
+
+
+def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
+    controller = controllable("leads")
+    decision = at_once(heartbeats.fence(controller.image, 1, {}))
+    epoch = controller.image.brokers[1].broker_epoch
+    assert decision.records[-1] == change(epoch, fenced=1)
+    assert [r.leader for r in decision.records if isinstance(r, m.PartitionChangeRecord)] == [2]
 
 
 def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:

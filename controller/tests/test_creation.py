@@ -11,6 +11,7 @@ from ottla.controller.tests.test_controller import beat, create, machine, regist
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
 
 REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -126,6 +127,27 @@ def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) 
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
 
 
+def test_several_topics_of_a_request_share_its_room() -> None:
+    for second, code in ((5_000, 0), (5_001, ErrorCode.POLICY_VIOLATION)):
+        controller = machine()
+        topics = []
+        for name, extra in (("t", 5_000), ("u", second)):
+            create(controller, name)
+            topics.append(cp.CreatePartitionsTopic(name, 1 + extra, None))
+        answer = submit(controller, cp.CreatePartitionsRequest(topics, 1000))
+        assert [row.error_code for row in answer.results] == [code, code]
+
+
+def test_new_partitions_by_hand_lie_where_they_are_told_in_order() -> None:
+    controller = machine(3)
+    create(controller, "t", 2)
+    rows = [cp.CreatePartitionsAssignment([broker]) for broker in (3, 1, 2)]
+    answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 5, rows)], 1000))
+    assert answer.results[0].error_code == 0
+    made = controller.image.topics["t"].partitions
+    assert [made[number].replicas for number in (2, 3, 4)] == [(3,), (1,), (2,)]
+
+
 def test_new_partitions_have_as_many_replicas_as_the_first() -> None:
     controller = machine(3)
     create(controller, "t", 1, 2)
@@ -149,5 +171,16 @@ def test_names_that_differ_in_dots_only_collide() -> None:
     create(controller, "a.b_c")
     for name in ("a_b.c", "a_b_c", "a.b.c"):
         assert create(controller, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    both = [ct.CreatableTopic(name, 1, 1) for name in ("x_y", "x.y")]
+    assert [r.error_code for r in submit(controller, ct.CreateTopicsRequest(both, 1000)).topics] == [0, 0]
+    row = create(controller, "x_y")
+    assert row.error_message == "Topic 'x_y' already exists."
+    submit(controller, dt.DeleteTopicsRequest([dt.DeleteTopicState("x_y")]), 6)
+    row = create(controller, "x_y")
+    assert row.error_message == "Topic 'x_y' collides with existing topic: x.y"
+    both = [ct.CreatableTopic(name, 1, 1) for name in ("z.y_x", "z_y.x")]
+    submit(controller, ct.CreateTopicsRequest(both, 1000))
+    row = create(controller, "z_y_x")
+    assert row.error_message == "Topic 'z_y_x' collides with existing topic: z.y_x", "the first of several"
     assert create(controller, "a.b_c").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert create(controller, "a-b-c").error_code == 0

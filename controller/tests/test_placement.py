@@ -68,6 +68,15 @@ def test_fenced_brokers_follow_but_never_lead() -> None:
         assert 2 not in replicas
 
 
+def test_a_rack_that_has_nobody_who_may_lead_is_passed_over_for_the_next() -> None:
+    racks = image(broker(1, "a", fenced=True), broker(2, "b", fenced=True), broker(3, "c"), broker(4, "d"))
+    assert placed(racks, 1, 1) == [[3]]
+    assert placed(racks, 1, 1, lambda: 0.26) == [[3]]
+    assert placed(racks, 1, 1, lambda: 0.99) == [[4]]
+    last = image(broker(1, "a"), broker(2, "b"), broker(3, "c", fenced=True))
+    assert placed(last, 1, 1, lambda: 0.99) == [[1]], "after the last comes the first"
+
+
 def test_after_a_full_round_the_order_changes() -> None:
     six = image(*(broker(i) for i in range(6)))
     lists = placed(six, 600, 2, random.Random(3).random)

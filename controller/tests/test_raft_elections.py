@@ -155,6 +155,16 @@ def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None
     raft.step(2000, Tick())
     raft.step(raft.deadline_ms, Tick())
     assert isinstance(raft.state, Follower), "its time is over"
+    raft = prospective()
+    at = raft.deadline_ms
+    raft.step(at, Tick())
+    assert isinstance(raft.state, Unattached)
+    assert raft.deadline_ms == at + 1500, "a timer that ran out begins anew"
+    raft = prospective()
+    at = raft.deadline_ms
+    for peer in (2, 3):
+        raft.step(1600, Answered(peer, vote, no))
+    assert raft.deadline_ms == at, "one that runs goes on"
 
 
 def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:

@@ -38,6 +38,7 @@ from ottla.controller.tests.raft_world import (
     unattached,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
 
 # ------------------------------------------------------------------ following (R222-R226, R235)
 
@@ -117,6 +118,42 @@ def test_r224_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> N
     assert raft.chain.end == end
     assert ready.truncate == (end if end < 20 else None)
     assert [s.request.offset for s in ready.sends if isinstance(s.request, Fetch)] == [end]
+
+
+def test_r225_what_was_cut_is_not_on_the_disk_any_more() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, offset=-1, diverging=(3, 7))
+    assert (raft.synced, under_way(raft).offset) == (7, 7)
+    ready = fetched(raft, under_way(raft), Batch(7, 8, 4, "new"))
+    assert not ready.sends, "what takes its place has to be synced as well"
+    assert [s.request.offset for s in raft.step(200, Synced(9)).sends if isinstance(s.request, Fetch)] == [9]
+
+
+def test_r201_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
+    four = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2, 3, 4)])
+    raft, fetch = fetching(end=10, epoch=3)
+    before = raft.voters.current
+    fetched(raft, fetch, Batch(10, 10, 4, "raw", four))
+    assert [(v.id, v.directory_id) for v in raft.voters.current] == [(n, bytes([n] * 16)) for n in (1, 2, 3, 4)]
+    assert raft.voters.majority == 3
+    raft.step(150, Synced(11))
+    fetched(raft, under_way(raft), offset=-1, diverging=(3, 11))
+    assert raft.chain.end == 10
+    assert raft.voters.current == before
+    history = VoterHistory([ME])
+    history.add(5, [ME, TWO])
+    history.truncate(6)
+    assert history.current == (ME, TWO)
+    history.truncate(5)
+    assert history.current == (ME,)
+
+
+def test_r235_the_voters_of_a_snapshot_count() -> None:
+    raft, fetch = fetching(end=10, epoch=3)
+    fetched(raft, fetch, offset=-1, snapshot=(90, 4))
+    two = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2)])
+    raft.step(300, SnapshotLoaded(90, 4, two))
+    assert raft.voters.current == (ME, TWO)
 
 
 def test_r224_what_is_committed_is_never_cut() -> None:

@@ -41,6 +41,7 @@ from ottla.controller.tests.raft_world import (
     follower,
     leader,
     led,
+    prospective,
     unattached,
 )
 from ottla.wire.errors import ErrorCode
@@ -93,6 +94,20 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
 )
 def test_r215_successors_wait_by_their_place(places: list[bool], wait: float) -> None:
     assert successor_wait_ms(places, 1000) == wait
+
+
+def test_r215_only_who_follows_the_leader_that_goes_hurries() -> None:
+    for raft in (unattached(), prospective(), candidate(), led()):
+        state, deadline = raft.state, raft.state.deadline_ms
+        answer(raft, EndEpoch(THREE.id if raft.epoch == 5 else 2, raft.epoch - 1, (ME,)), 10)
+        assert (raft.state, raft.state.deadline_ms) == (state, deadline)
+    raft = follower()
+    deadline = raft.deadline_ms
+    raft.step(10, Asked("t", EndEpoch(THREE.id, 5, (ME,))))
+    assert (raft.leader_id, raft.deadline_ms) == (2, deadline), "another one's end is nothing to it"
+    raft = led()
+    answer(raft, EndEpoch(2, 6, (ME,)), 10)
+    assert raft.is_leader
 
 
 def test_r215_the_first_successor_tries_at_once() -> None:

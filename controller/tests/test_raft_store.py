@@ -16,7 +16,7 @@ from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import BatchWriter
-from ottla.controller.snapshots import SnapshotId, snapshot_steps
+from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.messages import metadata_records as m
@@ -192,6 +192,62 @@ def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
     assert again.offsets == list(range(8, 13))
 
 
+def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(5)
+    names = [led.snapshot()]
+    led.add(5)
+    names.append(led.snapshot())
+    led.add(1)
+    for name in names:
+        del disk.files[f"{LOG}/{name.file_name}"].data[50:]
+    disk.session().unlink(f"{LOG}/{SnapshotId(0, 0).file_name}")
+    again = Led(disk.session(), identity)
+    assert again.store.snapshot_id == SnapshotId(0, 0)
+    assert again.offsets == [3, *range(4, 14)]
+    assert again.store.kraft_version == 1, "the log says it too"
+
+
+def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
+    """Who votes stands nowhere else in a new cluster."""
+    disk, identity = formatted()
+    del disk.files[f"{LOG}/{SnapshotId(0, 0).file_name}"].data[50:]
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(1, True), (2, False)])
+def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
+    """The log's records up to 13 are of epoch 1, those behind of 2; the snapshot says whose the last one below is."""
+    disk, identity = formatted()
+    Led(disk.session(), identity).add(10)
+    led = Led(disk.session(), identity)
+    led.add(5)
+    end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
+    name = SnapshotId(end, epoch)
+    raw = at_once(snapshot_steps(Snapshot(), [m.FeatureLevelRecord("metadata.version", 30)], epoch, 0))
+    led.store.write_snapshot(name, raw)
+    store = MetadataStore(disk.session(), "/data", identity, 0)
+    assert store.snapshot_id == name
+    assert store.log.log_end_offset == (led.store.log.log_end_offset if kept else end)
+    assert store.log.log_start_offset == (0 if kept else end)
+
+
+def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(3)
+    durable = led.store.log.recovery_point
+    writer = BatchWriter(0)
+    writer.add_message(m.NoOpRecord())
+    led.step(events.Propose(writer.done(), 1))
+    job = led.store.begin_sync()
+    job()
+    led.store.log.truncate_to(durable, 0)
+    assert led.store.finish_sync(job) == durable
+
+
 def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
     disk, identity = formatted()
     led = Led(disk.session(), identity, retention_bytes=0)
@@ -245,6 +301,9 @@ def test_r230_a_snapshot_is_due_by_size_or_by_time(
         ({}, 604_800_000, 4),
         ({}, 604_800_001, 1),
         ({"retention_ms": -1}, 10**12, 4),
+        ({"retention_ms": 0}, 0, 4),
+        ({"retention_ms": 0}, 1, 1),
+        ({"retention_ms": 1}, 1, 4),
         ({"retention_ms": -1, "retention_bytes": -1}, 10**12, 4),
         ({"retention_bytes": 0}, 0, 1),
         ({"retention_bytes": 2_500}, 0, 2),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.config_keys import TOPIC_KEYS, ConfigKey, check_value
+from ottla.controller.config_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, check_value
 from ottla.controller.decision import at_once
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.machine import ControllerMachine
@@ -266,6 +266,12 @@ def test_a_value_is_held_against_its_key(kind: str, check: str, good: list[str],
     assert [check_value(key, text) for text in good] == [None] * len(good)
     for text in bad:
         assert check_value(key, text), text
+
+
+def test_our_own_settings_have_defaults_that_pass_their_own_check() -> None:
+    for key in [*OWN_TOPIC_KEYS.values(), *OWN_BROKER_KEYS.values()]:
+        assert key.default is None or check_value(key, key.default) is None
+        assert key.default is not None or key.type == "STRING"
 
 
 # ------------------------------------------------------------------ features

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -26,14 +26,14 @@ class TestEnv:
 
     __test__ = False
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    def __init__(self, disk: MemoryDisk, ids: Iterator[int]) -> None:
         self.disk = disk.session()
         self.net: Any = None
         self.threads = 0
         self.gate: trio.Event | None = None
         self.wall_ms = 1_000
         self.broken: OSError | None = None
-        self._ids = itertools.count(1)
+        self._ids = ids
 
     def now_ms(self) -> int:
         return self.wall_ms
@@ -73,7 +73,8 @@ class Ground:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
         self.defaults = Defaults(broker=defaults)
         self.failures: list[OSError] = []
-        self.env = TestEnv(self.disk)
+        self._ids = itertools.count(1)
+        self.env = TestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
         directory.lock()
         self.identity = format_directory(directory, 1, None, ENDPOINT, 0, self.env.uuid)
@@ -82,7 +83,7 @@ class Ground:
     @asynccontextmanager
     async def controller(self, *, broker: bool = True) -> AsyncIterator[Controller]:
         """A controller that leads; with a broker that may lead unless told otherwise."""
-        self.env = TestEnv(self.disk)
+        self.env = TestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
         out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append)
         out.load()

@@ -1,0 +1,137 @@
+"""Nothing long is decided, encoded or replayed in one piece: whoever drives it may let others run every hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from ottla.controller import heartbeats
+from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.leadership import leads_something, partition_changes
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.snapshots import Snapshot, snapshot_steps
+from ottla.controller.tests.test_controller import create, machine, publish
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+
+Steps = Generator[None, None, Any]
+
+
+def pauses(steps: Any) -> int:
+    return sum(1 for _ in steps)
+
+
+def filled(partitions: int = 1_000, topics: int = 1) -> ControllerMachine:
+    """Topics of so many partitions each, on broker 1 of two."""
+    controller = machine(2)
+    for number in range(topics):
+        rows = [ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(partitions)]
+        create(controller, f"t_{number}", -1, -1, assignments=rows)
+    return controller
+
+
+def by_count(count: int) -> Steps:
+    """A pause for every hundred that are placed, another for every hundred that are written, one for each topic."""
+    topic = ct.CreatableTopic("t", count, 1)
+    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+
+
+def by_hand(count: int) -> Steps:
+    topic = ct.CreatableTopic("t", -1, -1, [ct.CreatableReplicaAssignment(n, [1]) for n in range(count)])
+    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+
+
+def wider_by_count(count: int) -> Steps:
+    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
+    return filled(1).decide(request)  # type: ignore[return-value]
+
+
+def wider_by_hand(count: int) -> Steps:
+    rows = [cp.CreatePartitionsAssignment([1, 2])] * count
+    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, rows)], 1000)
+    return filled(1).decide(request)  # type: ignore[return-value]
+
+
+def changes(count: int) -> Steps:
+    """What broker 1 has in sync: all of it, and what is looked at counts, not what changes."""
+    return partition_changes(filled(count).image, {}, lambda p: False, leaves=1)
+
+
+def changes_over_topics(count: int) -> Steps:
+    return partition_changes(filled(count // 10, 10).image, {}, lambda p: True, leaves=1)
+
+
+def placed(count: int) -> Steps:
+    controller = filled(count)
+    topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
+    rows = ad.AssignReplicasToDirsRequestTopicData(
+        topic.id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in range(count)]
+    )
+    where = [ad.AssignReplicasToDirsRequestDirectoryData(known.log_dirs[0], [rows])]
+    return controller.decide(ad.AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
+
+
+def snapshot(count: int) -> Steps:
+    return snapshot_steps(Snapshot(), (m.NoOpRecord() for _ in range(count)), 1, 0)
+
+
+def deleted(count: int) -> Steps:
+    return machine().decide(dt.DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
+
+
+ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
+    # the pauses for each hundred, and those besides
+    (by_count, 2, 1 + 1),
+    (by_hand, 2, 1 + 1),
+    (wider_by_count, 2, 0),
+    (wider_by_hand, 2, 0),
+    (changes, 1, 0),
+    (changes_over_topics, 1, 0),
+    (placed, 1, 0),
+    (snapshot, 1, 0),
+    (deleted, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("steps", "each", "besides"), ROWS, ids=[row[0].__name__ for row in ROWS])
+def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], each: int, besides: int) -> None:
+    assert PAUSE_EVERY == 100
+    for hundreds in (4, 7):
+        found = pauses(steps(100 * hundreds)) - besides
+        assert abs(found - each * hundreds) <= 1
+    assert pauses(steps(50)) <= 1 + besides
+
+
+def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> None:
+    image = filled(2_500).image
+    assert pauses(leads_something(image, 2)) == 2
+    assert pauses(leads_something(image, 1)) == 0
+
+
+def test_names_are_looked_at_a_thousand_at_once() -> None:
+    controller = machine()
+    for number in range(2_500):
+        controller.replay(0, m.TopicRecord(f"x{number}", number.to_bytes(16, "big")))
+    publish(controller, 5_000)
+    request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 1000)
+    assert pauses(controller.decide(request)) == 2 + 1 + 1
+
+
+def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
+    controller = filled()
+    known = controller.image.brokers[1]
+    lost = [known.log_dirs[0]]
+    for decision in (
+        controller.decide(ub.UnregisterBrokerRequest(1)),
+        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, True)),
+        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, offline_log_dirs=lost)),
+        heartbeats.fence(controller.image, 1, {}),
+    ):
+        assert pauses(decision) == 10
