@@ -16,6 +16,7 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.parts import Parts
+from ottla.broker.replica.closing import close
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.making import WORKERS
 from ottla.broker.replica.storage import Storage, WrongDirectory
@@ -142,6 +143,6 @@ class Node:
         """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""
         try:
             made.controller.close()
-            await self.env.in_thread(partial(self.storage.close, made.lifecycle.broker_epoch))
+            await close(self.env, self.storage, made.lifecycle.broker_epoch)
         except OSError as error:
             self._losses.fail(error)

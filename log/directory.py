@@ -6,6 +6,7 @@ Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1
 from __future__ import annotations
 
 import errno
+import logging
 import posixpath
 import re
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _PARTITION_DIR = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)$")
 
 TopicPartition = tuple[str, int]
+logger = logging.getLogger("ottla.storage")
 
 
 class DirectoryInUse(Exception):
@@ -259,19 +261,39 @@ class LogDirectory:
         self._write(c.CLEANER_OFFSETS, cleaned, sync=True)
         self._cleaned = cleaned
 
+    def sync_names(self) -> None:
+        """Make the names of partitions that are new here durable, all of them at once.
+
+        Raises:
+            OSError: final.
+        """
+        new = [log for log in self.logs.values() if log.is_new and not log.closed]
+        if new:
+            self.disk.fsync_dir(self.path)
+        for log in new:
+            log.name_is_synced()
+
+    def close_logs(self, first: int = 0, step: int = 1) -> None:
+        """Close every ``step``-th log from the ``first`` on: threads that share the logs share what the disk commits.
+
+        One that fails is closed and not sealed, which `close` finds; those behind it are left to `close`.
+        """
+        for log in list(self.logs.values())[first::step]:
+            try:
+                log.close()
+            except OSError as error:
+                logger.error("%s: %s", log.in_words(), error)
+                return
+
     def close(self, broker_epoch: int) -> None:
         """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go.
 
         Raises:
             OSError: it did not come to its end; there is no mark, and the next start looks at everything.
         """
-        new = [log for log in self.logs.values() if log.is_new and not log.closed]
-        if new:
-            self.disk.fsync_dir(self.path)  # for all of them at once
-        for log in new:
-            log.name_is_synced()
+        self.sync_names()
+        self.close_logs()
         for log in self.logs.values():
-            log.close()
             if not log.sealed:
                 raise OSError(errno.EIO, f"{log.in_words()}: not closed as a clean stop closes")
         self.write_checkpoints()

@@ -165,9 +165,21 @@ class Storage:
         Raises:
             OSError: the metadata directory failed.
         """
+        self._for_each(lambda directory: directory.close(broker_epoch))
+
+    def sync_names(self) -> None:
+        """Before `close_logs`. Raises OSError: the metadata directory failed."""
+        self._for_each(LogDirectory.sync_names)
+
+    def close_logs(self, first: int, step: int) -> None:
+        """Close every ``step``-th log from the ``first`` on, in a thread of several; then `close`."""
+        for directory in self.online:
+            directory.close_logs(first, step)
+
+    def _for_each(self, work: Callable[[LogDirectory], None]) -> None:
         for directory in sorted(self.online, key=lambda d: d is self.metadata):
             try:
-                directory.close(broker_epoch)
+                work(directory)
             except OSError as error:
                 if directory is self.metadata:
                     raise

@@ -55,6 +55,38 @@ def saying(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
 # ---------------------------------------------------------------- the end
 
 
+def test_threads_that_share_the_logs_of_a_stop_close_each_of_them_once() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 7)
+    directory.sync_names()
+    for first in range(3):
+        directory.close_logs(first, 3)
+    assert all(log.sealed for log in directory.logs.values())
+    synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
+    directory.close(2)
+    assert [path for path in synced if "/t-" in path] == []
+    again, logs = opened_again(memory)
+    assert again.was_clean
+    assert [log.log_end_offset for log in logs] == [60] * 7
+
+
+def test_a_log_that_fails_in_a_shared_stop_is_not_tried_again_and_takes_the_mark_with_it() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 4)
+    session = directory.disk
+    assert isinstance(session, Session)
+    directory.sync_names()
+    session.fault = lambda what, path: OSError(errno.EIO, "bad") if what == "fsync" and "/t-1/" in path else None
+    for first in range(2):
+        directory.close_logs(first, 2)
+    assert [directory.logs["t", p].sealed for p in range(4)] == [True, False, True, False]
+    session.fault = None
+    with pytest.raises(OSError, match="t-1"):
+        directory.close(2)
+    directory.unlock()
+    assert not opened_again(memory)[0].was_clean
+
+
 def test_a_clean_stop_of_logs_nobody_wrote_to_syncs_nothing_of_them() -> None:
     memory = memory_disk()
     with_logs(memory, 10).close(1)
