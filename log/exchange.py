@@ -17,6 +17,10 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1), which syncs the direc
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ottla.log.compaction import CLEANED, Cleaned
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
@@ -86,40 +90,56 @@ class Exchange:
         Then `settle` where `merges`, then `finish`.
 
         Raises:
-            OSError: final for this directory.
+            OSError: before anything was taken over, or final: then the log is out of service.
         """
         log = self._log
-        if any(self._sources(done) is None for done in self._cleaned):
+        found = [self._sources(done) for done in self._cleaned]
+        if None in found:
             return False
-        for done in self._cleaned:
-            sources = self._sources(done)
-            assert sources is not None
-            created_ms = max(s.created_ms for s in sources)
-            new = Segment.held(log.disk, log.directory, done.base_offset, log.settings, created_ms, SWAP)
-            for source in sources:
-                if source.base_offset == new.base_offset:
-                    source.let_go()
-                else:
-                    log.retire(source, now_ms)
-                    self.merges = True
-            log.put_in_place(log.bases.index(done.sources[0]), len(sources), [new])
-            self._new.append(new)
+        pairs = [
+            (self._held(done, sources), sources) for done, sources in zip(self._cleaned, found, strict=True) if sources
+        ]
+        with self._to_its_end():
+            for new, sources in pairs:
+                for source in sources:
+                    if source.base_offset == new.base_offset:
+                        source.let_go()
+                    else:
+                        log.retire(source, now_ms)
+                        self.merges = True
+                log.put_in_place(log.bases.index(new.base_offset), len(sources), [new])
+                self._new.append(new)
         return True
+
+    def _held(self, done: Cleaned, sources: list[Segment]) -> Segment:
+        """A new segment with its files open: once it serves, only the disk itself may fail."""
+        log, created_ms = self._log, max(source.created_ms for source in sources)
+        return Segment.held(log.disk, log.directory, done.base_offset, log.settings, created_ms, SWAP)
+
+    @contextmanager
+    def _to_its_end(self) -> Iterator[None]:
+        """Half an exchange cannot be gone on with: the next pass would read old files under the names of new ones."""
+        try:
+            yield
+        except OSError as error:
+            self._log.abandon()
+            raise OSError(errno.EIO, f"{self._log.in_words()}: not exchanged to the end: {error}") from error
 
     def finish(self) -> None:
         """Give the new segments their names. The caller syncs the log's names then.
 
         Raises:
-            OSError: final for this directory.
+            OSError: final: the log is out of service.
         """
         log = self._log
-        for new in self._new:
-            if log.closed or new not in log.segments:
-                continue  # removed since: its files bear other names already
-            if not new.aborted and log.disk.exists(f"{new.path}.txnindex"):
-                log.disk.unlink(f"{new.path}.txnindex")
-            rename_files(log.disk, new.path, SWAP, "")
-            new.release()
+        with self._to_its_end():
+            for new in self._new:
+                if log.closed or new not in log.segments:
+                    continue  # removed since: its files bear other names already
+                if not new.aborted and log.disk.exists(f"{new.path}.txnindex"):
+                    log.disk.unlink(f"{new.path}.txnindex")
+                rename_files(log.disk, new.path, SWAP, "")
+                new.release()
         log.note_names()
 
 

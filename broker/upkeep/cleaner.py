@@ -17,9 +17,11 @@ from ottla.log.cleanable import Cleanable, dirtiest, plan_of
 from ottla.log.exchange import Exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
+from ottla.world.disk import is_passing
 from ottla.world.env import ChildDied, Env, Lane
 
 logger = logging.getLogger("ottla.cleaner")
+RETRY_S = 1.0
 
 
 class Cleaner:
@@ -80,14 +82,28 @@ class Cleaner:
             return False
 
     async def _settled(self, work: Exchange) -> bool:
-        await self._env.in_thread(work.settle, Lane.SYNC)
-        return True
+        """Wait until names are on the disk; where the process is short of something now, until it is not."""
+        while True:
+            try:
+                await self._env.in_thread(work.settle, Lane.SYNC)
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+                await self._env.sleep(RETRY_S)
+            else:
+                return True
 
     async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
         log, stats = found.log, outcome.stats
         work = Exchange(log, outcome.cleaned)
-        if not (work.announce() and await self._settled(work) and work.take_over(self._env.now_ms())):
+        try:
+            taken = work.announce() and await self._settled(work) and work.take_over(self._env.now_ms())
+        except OSError as error:
+            if not is_passing(error):
+                raise
+            taken = False  # nothing was: another pass will
+        if not taken:
             cp.discard(log.disk, log.directory)
             return False
         if work.merges:

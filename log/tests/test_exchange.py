@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 from dataclasses import replace
 
@@ -175,3 +176,57 @@ def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None
         names = [n for n in disk.listdir(log.directory) if n == f"{0:020d}.txnindex"]
         assert bool(names) == aborted
         assert bool(log.segments[0].aborted) == aborted
+
+
+def test_what_is_replaced_is_given_up_and_its_place_taken_by_name_or_with_a_new_name() -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = Exchange(log, compacted(log, disk).cleaned)
+    old = log.segments[:]
+    assert all(segment.file for segment in old)
+    assert work.announce()
+    assert work.take_over(NOW)
+    assert not [s.base_offset for s in old if s not in log.segments and s.is_open]
+    assert work.merges
+    work.finish()
+    assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")]
+
+
+def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_out_of_service() -> None:
+    """Half of it would be read as damage, or compacted again without what was merged."""
+    ends = set()
+    for at in range(1, 200):
+        memory = memory_disk(at)
+        disk = memory.session()
+        log = written(disk)
+        before, last = values(log), last_of_keys(log)
+        work = Exchange(log, compacted(log, disk).cleaned)
+        assert work.announce()
+        target = memory.calls + at
+        disk.fault = lambda what, path, m=memory, t=target: OSError(errno.EMFILE, "short") if m.calls == t else None  # type: ignore[misc]
+        failed: OSError | None = None
+        try:
+            work.take_over(NOW)
+            work.finish()
+        except OSError as error:
+            failed = error
+        disk.fault = None
+        ends.add((failed is not None, log.closed))
+        if failed is None:
+            assert last_of_keys(log) == last
+            if memory.calls < target:
+                break
+            continue  # an index that could not be read was made anew
+        if not log.closed:
+            assert failed.errno == errno.EMFILE
+            cp.discard(disk, log.directory)
+            assert values(log) == before
+            assert exchange(log, compacted(log, disk).cleaned, NOW)
+            assert last_of_keys(log) == last
+            continue
+        assert failed.errno == errno.EIO
+        disk.kill()
+        again = opened(memory, MERGED)
+        assert last_of_keys(again) == last
+        assert again.log_end_offset == log.log_end_offset
+    assert ends == {(True, False), (True, True), (False, False)}

@@ -9,6 +9,7 @@ import pytest
 from ottla.log.cleanable import cleanable, plan_of
 from ottla.log.compaction import run
 from ottla.log.key_scan import note_keys, places, short, survivors
+from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.tests.world import COMPACTED, NOW, a_batch, memory_disk, new_log
 from ottla.log.validate import Origin
 from ottla.wire import batch as b
@@ -136,3 +137,29 @@ def test_places_tells_what_does_not_fit() -> None:
     for data, count in ((RECORD, 2), (RECORD[:-1], 1), (b"\x00", 1), (b"\x01", 1), (b"", 1)):
         with pytest.raises(WireError):
             places(data, count)
+
+
+def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
+    """A number may be written with more bytes than it needs: 0x80 0x00 is zero, as 0x00 is."""
+    for size in (b"\x00", b"\x80\x00"):
+        body = b"\x00\x00\x00" + size + b"\x02v\x00"
+        data = bytes([len(body) * 2]) + body
+        found: dict[bytes, int] = {}
+        note_keys(data, 1, BASE, BASE, found)
+        assert found == {b"": BASE}
+        assert survivors(data, 1, BASE, found, BASE, keep_deletes=True)[0] == [(0, len(data))]
+        assert survivors(data, 1, BASE, {b"": BASE + 1}, BASE, keep_deletes=True)[0] == []
+
+
+def test_a_map_takes_as_many_new_keys_as_it_has_room_for() -> None:
+    keys = OffsetMap(3 * ENTRY_BYTES + ENTRY_BYTES - 1)
+    assert keys.capacity == 3
+    assert OffsetMap(1).capacity == 1
+    for number, key in enumerate([b"a", b"b"]):
+        assert keys.put(key, number)
+    assert keys.has_room_for(1)
+    assert not keys.has_room_for(2)
+    assert keys.put(b"c" * 40, 2)
+    assert not keys.put(b"d", 3)
+    assert keys.put(b"a", 4), "it is known"
+    assert (keys.get(b"a"), keys.get(b"c" * 40), keys.get(b"d"), len(keys)) == (4, 2, -1, 3)

@@ -242,6 +242,16 @@ def test_the_bytes_of_a_snapshot() -> None:
     assert struct.pack(">hI", 1, crc32c(body)) + body == SNAPSHOT
 
 
+def test_a_producer_known_by_its_marker_only_has_no_batch_in_its_row() -> None:
+    """``ProducerStateManager.writeSnapshot``: no sequence, no offset, a delta of 0."""
+    table = ProducerTable()
+    table[7] = Producer(4, (), 55, 6, -1)
+    noted = ProducerTable()
+    noted.note_marker(7, 4, 6, 55)
+    assert bytes(table.rows) == bytes(noted.rows) == struct.pack(">qhiqiqiq", 7, 4, -1, -1, 0, 55, 6, -1)
+    assert noted[7] == Producer(4, (), 55, 6, -1)
+
+
 def signed(body: bytes, version: int = 1) -> bytes:
     return struct.pack(">hI", version, crc32c(body)) + body
 
