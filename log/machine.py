@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -54,8 +54,9 @@ class Effects(Generic[R]):
     settle: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
     then: Iterator[Effects[R]] | None = None
-    """More of the same, asked for slice by slice: records and timers only. Replies and ``settle`` wait for its end, and
-    the machine gets no other event before."""
+    """More of the same, asked for slice by slice; the machine gets no other event before its end. Each slice's records
+    are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
+    replies and ``settle`` that stand beside it wait for its end."""
 
     def lay(self, records: Iterable[R | None]) -> None:
         """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none."""
@@ -65,6 +66,23 @@ class Effects(Generic[R]):
         self.records += (record for record in first if record is not None)
         if len(first) == SLICE:
             self.then = _slices(rest)
+
+    def follow(self, slices: Iterator[Effects[R]], rows: int) -> None:
+        """What goes on over so many rows, in slices: at once where they are few, else in ``then``."""
+        if rows > SLICE:
+            self.then = slices if self.then is None else chain(self.then, slices)
+            return
+        for part in slices:
+            self.records += part.records
+            self.replies += part.replies
+            self.timers += part.timers
+
+    def flat(self) -> Iterator[Effects[R]]:
+        """These as a slice, and what they go on with as more of them: for who makes slices of slices."""
+        rest, self.then = self.then, None
+        yield self
+        if rest is not None:
+            yield from rest
 
 
 def _slices(rest: Iterator[R | None]) -> Iterator[Effects[R]]:

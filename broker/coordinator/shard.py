@@ -155,7 +155,8 @@ class Shard(Generic[R]):
         self._set(fx.timers)
         if not fx.records and isinstance(event, Settled):
             self._give(fx.replies)  # what they hung on is committed, or never will be
-        elif fx.then is None or error is not ErrorCode.NONE:
+            fx.replies = []
+        if fx.then is None or error is not ErrorCode.NONE:
             self._finish(fx, error)
         else:
             self._long = fx
@@ -184,9 +185,11 @@ class Shard(Generic[R]):
     async def _go_on(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
         for part in fx.then or ():
-            assert not part.replies, "a slice has no answers of its own"
+            assert part.then is None
+            assert part.settle is None, "only the whole has something to settle"
             error = self._write(part.records)
             self._set(part.timers)
+            self._finish(part, error)
             if error is not ErrorCode.NONE:
                 break
             await trio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups import static
 from ottla.broker.groups.rebalance import Assigned, Fx, GroupSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
-from ottla.log.machine import Arm, Cancel, Reply
+from ottla.log.machine import SLICE, Arm, Cancel, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
@@ -276,21 +276,31 @@ class ClassicGroups:
 
     def leave(self, call: Call, now_ms: int) -> Fx:
         """Members leave: one by id up to v2, several by id or instance id from v3."""
-        fx = Fx()
         request: lg.LeaveGroupRequest = call.request
-        wanted = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
         group = self.groups.get(request.group_id)
         response = lg.LeaveGroupResponse()
-        for one in wanted:
+        fx = Fx(replies=[Reply(call.ticket, response)])
+        rows = len(request.members) + (0 if group is None else len(group.members))
+        fx.follow(self._leaving(group, call, response, now_ms), rows)
+        return fx
+
+    def _leaving(self, group: Group | None, call: Call, out: lg.LeaveGroupResponse, now_ms: int) -> Iterator[Fx]:
+        fx = Fx()
+        request: lg.LeaveGroupRequest = call.request
+        left = False
+        wanted = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
+        for number, one in enumerate(wanted, 1):
             code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one, fx)
-            response.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
-        left = any(row.error_code == ErrorCode.NONE for row in response.members)
+            left = left or code is ErrorCode.NONE
+            out.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+            if number % SLICE == 0:
+                yield fx
+                fx = Fx()
+        if call.version < 3:
+            out.error_code, out.members = out.members[0].error_code, []
         if left and group is not None and group.state is not GroupState.EMPTY:
             rb.rebalance(group, self.settings, now_ms, fx)
-        if call.version < 3:
-            response = lg.LeaveGroupResponse(error_code=response.members[0].error_code)
-        fx.replies.append(Reply(call.ticket, response))
-        return fx
+        yield from fx.flat()
 
     def _leave_one(self, group: Group, one: lg.MemberIdentity, fx: Fx) -> ErrorCode:
         member_id = one.member_id

@@ -11,6 +11,7 @@ Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.clea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from ottla.broker.groups.classic import ClassicGroups
 from ottla.broker.groups.offsets import Offsets, Position, tombstone, unpack
@@ -42,7 +43,9 @@ def _expired(group: Group | None, value: Position, retention_ms: int, now_ms: in
 def _of_group(
     group_id: str, group: Group | None, offsets: Offsets, retention_ms: int, now_ms: int
 ) -> Iterator[GroupRecord | None]:
-    read = subscribed_topics(group) if group is not None and group.members else set()
+    read: set[str] | None = set()
+    if group is not None and group.members:
+        read = yield from subscribed_topics(group)
     if read is None:
         return  # what it reads cannot be told: nothing of it is given up
     kept = False
@@ -57,6 +60,6 @@ def _of_group(
 
 def sweep(groups: ClassicGroups, offsets: Offsets, retention_ms: int, now_ms: int) -> Iterator[GroupRecord | None]:
     """Tombstones for what is over; None for each look that finds nothing to do."""
-    for group_id in dict.fromkeys([*groups.groups, *offsets.groups()]):
+    for group_id in chain(list(groups.groups), (group for group in offsets.groups() if group not in groups.groups)):
         yield None
         yield from _of_group(group_id, groups.groups.get(group_id), offsets, retention_ms, now_ms)

@@ -120,7 +120,10 @@ class GroupMachine:
         """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
         for group in self.offsets.groups():
             yield None
-            for topic, topic_id in ids.items():
+            topics = self.offsets.topics(group)
+            few, many = (topics, ids) if len(topics) < len(ids) else (ids, topics)
+            for topic in [name for name in few if name in many]:
+                topic_id = ids[topic]
                 for partition, raw in list(self.offsets.of_topic(group, topic).items()):
                     fits = unpack(raw).topic_id in (topic_id, ZERO_UUID)
                     yield tombstone(group, topic, partition) if fits else None
@@ -162,21 +165,24 @@ class GroupMachine:
         if group is None:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
             return fx
-        subscribed: set[str] | None = set()
-        if group.members:
-            if group.protocol_type != CONSUMER:
-                fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
-                return fx
-            subscribed = subscribed_topics(group)
-        kept = {topic for topic, _ in event.partitions if subscribed is None or topic in subscribed}
-        fx.lay(
-            tombstone(event.group_id, topic, partition)
-            if topic not in kept and partition in self.offsets.of_topic(event.group_id, topic)
-            else None
-            for topic, partition in event.partitions
-        )
+        if group.members and group.protocol_type != CONSUMER:
+            fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
+            return fx
+        kept: set[str] = set()
+        fx.lay(self._positions_of(event, group, kept))
         fx.replies.append(Reply(event.ticket, kept))
         return fx
+
+    def _positions_of(self, event: DeleteOffsets, group: Group, kept: set[str]) -> Iterator[GroupRecord | None]:
+        """Tombstones for what nobody reads; ``kept`` takes the topics that are."""
+        subscribed = yield from subscribed_topics(group)
+        for topic, partition in event.partitions:
+            if subscribed is None or topic in subscribed:
+                kept.add(topic)
+                yield None
+            else:
+                there = partition in self.offsets.of_topic(event.group_id, topic)
+                yield tombstone(event.group_id, topic, partition) if there else None
 
     def replay(self, offset: int, record: GroupRecord) -> None:
         """Take in one record."""

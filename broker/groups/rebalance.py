@@ -8,12 +8,12 @@ Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState, Member
-from ottla.log.machine import Arm, Cancel, Effects, Reply
+from ottla.log.machine import SLICE, Arm, Cancel, Effects, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_records as o
@@ -162,12 +162,21 @@ def assigned(group: Group, what: Assigned, error: ErrorCode, settings: GroupSett
 
 def spread(group: Group, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: Fx) -> None:
     """Give every member its share, or an error, and answer those who wait for it: their sessions begin anew."""
-    for member in group.members.values():
+    fx.follow(_spread(group, shares, error, now_ms), len(group.members))
+
+
+def _spread(group: Group, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int) -> Iterator[Fx]:
+    fx = Fx()
+    for number, member in enumerate(group.members.values()):
+        if number and number % SLICE == 0:
+            yield fx
+            fx = Fx()
         member.assignment = shares.get(member.id, b"")
         if member.sync is not None:
             answer = synced(group, member) if error is ErrorCode.NONE else s.SyncGroupResponse(error_code=error)
             reply_sync(member, answer, fx)
             arm_session(group, member, now_ms, fx)
+    yield fx
 
 
 def prepare(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> None:
@@ -230,13 +239,22 @@ def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
     """The next generation begins with those who came; dynamic members who did not are dropped."""
     group.initial_left_ms = None
     fx.timers.append(Cancel(("join", group.id)))
-    absent = [m for m in group.members.values() if m.join is None and m.instance_id is None]
-    for member in absent:
-        cancel_session(group, member.id, fx)
-        group.remove(member.id)
+    fx.follow(_completed(group, now_ms), len(group.members))
+
+
+def _completed(group: Group, now_ms: int) -> Iterator[Fx]:
+    fx = Fx()
+    absent = [m.id for m in group.members.values() if m.join is None and m.instance_id is None]
+    for number, member_id in enumerate(absent, 1):
+        cancel_session(group, member_id, fx)
+        group.remove(member_id)
+        if number % SLICE == 0:
+            yield fx
+            fx = Fx()
     if group.members and not _leader_is_back(group):
         # Only static members are left and none has rejoined: keep waiting for one to lead.
         fx.timers.append(Arm(("join", group.id), now_ms + max(group.rebalance_timeout_ms, LEAST_WAIT_MS)))
+        yield fx
         return
     group.generation += 1
     if not group.members:
@@ -244,15 +262,20 @@ def complete_join(group: Group, now_ms: int, fx: Fx) -> None:
         group.leader = None
         group.become(GroupState.EMPTY, now_ms)
         store(group, fx)
+        yield fx
         return
     group.protocol = group.select_protocol()
     group.become(GroupState.COMPLETING_REBALANCE, now_ms)
-    for member in group.members.values():
+    for number, member in enumerate(group.members.values()):
+        if number % SLICE == 0:  # the leader's answer is long: its slice begins with it
+            yield fx
+            fx = Fx()
         reply_join(group, member, joined(group, member, members=member.id == group.leader), fx)
         member.is_new = False
         arm_session(group, member, now_ms, fx)
         group.pending_sync[member.id] = None
     fx.timers.append(Arm(("sync", group.id), now_ms + group.rebalance_timeout_ms))
+    yield fx
 
 
 def _leader_is_back(group: Group) -> bool:
@@ -271,12 +294,20 @@ def sync_timer(group: Group, settings: GroupSettings, now_ms: int, fx: Fx) -> No
     """Members that did not send SyncGroup in time are dropped, and the group goes round again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
-    late = list(group.pending_sync)
-    for member_id in late:
+    if group.pending_sync:
+        fx.follow(_too_late(group, settings, now_ms), len(group.members))
+
+
+def _too_late(group: Group, settings: GroupSettings, now_ms: int) -> Iterator[Fx]:
+    fx = Fx()
+    for number, member_id in enumerate(list(group.pending_sync), 1):
         cancel_session(group, member_id, fx)
         group.remove(member_id)
-    if late:
-        prepare(group, settings, now_ms, fx)
+        if number % SLICE == 0:
+            yield fx
+            fx = Fx()
+    prepare(group, settings, now_ms, fx)
+    yield from fx.flat()
 
 
 def take_out(group: Group, member: Member, fx: Fx) -> None:

@@ -6,7 +6,7 @@ Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -249,7 +249,7 @@ class Group:
         for stored in value.members:
             twin = group.static_ids.get(stored.group_instance_id) if stored.group_instance_id is not None else None
             for named in (stored.member_id, twin):
-                if named is not None:
+                if named in group.members:
                     group.remove(named)
             rebalance = stored.rebalance_timeout if stored.rebalance_timeout >= 0 else stored.session_timeout
             group.add(
@@ -271,10 +271,14 @@ class Group:
         return group
 
 
-def subscribed_topics(group: Group) -> set[str] | None:
-    """Topics the members of a consumer group say they read; None where one of them cannot be understood."""
+def subscribed_topics(group: Group) -> Generator[None, None, set[str] | None]:
+    """Topics the members of a consumer group say they read; None where one of them cannot be understood.
+
+    A step for each member.
+    """
     out: set[str] = set()
-    for member in group.members.values():
+    for member in list(group.members.values()):
+        yield
         raw = member.metadata(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
         if len(raw) < 2:
             return None
