@@ -5,6 +5,7 @@ Source: ``LogCleanerManager.java``, ``LogToClean.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.log.compaction import Plan
@@ -53,9 +54,8 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     return Cleanable(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
 
 
-def dirtiest(logs: list[PartitionLog], now_ms: int) -> Cleanable | None:
-    """The log that needs it most; None where none does."""
-    found = [c for log in logs if (c := cleanable(log, now_ms)) is not None]
+def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
+    """The one that needs it most; None where none does."""
     due = [c for c in found if c.overdue or c.ratio > c.log.settings.min_cleanable_dirty_ratio]
     return max(due, key=lambda c: (c.overdue, c.ratio), default=None)
 
@@ -70,10 +70,7 @@ def plan_of(found: Cleanable, now_ms: int, map_bytes: int) -> Plan:
         found.end,
         log.settings,
         now_ms,
-        {
-            pid: (producer.batches[-1].last_offset if producer.batches else -1, producer.epoch)
-            for pid, producer in log.producers.producers.items()
-        },
+        bytes(log.producers.producers.rows),
         log.aborted_between(log.log_start_offset, found.end),
         map_bytes,
     )

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from ottla.log.index import AbortedTxn, write_aborted
 from ottla.log.key_scan import Place, note_keys, places, survivors
 from ottla.log.offset_map import OffsetMap
+from ottla.log.producer_table import ENTRY
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.state import SWAP
@@ -114,8 +115,8 @@ class Plan:
     """No batch at or behind this offset is touched."""
     settings: LogSettings
     now_ms: int
-    last_of_producers: dict[int, tuple[int, int]]
-    """Producer id -> (its last data offset or -1, its epoch)."""
+    producers: bytes
+    """The body of a producer snapshot: what a table of very many is copied as while nothing moves."""
     aborted: list[AbortedTxn]
     map_bytes: int
 
@@ -221,6 +222,8 @@ class Copier:
         self._keys = keys
         self._stats = stats
         self._transactions = Transactions(plan.aborted)
+        self._last_of_producers = {row[0]: (row[3], row[1]) for row in ENTRY.iter_unpack(plan.producers)}
+        """Producer id -> (its last data offset or -1, its epoch)."""
         self.end = keys.latest_offset + 1
 
     def run(self) -> Iterator[Cleaned]:
@@ -297,7 +300,7 @@ class Copier:
 
     def _nothing_left(self, header: b.BatchHeader) -> bytes | None:
         """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
-        last, epoch = self._plan.last_of_producers.get(header.producer_id, (-1, -1))
+        last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
         of_producer = header.producer_id >= 0 and (
             last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
         )

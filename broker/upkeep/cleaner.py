@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.broker.upkeep.throttle import Job, run
 from ottla.log import compaction as cp
-from ottla.log.cleanable import Cleanable, dirtiest, plan_of
+from ottla.log.cleanable import Cleanable, cleanable, dirtiest, plan_of
 from ottla.log.exchange import Exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
@@ -54,13 +55,27 @@ class Cleaner:
             while await self.once():
                 pass
 
+    async def _dirtiest(self) -> Cleanable | None:
+        """The log that needs it most, as it is now: while all were looked at others ran."""
+        every: list[Cleanable] = []
+        turn = Turn(self._env, BESIDE_MS)
+        for log in self._storage.logs():
+            found = None if log in self._broken else cleanable(log, self._env.now_ms())
+            if found is not None:
+                every.append(found)
+            await turn.step()
+        most = dirtiest(every)
+        return None if most is None else cleanable(most.log, self._env.now_ms())
+
     async def once(self) -> bool:
-        """Compact the dirtiest log; says whether there was one."""
-        logs = [log for log in self._storage.logs() if log not in self._broken]
-        found = dirtiest(logs, self._env.now_ms())
+        """Compact the dirtiest log; says whether there was one.
+
+        A log that is cut meanwhile is another one: what was made of the old is thrown away.
+        """
+        found = await self._dirtiest()
         if found is None:
             return False
-        log = found.log
+        log, cuts = found.log, found.log.truncations
         try:
             plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         except ProtocolError as error:
@@ -71,11 +86,16 @@ class Cleaner:
             rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
             outcome = await self._env.in_process(run, Job(plan, rate))
         except (WireError, OSError, ChildDied) as error:
-            if not log.closed and log.bases[: len(plan.bases)] == plan.bases:
+            passing = isinstance(error, OSError) and is_passing(error)
+            unchanged = not log.closed and log.truncations == cuts and log.bases[: len(plan.bases)] == plan.bases
+            if unchanged and not passing:
                 logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
                 self._broken.add(log)
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
+            if log.closed or log.truncations != cuts:
+                cp.discard(log.disk, log.directory)
+                return False
             return await self._take_over(found, outcome)
         except OSError as error:
             self._fail(error, log)

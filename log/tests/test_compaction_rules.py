@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ottla.log import compaction as cp
-from ottla.log.cleanable import cleanable, dirtiest, plan_of
+from ottla.log.cleanable import cleanable, plan_of
 from ottla.log.exchange import exchange
 from ottla.log.index import AbortedTxn
 from ottla.log.offset_map import OffsetMap
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.settings import FOREVER_MS, LogSettings
+from ottla.log.tests.test_compaction import the_dirtiest
 from ottla.log.tests.world import NOW, in_transaction, marker, memory_disk, new_log, put
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -134,16 +135,16 @@ def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
     for log, clean in ((half, 2), (most, 1), (late, 3)):
         segments(log, 4)
         log.note_compacted(clean)
-    found = dirtiest([half, most, late], NOW)
+    found = the_dirtiest([half, most, late], NOW)
     assert found is not None
     assert found.log is most
     most.abandon()
-    assert dirtiest([half, most, late], NOW) is None, "a ratio of one half is not above one half"
+    assert the_dirtiest([half, most, late], NOW) is None, "a ratio of one half is not above one half"
     late.update_settings(replace(SETTINGS, max_compaction_lag_ms=10))
-    found = dirtiest([half, late], NOW + 11)
+    found = the_dirtiest([half, late], NOW + 11)
     assert found is not None
     assert found.log is late
-    assert dirtiest([], NOW) is None
+    assert the_dirtiest([], NOW) is None
 
 
 # ---------------------------------------------------------------- which segments become one

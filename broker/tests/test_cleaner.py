@@ -1,0 +1,197 @@
+"""Compaction in the background: what is done with a pass's outcome, and with a pass that fails."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from ottla.broker.replica.storage import Storage
+from ottla.broker.tests.test_background import NOW, SETTINGS, Clock, in_virtual_time, stage
+from ottla.broker.upkeep.cleaner import Cleaner
+from ottla.log.partition_log import PartitionLog
+from ottla.wire import records as r
+from ottla.wire.errors import WireError
+from ottla.world.env import ChildDied, Env, Ground
+
+COMPACTED = replace(SETTINGS, compact=True)
+KEYS = 7
+SET = {
+    "log.cleaner.backoff.ms": "15000",
+    "log.cleaner.dedupe.buffer.size": str(1 << 20),
+    "log.cleaner.io.max.bytes.per.second": "1.7976931348623157e308",
+}
+
+
+class Beside(Clock):
+    """A child process, in which something may happen first."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+        self.passes = 0
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+
+    async def in_process(self, work: Callable[..., Any], job: Any) -> Any:
+        self.passes += 1
+        await trio.lowlevel.checkpoint()
+        self.before()
+        outcome = work(Ground(self._disk, lambda: 0.0, lambda _: None), job)
+        self.after()
+        return outcome
+
+
+class House:
+    def __init__(self) -> None:
+        _, disk, self.storage, self.log = stage()
+        self.log.flush()
+        self.log.update_settings(COMPACTED)
+        self.env = Beside(disk)
+        self.failures: list[Any] = []
+        self.cleaner = Cleaner(cast("Env", self.env), self.storage, SET.__getitem__, lambda *x: self.failures.append(x))
+
+    def once(self) -> bool:
+        done: list[bool] = []
+
+        async def work() -> None:
+            done.append(await self.cleaner.once())
+
+        in_virtual_time(work, 3600)
+        return done[0]
+
+    def found(self) -> list[int]:
+        return [record.offset for header, raw in self.log.batches() for record in r.iterate(raw, header)]
+
+
+def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
+    house = House()
+    active = house.log.active.base_offset
+    assert house.once() is True
+    assert house.log.cleaner_point == active
+    assert len([offset for offset in house.found() if offset < active]) == KEYS
+    assert house.storage.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
+    assert (house.cleaner.passes, house.cleaner.broken_count) == (1, 0)
+    assert house.cleaner.bytes_read > house.cleaner.bytes_written > 0
+    assert house.once() is False, "nothing is dirty any more"
+
+
+def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
+    house = House()
+    in_virtual_time(house.cleaner.run, 14.9)
+    assert house.env.passes == 0
+    in_virtual_time(house.cleaner.run, 15.1)
+    assert house.env.passes == 1
+
+
+def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
+    house = House()
+    log = house.log
+
+    def cut() -> None:
+        log.truncate_to(10, NOW)
+        while log.log_end_offset < 120:  # the same segments, of other records
+            own = r.NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
+            log.append_as_leader(bytearray(r.build([own])), 0, NOW)
+        log.set_high_watermark(120)
+
+    house.env.before = cut
+    bases = list(log.bases)
+    assert house.once() is False
+    assert log.bases == bases
+    assert house.found() == list(range(120)), "each has a key of its own now"
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+    assert house.cleaner.broken_count == 0
+
+
+def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
+    house = House()
+    house.env.before = house.log.abandon
+    assert house.once() is False
+    assert (house.cleaner.broken_count, house.failures) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (WireError("no records"), True),
+        (OSError(errno.EIO, "gone"), True),
+        (ChildDied("killed"), True),
+        (OSError(errno.EMFILE, "short of descriptors"), False),
+        (OSError(errno.ENOMEM, "short of memory"), False),
+    ],
+)
+def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(error: Exception, broken: bool) -> None:
+    house = House()
+
+    def fail() -> None:
+        raise error
+
+    house.env.before = fail
+    assert house.once() is False
+    assert house.cleaner.broken_count == broken
+    house.env.before = lambda: None
+    assert house.once() is not broken
+    assert house.env.passes == (1 if broken else 2)
+
+
+def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
+    house = House()
+
+    def cut() -> None:
+        house.log.truncate_to(119, NOW)
+        raise WireError("half a batch")
+
+    house.env.before = cut
+    assert house.once() is False
+    assert house.cleaner.broken_count == 0
+
+
+def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
+    house = House()
+    error = OSError(errno.EIO, "gone")
+
+    def fault(what: str, path: str) -> OSError | None:
+        return error if what == "rename" else None
+
+    house.env.after = lambda: setattr(house.log.disk, "fault", fault)
+    assert house.once() is False
+    assert house.failures == [(error, house.log)]
+
+
+def test_while_very_many_logs_are_looked_at_others_run() -> None:
+    house = House()
+    logs: list[PartitionLog] = [house.log] * 1000
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+        clock[0] += 0.1
+        return clock[0]
+
+    house.env.monotonic_ms = ticking  # type: ignore[method-assign]
+    turns = [0]
+
+    class Many(Storage):
+        def logs(self) -> list[PartitionLog]:
+            return logs
+
+    house.storage.__class__ = Many
+    house.log.update_settings(SETTINGS)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                while True:
+                    turns[0] += 1
+                    await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(other)
+            assert await house.cleaner.once() is False
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(story, 60)
+    assert turns[0] >= 45
