@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
-from ottla.log.state import SEGMENT_FILES, txn_ends
+from ottla.log.state import txn_ends
 from ottla.log.syncing import SyncedLog
 from ottla.log.validate import (
     Checked,
@@ -288,26 +288,3 @@ class PartitionLog(SyncedLog):
         """
         write_partition_metadata(self.disk, self.directory, topic_id, sync=True)
         self.topic_id = topic_id
-
-    def drop_below_start(self, now_ms: int) -> None:
-        """Retire segments that end below the log start."""
-        while len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
-            self._older_bytes = -1
-            del self.bases[0]
-            self.retire(self.segments.pop(0), now_ms)
-
-    def retire(self, segment: Segment, now_ms: int) -> None:
-        """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
-        segment.let_go()
-        for suffix in SEGMENT_FILES:
-            path = segment.path + suffix
-            if self.disk.exists(path):
-                self.disk.rename(path, path + ".deleted")
-                self.retired.append((now_ms + self.settings.file_delete_delay_ms, path + ".deleted"))
-
-    def remove_retired(self, now_ms: int) -> None:
-        """Remove files whose time has come."""
-        while self.retired and self.retired[0][0] <= now_ms:
-            path = self.retired.pop(0)[1]
-            if self.disk.exists(path):
-                self.disk.unlink(path)

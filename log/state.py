@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producers import ProducerStates
@@ -133,6 +134,37 @@ class LogState:
         self.segments[at : at + count] = segments
         self.bases[at : at + count] = [segment.base_offset for segment in segments]
 
+    def drop_below_start(self, now_ms: int) -> None:
+        """Retire segments that end below the log start."""
+        for _ in self.dropping_below_start(now_ms):
+            pass
+
+    def dropping_below_start(self, now_ms: int) -> Iterator[None]:
+        """The same in steps; it ends where the log is closed in between."""
+        while not self.closed and len(self.segments) > 1 and self.bases[1] <= self.log_start_offset:
+            self._older_bytes = -1
+            del self.bases[0]
+            self.retire(self.segments.pop(0), now_ms)
+            yield
+
+    def retire(self, segment: Segment, now_ms: int) -> None:
+        """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
+        segment.let_go()
+        for suffix in SEGMENT_FILES:
+            path = segment.path + suffix
+            if self.disk.exists(path):
+                self.disk.rename(path, path + ".deleted")
+                self.retired.append((now_ms + self.settings.file_delete_delay_ms, path + ".deleted"))
+
+    def take_retired(self, now_ms: int) -> list[str]:
+        """Files whose time has come, for `remove_files`."""
+        due = 0
+        while due < len(self.retired) and self.retired[due][0] <= now_ms:
+            due += 1
+        paths = [path for _, path in self.retired[:due]]
+        del self.retired[:due]
+        return paths
+
     def remove_segments(self, at: int) -> None:
         """Remove the segments from the ``at``-th on with all their files, the newest first."""
         self._older_bytes = -1
@@ -169,6 +201,13 @@ def txn_ends(header: BatchHeader, data: Buffer) -> Iterator[TxnEnd]:
         end = txn_end(record)
         if end is not None:
             yield end
+
+
+def remove_files(disk: Disk, paths: list[str]) -> None:
+    """Remove files, those that are there; what waits for the disk is for a thread."""
+    for path in paths:
+        with suppress(FileNotFoundError):  # its directory was just renamed for deletion
+            disk.unlink(path)
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:

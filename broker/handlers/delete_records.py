@@ -76,7 +76,7 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
         log = row.replica.log
         try:
             if row.raised and log not in failed and not log.closed:
-                log.drop_below_start(context.now_ms)
+                yield from log.dropping_below_start(context.now_ms)
                 row.replica.changed()
         except OSError as error:
             context.services.fail(error, log)

@@ -21,6 +21,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.points import PointsWriter
 from ottla.log.retention import due_start
+from ottla.log.state import remove_files
 from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
@@ -85,8 +86,10 @@ class Flusher:
         if log.recovery_point < end:
             await self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
+        gone = [] if log.closed else log.take_retired(self._env.now_ms())
+        if gone:  # to give the blocks of large files back takes the disk a while
+            await self._env.in_thread(partial(remove_files, log.disk, gone), Lane.REMOVAL)
         if not log.closed:
-            log.remove_retired(self._env.now_ms())
             log.park()
 
     def flush_due(self, replica: Replica) -> None:
@@ -137,8 +140,8 @@ class Flusher:
         turn = Turn(self._env, BESIDE_MS)
         for log in due:
             try:
-                if not log.closed:
-                    log.drop_below_start(self._env.now_ms())
+                for _ in log.dropping_below_start(self._env.now_ms()):
+                    await turn.step()
             except OSError as error:
                 self._fail(error, log)
             await turn.step()

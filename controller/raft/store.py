@@ -22,6 +22,7 @@ from ottla.log.durable import SyncJob
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
+from ottla.log.state import remove_files
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.control import decode_control
@@ -267,7 +268,7 @@ class MetadataStore:
                 self.disk.unlink(path)
             if self.log.raise_start(min(self.snapshots[0].end_offset, self.log.high_watermark)):
                 self.log.drop_below_start(now_ms)
-        self.log.remove_retired(now_ms)
+        remove_files(self.log.disk, self.log.take_retired(now_ms))
 
     def _oldest_may_go(self, now_ms: int) -> bool:
         sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)

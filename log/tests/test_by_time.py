@@ -9,6 +9,7 @@ import pytest
 from ottla.log.by_time import Looking, TimeOffset, find_by_time, find_max_time, finding_by_time, finding_max_time
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.log.state import remove_files
 from ottla.log.tests.world import NOW, SMALL, fill, memory_disk, new_log, put
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -160,7 +161,7 @@ def test_what_happens_in_a_pause_is_seen() -> None:
         if what == "drop":
             log.raise_start(dice.choice(log.bases))
             log.drop_below_start(NOW)
-            log.remove_retired(NOW + 10**9)
+            remove_files(log.disk, log.take_retired(NOW + 10**9))
         elif what == "cut":
             log.truncate_to(dice.randrange(log.log_end_offset), NOW)
         elif what == "append":

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.log.state import remove_files
 from ottla.log.tests.world import (
     COMPACTED,
     DIRECTORY,
@@ -246,9 +247,9 @@ def test_segments_that_end_below_the_start_are_retired_one_behind_the_other() ->
     assert {path.rpartition("/")[2] for _, path in log.retired} >= {f"{0:020d}.log.deleted", f"{0:020d}.index.deleted"}
     due = {at for at, _ in log.retired}
     assert due == {NOW + log.settings.file_delete_delay_ms}
-    log.remove_retired(NOW + log.settings.file_delete_delay_ms - 1)
+    remove_files(log.disk, log.take_retired(NOW + log.settings.file_delete_delay_ms - 1))
     assert log.disk.exists(f"{DIRECTORY}/{0:020d}.log.deleted")
-    log.remove_retired(NOW + log.settings.file_delete_delay_ms)
+    remove_files(log.disk, log.take_retired(NOW + log.settings.file_delete_delay_ms))
     assert not [n for n in log.disk.listdir(DIRECTORY) if n.endswith(".deleted")]
     assert log.retired == []
     log.raise_start(27)

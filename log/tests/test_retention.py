@@ -10,6 +10,7 @@ import pytest
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import due_start, expired, newest_ms
 from ottla.log.settings import LogSettings
+from ottla.log.state import remove_files
 from ottla.log.tests.world import NOW, a_batch, fill, memory_disk, new_log, reopened, values
 from ottla.wire import records as r
 
@@ -141,9 +142,9 @@ def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyo
         return {int(p.rpartition("/")[2][:20]) for p in memory.files if p.endswith(".log.deleted")}
 
     assert deleted() == set(gone)
-    log.remove_retired(NOW + 59_999)
+    remove_files(log.disk, log.take_retired(NOW + 59_999))
     assert deleted() == set(gone)
-    log.remove_retired(NOW + 60_000)
+    remove_files(log.disk, log.take_retired(NOW + 60_000))
     assert deleted() == set()
     assert log.retired == []
     log.raise_start(log.bases[1])
