@@ -106,12 +106,13 @@ class Node:
             made = Parts(self.env, self.config, self.storage, self._losses, self._identify(), ground)
             made.lifecycle.port = self.port
             made.making.on_grown = self._on_grown
-            ground.start_soon(made.applier.run)
             ground.start_soon(made.controller.run)
             await made.controller.lead(CONTROLLER)
-            made.replicas.load(made.controller.image)
-            made.applier.publish(made.controller.image, Delta.everything(made.controller.image))
-            made.controller.listeners.append(made.applier.publish)
+            image = made.controller.image
+            made.applier.publish(image, Delta.everything(image))
+            made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
+            await made.replicas.load(image)
+            ground.start_soon(made.applier.run)
             await made.lifecycle.register()
             await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
             async with trio.open_nursery() as serving:

@@ -12,6 +12,7 @@ from functools import cache, partial
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
 from ottla.log.checkpoints import CorruptFile
@@ -102,28 +103,34 @@ class Replicas:
 
     # ------------------------------------------------------------------ start
 
-    def load(self, image: Image) -> None:
+    async def load(self, image: Image) -> None:
         """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
+
+        The image is followed once this is done.
 
         Raises:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
         """
-        settings_of = cache(partial(self._config.log_settings, image))
+        settings_of, turn = cache(partial(self._config.log_settings, image)), Turn(self._env, BESIDE_MS)
         for directory in self._storage.online:
             try:
-                self._load(directory, image, settings_of)
+                for opened in self._load(directory, image, settings_of):
+                    for note in opened.notes:
+                        logger.warning("%s", note)
+                    await turn.step()
             except OSError as error:
                 if not self._storage.can_lose(directory):
                     raise
                 self.lose(self._storage.take_out(directory, error))
 
-    def _load(self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]) -> None:
+    def _load(
+        self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]
+    ) -> Iterator[PartitionLog]:
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
             if known is not None and number in known.partitions:
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
-                for note in log.notes:
-                    logger.warning("%s", note)
+                yield log
                 if log.topic_id == bytes(16):
                     log.adopt_topic_id(known.id)
                 if log.topic_id == known.id:
