@@ -1,17 +1,23 @@
-"""What of a leader's own log counts as committed."""
+"""One partition: what of a leader's own log counts as committed, and what it refuses."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
 
 from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.tests.ground import Ground, topic
+from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.broker.tests.world import NOW_MS, topic_id_of
 from ottla.controller.image import Partition
+from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill, memory_disk, new_log, opened
+from ottla.log.validate import LookFirst
 from ottla.wire import records as r
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
 
 NEVER = 2**63 - 1
 SYNCED, UNSYNCED = 30, 12
@@ -83,3 +89,91 @@ def test_with_followers_an_append_that_commits_tells_those_who_wait_for_that() -
         assert ("hw", "t", 0) in ground.woken
 
     ground.play(story)
+
+
+def hosted(**settings: Any) -> Replica:
+    ground = Ground()
+    log = ground.storage.directories[0].create_partition("t", 0, topic_id_of("t"), LogSettings(**settings), NOW_MS)
+    ground.replicas.host(log, topic_id_of("t"))
+    replica = ground.replicas.get("t", 0)
+    assert replica is not None
+    return replica
+
+
+@pytest.mark.parametrize(
+    ("claimed", "code"),
+    [(-1, None), (5, None), (4, E.FENCED_LEADER_EPOCH), (6, E.UNKNOWN_LEADER_EPOCH), (0, E.FENCED_LEADER_EPOCH)],
+)
+def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> None:
+    replica = hosted()
+    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    if code is None:
+        replica.check_epoch(claimed)
+        return
+    with pytest.raises(ProtocolError) as caught:
+        replica.check_epoch(claimed)
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "least", "refused"),
+    [
+        ((ME,), (ME,), 1, False),
+        ((ME,), (ME,), 2, False),
+        ((ME, 2), (ME, 2), 2, False),
+        ((ME, 2), (ME,), 2, True),
+        ((ME, 2), (ME,), 1, False),
+        ((ME, 2, 3), (ME, 2), 3, True),
+    ],
+)
+def test_r337_acks_all_is_refused_while_too_few_are_in_sync(
+    replicas: tuple[int, ...], isr: tuple[int, ...], least: int, refused: bool
+) -> None:
+    replica = hosted(min_insync_replicas=least)
+    replica.check_min_isr()  # who does not lead refuses otherwise
+    replica.follow_image(ME, Partition(replicas, isr, ME, 5, 0), NOW_MS)
+    if not refused:
+        replica.check_min_isr()
+        return
+    with pytest.raises(ProtocolError) as caught:
+        replica.check_min_isr()
+    assert caught.value.code is E.NOT_ENOUGH_REPLICAS
+
+
+def test_where_records_must_be_looked_at_only_a_client_is_put_off() -> None:
+    replica = hosted(validate_records=True)
+    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    many = r.build([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
+    with pytest.raises(LookFirst):
+        replica.append(bytearray(many), NOW_MS, at_once=False)
+    assert replica.append(bytearray(many), NOW_MS).last_offset == 7_999
+
+
+def test_a_batch_sent_again_moves_nothing() -> None:
+    replica = hosted(flush_messages=1)
+    due: list[Replica] = []
+    replica._flush_due = due.append
+    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    batch = r.build([r.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0)
+    assert not replica.append(bytearray(batch), NOW_MS).duplicate
+    assert (len(due), replica.log.high_watermark) == (1, 0), "it counts once it is on the disk"
+    assert replica.append(bytearray(batch), NOW_MS).duplicate
+    assert len(due) == 1
+    replica.flushed(1, NOW_MS)
+    assert replica.log.high_watermark == 1
+
+
+def test_behind_a_sync_under_way_an_append_waits_for_the_next() -> None:
+    replica = hosted()
+    replica.follow_image(ME, Partition((ME,), (ME,), ME, 5, 0), NOW_MS)
+    for flushing, committed in ((False, 1), (True, 1)):
+        replica.flushing = flushing
+        replica.append(bytearray(r.build([r.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)
+        assert replica.log.high_watermark == committed
+
+
+def test_who_does_not_lead_commits_nothing() -> None:
+    replica = hosted()
+    replica.log.append_as_leader(bytearray(r.build([r.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
+    assert replica.advance(1, NOW_MS) is False
+    assert replica.log.high_watermark == 0

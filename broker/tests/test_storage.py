@@ -1,0 +1,343 @@
+"""Data directories: whose they are, where the next partition goes, and what fails alone.
+
+The metadata directory is the node's own ground (KIP-112, KIP-858; ``KafkaRaftServer.initializeLogDirs``).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from ottla.broker.replica.losses import Losses
+from ottla.broker.replica.storage import Storage, WrongDirectory
+from ottla.log.directory import DirectoryInUse, Identity
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.world.memory_disk import MemoryDisk, Session
+
+NOW = 1_000_000
+ME, CLUSTER = 1, "c"
+
+
+class House:
+    """A disk whose calls fail where a test says so."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryDisk(random.Random(1), lambda: NOW)
+        self.disk: Session = self.memory.session()
+        self.broken: tuple[str, ...] = ()
+        self.number = errno.EIO
+        self.calls: list[tuple[str, str]] = []
+        self.disk.fault = self._fault
+        self._ids = itertools.count(1)
+
+    def _fault(self, what: str, path: str) -> OSError | None:
+        self.calls.append((what, path))
+        return OSError(self.number, "injected", path) if path.startswith(self.broken or ("nowhere",)) else None
+
+    def new_id(self) -> bytes:
+        return bytes([9] * 15 + [next(self._ids)])
+
+    def storage(self, *paths: str, metadata: str | None = None) -> Storage:
+        return Storage(self.disk, list(paths), metadata)
+
+    def begun(self, *paths: str, metadata: str | None = None, node: int = ME, cluster: str = CLUSTER) -> Storage:
+        """Directories of a node that has begun."""
+        storage = self.storage(*paths, metadata=metadata)
+        storage.lock()
+        identity = storage.identify(node, None) or Identity(cluster, node, self.new_id())
+        storage.begin(identity, NOW, self.new_id)
+        return storage
+
+    def identify(self, *paths: str, metadata: str | None = None, cluster: str | None = None) -> Identity | None:
+        """What the next start makes of directories."""
+        storage = self.storage(*paths, metadata=metadata)
+        return storage.identify(ME, cluster)
+
+
+def put(storage: Storage, at: int, *names: str) -> list[PartitionLog]:
+    directory = storage.directories[at]
+    return [directory.create_partition(name, 0, bytes(16), LogSettings(), NOW) for name in names]
+
+
+# ---------------------------------------------------------------------- which there are
+
+
+@pytest.mark.parametrize(
+    ("metadata", "where", "every"),
+    [
+        pytest.param(None, 0, ["/a", "/b"], id="the first is the ground"),
+        pytest.param("/b", 1, ["/a", "/b"], id="or the one that is named"),
+        pytest.param("/m", None, ["/m", "/a", "/b"], id="or one of its own, without partitions"),
+    ],
+)
+def test_which_directory_is_the_nodes_ground(metadata: str | None, where: int | None, every: list[str]) -> None:
+    storage = House().begun("/a", "/b", metadata=metadata)
+    assert [d.path for d in storage.directories] == ["/a", "/b"]
+    assert storage.metadata.path == (metadata or "/a")
+    if where is not None:
+        assert storage.metadata is storage.directories[where], "one object for one directory"
+    assert sorted(path for path in ("/a", "/b", "/m") if storage.metadata.disk.exists(f"{path}/.lock")) == sorted(every)
+    assert storage.online == storage.directories
+    assert storage.online_ids == [d.id for d in storage.directories]
+    assert len({d.id for d in storage._every()}) == len(every), "each has an id of its own"
+
+
+def test_a_directory_somebody_is_in_is_no_place_for_another_node() -> None:
+    house = House()
+    house.begun("/a", "/b")
+    house.disk = house.memory.session()  # another process
+    with pytest.raises(DirectoryInUse, match="/a is in use"):
+        house.storage("/a").lock()
+
+
+def test_whoever_goes_lets_every_lock_go() -> None:
+    house = House()
+    storage = house.begun("/a", metadata="/m")
+    storage.unlock()
+    storage.lock()
+    assert [d._lock is not None for d in storage._every()] == [True, True]
+
+
+# ---------------------------------------------------------------------- whose they are
+
+
+def test_new_directories_are_nobodys() -> None:
+    assert House().identify("/a", "/b") is None
+
+
+@pytest.mark.parametrize("metadata", [None, "/m"])
+def test_the_next_start_finds_whose_they_are(metadata: str | None) -> None:
+    house = House()
+    storage = house.begun("/a", "/b", metadata=metadata)
+    found = house.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
+    assert found == storage.metadata.identity
+    assert (found and found.cluster_id, found and found.node_id) == (CLUSTER, ME)
+
+
+def test_a_directory_that_is_added_gets_the_nodes_identity_and_an_id_of_its_own() -> None:
+    house = House()
+    house.begun("/a").unlock()
+    storage = house.begun("/a", "/new")
+    old, new = (d.identity for d in storage.directories)
+    assert old is not None
+    assert new is not None
+    assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
+    assert new.directory_id != old.directory_id
+    storage.unlock()
+    assert house.begun("/a", "/new").online_ids == [old.directory_id, new.directory_id], "for good"
+
+
+def _foreign(house: House) -> None:
+    house.begun("/b", node=7).unlock()
+
+
+def _of_another_cluster(house: House) -> None:
+    house.begun("/a").unlock()
+    house.begun("/b", cluster="other").unlock()
+
+
+def _copied(house: House) -> None:
+    storage = house.begun("/a", "/b")
+    identity = storage.directories[0].identity
+    assert identity is not None
+    storage.directories[1].write_identity(identity, NOW)
+    storage.unlock()
+
+
+def _without_ground(house: House) -> None:
+    house.begun("/b").unlock()
+
+
+@pytest.mark.parametrize(
+    ("made", "cluster", "words"),
+    [
+        (_foreign, None, "/b belongs to node 7, not 1: give --node-id"),
+        (_of_another_cluster, None, "/b belongs to cluster other, not c"),
+        (_copied, None, "/b is a copy of /a: both have the same directory.id"),
+        (_without_ground, None, "/a holds no metadata log, but /b belongs to a node: name the directory with "),
+        (_without_ground, "x", "/b belongs to cluster c, not x"),
+        (_of_another_cluster, "other", "/a belongs to cluster c, not other"),
+    ],
+)
+def test_a_directory_that_is_not_this_nodes_is_left_as_it_is(made: Any, cluster: str | None, words: str) -> None:
+    house = House()
+    made(house)
+    before = {path: bytes(file.data) for path, file in house.memory.files.items()}
+    with pytest.raises(WrongDirectory) as refused:
+        house.identify("/a", "/b", cluster=cluster)
+    assert str(refused.value).startswith(words)
+    assert {path: bytes(file.data) for path, file in house.memory.files.items()} == before
+
+
+# ---------------------------------------------------------------------- failing at the start
+
+
+@pytest.mark.parametrize("step", ["lock", "identify", "begin"])
+def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(step: str) -> None:
+    house = House()
+    house.begun("/a", "/b").unlock()
+    storage = house.storage("/a", "/b")
+    for name in ("lock", "identify", "begin"):
+        house.broken = ("/b",) if name == step else house.broken
+        if name == "lock":
+            storage.lock()
+        elif name == "identify":
+            identity = storage.identify(ME, None)
+        else:
+            assert identity is not None
+            storage.begin(identity, NOW, house.new_id)
+    assert list(storage.failed) == ["/b"]
+    assert [d.path for d in storage.online] == ["/a"]
+    house.calls.clear()
+    assert storage.identify(ME, None) == storage.metadata.identity
+    assert not [path for _, path in house.calls if path.startswith("/b")], "nobody looks at it again"
+
+
+@pytest.mark.parametrize(("paths", "metadata"), [(("/a", "/b"), None), (("/b",), "/a"), (("/b", "/c"), "/a")])
+def test_without_its_ground_a_node_does_not_begin(paths: tuple[str, ...], metadata: str | None) -> None:
+    house = House()
+    house.begun(*paths, metadata=metadata).unlock()
+    house.broken = ("/a",)
+    with pytest.raises(OSError, match="injected"):
+        house.storage(*paths, metadata=metadata).lock()
+
+
+def test_the_last_directory_with_partitions_cannot_be_lost_either() -> None:
+    house = House()
+    storage = house.begun("/b", "/c", metadata="/a")
+    assert [storage.can_lose(d) for d in (storage.metadata, *storage.directories)] == [False, True, True]
+    storage.take_out(storage.directories[0], OSError(errno.EIO, "gone"))
+    assert not storage.can_lose(storage.directories[1])
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def test_the_next_partition_goes_where_the_fewest_are_those_on_their_way_counted() -> None:
+    storage = House().begun("/a", "/b", "/c")
+    a, b, c = storage.directories
+    assert storage.roomiest() is a, "the first of equals"
+    put(storage, 0, "t")
+    assert storage.roomiest() is b
+    assert storage.roomiest({"/b": 1}) is c
+    put(storage, 1, "u", "v")
+    put(storage, 2, "w")
+    assert storage.roomiest() is a
+    assert storage.roomiest({"/a": 1}) is c
+    storage.take_out(a, OSError(errno.EIO, "gone"))
+    assert storage.roomiest() is c, "never where nothing can be written"
+
+
+def test_a_log_is_found_with_its_directory() -> None:
+    storage = House().begun("/a", "/b")
+    [t], [u] = put(storage, 0, "t"), put(storage, 1, "u")
+    assert (storage.of(t), storage.of(u)) == tuple(storage.directories)
+    assert storage.logs() == [t, u]
+
+
+# ---------------------------------------------------------------------- failing later
+
+
+def test_what_fails_goes_with_its_logs_once() -> None:
+    storage = House().begun("/a", "/b")
+    [t], lost = put(storage, 0, "t"), put(storage, 1, "u", "v")
+    error = OSError(errno.EIO, "gone")
+    assert storage.take_out(storage.directories[1], error) == lost
+    assert storage.failed == {"/b": error}
+    assert [log.closed for log in (t, *lost)] == [False, True, True], "nothing is written there any more"
+    assert storage.logs() == [t]
+    assert storage.online_ids == [storage.directories[0].id]
+    assert storage.take_out(storage.directories[1], OSError(errno.EIO, "again")) == []
+    assert storage.failed == {"/b": error}, "what went wrong first"
+
+
+class Watch:
+    """Losses of a storage, and who heard of them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.ended = 0
+        self.lost: list[list[PartitionLog]] = []
+        self.losses = Losses(storage, self._end)
+        self.losses.on_lost.append(self.lost.append)
+
+    def _end(self) -> None:
+        self.ended += 1
+
+
+def test_an_error_of_a_log_is_its_directorys_and_told_once() -> None:
+    storage = House().begun("/a", "/b")
+    [u] = put(storage, 1, "u")
+    watch = Watch(storage)
+    watch.losses.fail(OSError(errno.EIO, "gone"), u)
+    watch.losses.fail(OSError(errno.EIO, "gone"), u)
+    watch.losses.fail(OSError(errno.EIO, "gone"), storage.directories[1])
+    assert (watch.lost, watch.ended, watch.losses.failure) == ([[u]], 0, None)
+
+
+@pytest.mark.parametrize("told_where", [False, True])
+def test_an_error_of_the_ground_ends_the_node_with_the_first_of_them(told_where: bool) -> None:
+    storage = House().begun("/a", "/b")
+    watch = Watch(storage)
+    first, second = OSError(errno.EIO, "first"), OSError(errno.EIO, "second")
+    watch.losses.fail(first, storage.metadata if told_where else None)
+    watch.losses.fail(second)
+    assert (watch.lost, watch.ended, watch.losses.failure) == ([], 1, first)
+
+
+def test_what_is_only_short_ends_nothing_but_where_the_metadata_log_is_at_stake() -> None:
+    storage = House().begun("/a", "/b")
+    watch = Watch(storage)
+    short = OSError(errno.EMFILE, "too many open files")
+    for where in (storage.metadata, storage.directories[1]):
+        watch.losses.fail(short, where)
+    assert (watch.ended, storage.failed) == (0, {})
+    watch.losses.fail(short)
+    assert watch.ended == 1
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def test_a_clean_stop_marks_the_ground_last() -> None:
+    house = House()
+    storage = house.begun("/a", "/b", metadata="/b")
+    put(storage, 0, "t")
+    put(storage, 1, "u")
+    house.calls.clear()
+    storage.close(5)
+    marks = [path for _, path in house.calls if "cleanshutdown" in path]
+    assert [path.split("/")[1] for path in dict.fromkeys(marks)] == ["a", "b"]
+    assert all(log.closed for log in storage.logs())
+
+
+def test_one_that_fails_at_the_stop_is_left_without_its_mark_and_the_others_get_theirs() -> None:
+    house = House()
+    storage = house.begun("/a", "/b", "/c")
+    put(storage, 1, "u")
+    house.broken = ("/b",)
+    storage.close(5)
+    assert list(storage.failed) == ["/b"]
+    clean = {path.split("/")[1] for path in house.memory.files if path.endswith("cleanshutdown")}
+    assert clean == {"a", "c"}
+
+
+def test_a_ground_that_fails_at_the_stop_is_no_clean_stop() -> None:
+    house = House()
+    storage = house.begun("/a", "/b")
+    house.broken = ("/a",)
+    with pytest.raises(OSError, match="injected"):
+        storage.close(5)
+
+
+def test_what_has_failed_is_not_closed() -> None:
+    house = House()
+    storage = house.begun("/a", "/b")
+    storage.take_out(storage.directories[1], OSError(errno.EIO, "gone"))
+    house.calls.clear()
+    storage.close(5)
+    assert not [path for _, path in house.calls if path.startswith("/b")]
