@@ -5,6 +5,7 @@ Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.ja
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import isfinite
 from typing import NamedTuple
@@ -20,9 +21,15 @@ class ConfigKey(NamedTuple):
     default: str | None
     check: str = "-"
     """What a value must keep to: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
-    ``anycase:a|b``, ``something`` not empty, ``-`` anything."""
+    ``anycase:a|b``, ``something`` not empty, ``replicas`` and ``reset`` as said below, ``-`` anything."""
     broker_key: str | None = None
     """The broker setting that stands behind a topic's."""
+
+
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_DURATION = re.compile(
+    r"by_duration:P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{0,9})?S)?)?", re.IGNORECASE
+)
 
 
 def _out_of_bounds(bounds: str, text: str) -> str | None:
@@ -38,10 +45,20 @@ def _out_of_bounds(bounds: str, text: str) -> str | None:
     return None
 
 
-def _not_allowed(check: str, kind: str, text: str) -> str | None:
+def _not_allowed(key: ConfigKey, text: str) -> str | None:
     """What is wrong with a well-formed value."""
+    check, kind = key.check, key.type
     if check == "-":
         return None
+    if check == "replicas":
+        replicas = [x.strip() for x in text.split(",")]
+        fine = "".join(replicas) == "*" or all(_REPLICA.fullmatch(x) for x in replicas)
+        what = "the literal '*' or a list of replicas in the following format: "
+        return None if fine else f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    if check == "reset":
+        fine = text in ("earliest", "latest") or _DURATION.fullmatch(text) is not None
+        what = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+        return None if fine else f"Invalid value `{text}` for configuration {key.name}. {what}"
     if check == "something":
         return None if text else "String must be non-empty"
     if ".." in check:
@@ -73,7 +90,7 @@ def check_value(key: ConfigKey, value: str) -> str | None:
         return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
     if key.type == "BOOLEAN" and text.lower() not in ("true", "false"):
         return f"Invalid value {value} for configuration {key.name}: Expected value to be either true or false"
-    wrong = _not_allowed(key.check, key.type, text)
+    wrong = _not_allowed(key, text)
     shown = str(float(text)) if wrong is not None and key.type == "DOUBLE" else value
     return None if wrong is None else f"Invalid value {shown} for configuration {key.name}: {wrong}"
 
@@ -123,8 +140,8 @@ _TOPIC = (
         "log.message.timestamp.before.max.ms",
     ),
     ConfigKey("message.timestamp.after.max.ms", "LONG", "3600000", "0..", "log.message.timestamp.after.max.ms"),
-    ConfigKey("leader.replication.throttled.replicas", "LIST", ""),
-    ConfigKey("follower.replication.throttled.replicas", "LIST", ""),
+    ConfigKey("leader.replication.throttled.replicas", "LIST", "", "replicas"),
+    ConfigKey("follower.replication.throttled.replicas", "LIST", "", "replicas"),
     ConfigKey("remote.storage.enable", "BOOLEAN", "false"),
     ConfigKey("local.retention.ms", "LONG", "-2", "-2..", "log.local.retention.ms"),
     ConfigKey("local.retention.bytes", "LONG", "-2", "-2..", "log.local.retention.bytes"),
@@ -133,20 +150,20 @@ _TOPIC = (
 )
 
 _GROUP = (
-    ConfigKey("consumer.session.timeout.ms", "INT", "45000", "0.."),
-    ConfigKey("consumer.heartbeat.interval.ms", "INT", "5000", "0.."),
+    ConfigKey("consumer.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("consumer.heartbeat.interval.ms", "INT", "5000", "1.."),
     ConfigKey("consumer.assignment.interval.ms", "INT", "1000", "0.."),
-    ConfigKey("share.session.timeout.ms", "INT", "45000", "0.."),
-    ConfigKey("share.heartbeat.interval.ms", "INT", "5000", "0.."),
-    ConfigKey("share.record.lock.duration.ms", "INT", "30000", "0.."),
-    ConfigKey("share.delivery.count.limit", "INT", "5", "0.."),
-    ConfigKey("share.partition.max.record.locks", "INT", "2000", "0.."),
-    ConfigKey("share.auto.offset.reset", "STRING", "latest"),
+    ConfigKey("share.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("share.heartbeat.interval.ms", "INT", "5000", "1.."),
+    ConfigKey("share.record.lock.duration.ms", "INT", "30000", "1000.."),
+    ConfigKey("share.delivery.count.limit", "INT", "5", "2.."),
+    ConfigKey("share.partition.max.record.locks", "INT", "2000", "100.."),
+    ConfigKey("share.auto.offset.reset", "STRING", "latest", "reset"),
     ConfigKey("share.isolation.level", "STRING", "read_uncommitted", "read_committed|read_uncommitted"),
     ConfigKey("share.renew.acknowledge.enable", "BOOLEAN", "true"),
     ConfigKey("share.assignment.interval.ms", "INT", "1000", "0.."),
-    ConfigKey("streams.session.timeout.ms", "INT", "45000", "0.."),
-    ConfigKey("streams.heartbeat.interval.ms", "INT", "5000", "0.."),
+    ConfigKey("streams.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("streams.heartbeat.interval.ms", "INT", "5000", "1.."),
     ConfigKey("streams.num.standby.replicas", "INT", "0", "0.."),
     ConfigKey("streams.initial.rebalance.delay.ms", "INT", "3000", "0.."),
     ConfigKey("streams.assignment.interval.ms", "INT", "1000", "0.."),

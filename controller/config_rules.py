@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, broker_key, check_value, group_bounds
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, broker_key, check_value, group_bounds
 from ottla.controller.image import Image
 from ottla.controller.records import ELR_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -82,6 +82,27 @@ def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) ->
 
 def _broker_number(broker: Mapping[str, str], key: str) -> int:
     return int(broker.get(key) or BROKER_KEYS[key].default or 0)
+
+
+def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: str) -> int:
+    key = TOPIC_KEYS[name]
+    return int(values.get(name) or static.get(key.broker_key or "") or key.default or 0)
+
+
+def check_topic(values: Mapping[str, str], static: Mapping[str, str]) -> None:
+    """A topic's settings together; ``static`` holds what was set in the node's configuration (``LogConfig.validate``).
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    least, most = (_topic_number(values, static, name) for name in (low, high))
+    if least > most:
+        why = f"conflict topic config setting {low} ({least}) > {high} ({most})"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+    if values.get("remote.storage.enable", "").strip().lower() == "true":
+        why = "Tiered Storage functionality is disabled in the broker."
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} Topic cannot be configured with remote log storage.")
 
 
 def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:

@@ -169,6 +169,8 @@ def _check_together(
     if kind == RESOURCE_BROKER:
         config_rules.check_broker(name, new)
         config_rules.check_min_isr(image, name, changed)
+    elif kind == RESOURCE_TOPIC:
+        config_rules.check_topic(new, defaults.broker)
     elif kind == RESOURCE_GROUP:
         config_rules.check_group(new, defaults.broker)
     elif kind == RESOURCE_CLIENT_METRICS:

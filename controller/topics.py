@@ -19,6 +19,7 @@ from ottla.controller.assignment import (
     by_hand,
 )
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
+from ottla.controller.config_rules import check_size, check_topic
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import Chance
@@ -125,6 +126,9 @@ def _create_one(
     wrong = config_error(values)
     if wrong is not None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
+    for value in values.values():
+        check_size(value)
+    check_topic({k: v for k, v in values.items() if v is not None}, defaults.broker)
     partitions = yield from _partitions(topic, image, defaults, chance)
     topic_id = new_id()
     records: list[Message] = [m.TopicRecord(topic.name, topic_id)]

@@ -29,8 +29,6 @@ from ottla.controller.raft.states import Candidate, Follower, Leader, Progress, 
 from ottla.controller.raft.votes import grants, shape_error
 from ottla.wire.errors import ErrorCode
 
-_MOVES_EPOCH = (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
 
 def to_request(raft: RaftNode, ticket: Any, request: Request) -> None:
     """Answer a request; a fetch may have to wait for its answer."""
@@ -164,8 +162,8 @@ def unreachable(raft: RaftNode, peer: int, request: Request) -> None:
 def take_answer(
     raft: RaftNode, peer: int, request: Request, answer: Answer | FetchAnswer, batches: tuple[Batch, ...]
 ) -> None:
-    """Epochs first (R209), then what the answer says."""
-    if answer.epoch > raft.epoch or (answer.error in _MOVES_EPOCH and answer.leader_id >= 0):
+    """Epochs first, whatever the error but the one of who is behind (R209); then what the answer says."""
+    if answer.error != ErrorCode.UNKNOWN_LEADER_EPOCH and (answer.epoch > raft.epoch or answer.leader_id >= 0):
         raft.follow_news(answer.epoch, answer.leader_id)
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return

@@ -127,6 +127,17 @@ def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) 
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
 
 
+def test_what_is_no_increase_is_told_apart() -> None:
+    controller = machine()
+    create(controller, "t", 3)
+    for count, says in (
+        (3, "Topic already has 3 partition(s)."),
+        (2, "The topic t currently has 3 partition(s); 2 would not be an increase."),
+    ):
+        answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", count, None)], 1000))
+        assert (answer.results[0].error_code, answer.results[0].error_message) == (ErrorCode.INVALID_PARTITIONS, says)
+
+
 def test_several_topics_of_a_request_share_its_room() -> None:
     for second, code in ((5_000, 0), (5_001, ErrorCode.POLICY_VIOLATION)):
         controller = machine()

@@ -213,6 +213,7 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(said) == 1
+    assert len(many().others) == 20 + 21
     names = [r.name for r in records_of(many()) if isinstance(r, m.TopicRecord)]
     assert names == sorted(names) == list(Delta.everything(many()).topics)
     numbers = [r.broker_id for r in records_of(many()) if isinstance(r, m.RegisterBrokerRecord)]

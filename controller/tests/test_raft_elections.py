@@ -101,6 +101,26 @@ def test_who_is_no_voter_never_asks_for_votes() -> None:
 # ------------------------------------------------------------------ elections
 
 
+def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
+    raft = RaftMachine(KEYS[4], VoterHistory([ME, TWO, THREE]), HardState(5, 2), EpochChain(), lambda: 0.5)
+    (send,) = raft.step(0, Start()).sends
+    assert (send.peer, raft.deadline_ms) == (2, 2000)
+    for now in (2000, 4000):
+        (send,) = raft.step(now, Tick()).sends
+        assert (send.peer, raft.deadline_ms) == (2, now + 2000)
+
+
+def test_r209_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
+    """``maybeHandleCommonResponse``: the epoch is ours, and no leader of it was known."""
+    for error in (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, FENCED):
+        raft = prospective()
+        raft.step(1600, Answered(2, Vote(ME, 5, 0, 0, pre=True), Answer(error, 5, 3)))
+        assert raft.leader_id == 3
+    raft = prospective()
+    raft.step(1600, Answered(2, Vote(ME, 5, 0, 0, pre=True), Answer(ErrorCode.UNKNOWN_LEADER_EPOCH, 5, 3)))
+    assert raft.leader_id == -1
+
+
 def test_r203_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
     raft = unattached()
     assert raft.deadline_ms == 1500

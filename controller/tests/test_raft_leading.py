@@ -257,6 +257,18 @@ def test_r220_what_is_answered_at_once(fetch: Fetch) -> None:
     assert len(raft.step(1610, Asked("a", fetch)).replies) == 1
 
 
+def test_a_fetch_that_waits_is_answered_once_when_its_leader_goes() -> None:
+    raft = led()
+    raft.step(1600, Asked("f", Fetch(TWO, 6, 11, 6, 11, 500)))
+    raft.step(1601, Asked("g", Fetch(THREE, 6, 11, 6, 11, 500)))
+    replies = raft.step(1650, Asked("b", BeginEpoch(2, 7))).replies
+    told = [(r.ticket, r.answer.error) for r in replies if r.ticket != "b"]
+    assert told == [(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER) for ticket in "fg"]
+    assert not raft.parked
+    for now in (2200, 4000, 6000):
+        assert not raft.step(now, Tick()).replies
+
+
 def test_r228_a_leader_nobody_listens_to_resigns() -> None:
     raft = led(count=5)
     deadline = raft.state.deadline_ms

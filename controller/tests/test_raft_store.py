@@ -16,7 +16,7 @@ from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import BatchWriter
-from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
+from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps, timestamp_of
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.messages import metadata_records as m
@@ -246,6 +246,21 @@ def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
     job()
     led.store.log.truncate_to(durable, 0)
     assert led.store.finish_sync(job) == durable
+
+
+def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity, 500)
+    led.now_ms = 700
+    led.add(1)
+    led.now_ms = 900
+    name = led.snapshot()
+    path = f"{LOG}/{name.file_name}"
+    assert timestamp_of(disk.session(), path) == 700
+    store = MetadataStore(disk.session(), "/data", identity, 1_000)
+    assert store.last_timestamp_ms == 700, "nothing came since"
+    assert list(store.records()) == []
+    assert store.begin_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
 
 
 def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
