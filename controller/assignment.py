@@ -19,8 +19,29 @@ TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
 
 
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""What one batch of the metadata log may hold (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``)."""
+
+
 class TooLarge(Exception):
-    """A whole request is refused: POLICY_VIOLATION for all it asks for."""
+    """A whole request is refused: ``code`` for all it asks for."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.POLICY_VIOLATION) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check_room(records_count: int, texts_chars: int) -> None:
+    """Whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
+
+    Raises:
+        TooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
+    """
+    if records_count > MAX_RECORDS_A_REQUEST:
+        raise TooLarge(TOO_MANY_RECORDS)
+    if texts_chars > MAX_BATCH_BYTES:
+        why = f"The total record(s) size of {texts_chars} exceeds the maximum allowed batch size of {MAX_BATCH_BYTES}"
+        raise TooLarge(why, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 def active(image: Image, ids: Iterable[int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from ottla.controller import config_rules
-from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge
+from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, check_room
 from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
 from ottla.controller.image import (
@@ -205,6 +205,7 @@ def _each(
     """Decide on each resource by itself: it changes wholly or not at all. Too large a request is refused as a whole."""
     rows: list[Outcome] = []
     records: list[Message] = []
+    size = 0
     counts = Counter((r.resource_type, r.resource_name) for r in resources)
     once = {(r.resource_type, r.resource_name): r for r in resources}
     try:
@@ -213,23 +214,19 @@ def _each(
             try:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                records += yield from decide(image, resource, defaults)
+                made = yield from decide(image, resource, defaults)
+                records += made
+                size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, m.ConfigRecord))
             except ProtocolError as error:
                 code, message = error.code, error.message
             rows.append((code, message, resource.resource_type, resource.resource_name))
-            _check_room(records)
+            check_room(len(records), size)
             yield
         records += _forgotten(image, records)
-        _check_room(records)
+        check_room(len(records), size)
     except TooLarge as error:
-        return [(ErrorCode.POLICY_VIOLATION, str(error), kind, name) for kind, name in once], []
+        return [(error.code, str(error), kind, name) for kind, name in once], []
     return rows, records
-
-
-def _check_room(records: Sequence[Message]) -> None:
-    """Raise TooLarge where a request makes too many records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
-    if len(records) > MAX_RECORDS_A_REQUEST:
-        raise TooLarge(TOO_MANY_RECORDS)
 
 
 def _forgotten(image: Image, records: Sequence[Message]) -> list[Message]:

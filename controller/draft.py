@@ -5,13 +5,14 @@ Source: ``MetadataDelta.java`` and the deltas of its parts (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from immutables import MapMutation
 from msgspec.structs import replace as changed_record
 
+from ottla.controller.decision import PAUSE_EVERY, at_once
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.image import (
     NO_LEADER_CHANGE,
@@ -62,9 +63,15 @@ class Draft:
 
     def image(self, offset: int, epoch: int) -> Image:
         """The image as of ``offset``. More may be taken in afterwards; this image stays as it is."""
-        for name, partitions in self._partitions.items():
+        return at_once(self.imaging(offset, epoch))
+
+    def imaging(self, offset: int, epoch: int) -> Generator[None, None, Image]:
+        """Make the image as of ``offset``; pauses after each hundred topics. Nothing is taken in meanwhile."""
+        for number, (name, partitions) in enumerate(self._partitions.items(), 1):
             topics = self._trie("topics")
             topics[name] = replace(topics[name], partitions=partitions.finished())
+            if number % PAUSE_EVERY == 0:
+                yield
         self._partitions.clear()
         self._values.clear()  # they are the image's from now on
         tries = {name: mutation.finish() for name, mutation in self._tries.items()}
@@ -77,8 +84,14 @@ class Draft:
 
     def delta(self, image: Image) -> Delta:
         """What was touched between the base and ``image``, the last one taken."""
+        return at_once(self.comparing(image))
+
+    def comparing(self, image: Image) -> Generator[None, None, Delta]:
+        """Make the delta to ``image``; pauses after each hundred topics."""
         topics: dict[str, TopicDelta] = {}
-        for name, numbers in self._touched.items():
+        for number, (name, numbers) in enumerate(self._touched.items(), 1):
+            if number % PAUSE_EVERY == 0:
+                yield
             old, new = self.base.topics.get(name), image.topics.get(name)
             if new is None:
                 numbers = set()

@@ -253,7 +253,7 @@ class Controller:
         self._step(events.Propose(writer.done(), writer.count))
         async for record in self._slowly(records):
             self.machine.replay(offset, record)
-        self.machine.appended(offset + len(records) - 1, self._raft.epoch)
+        await self._paced(self.machine.appending(offset + len(records) - 1, self._raft.epoch))
 
     async def _commit(self) -> None:
         """Sync, and once the high watermark has passed, let everybody see it."""
@@ -264,7 +264,7 @@ class Controller:
         if self.machine.latest is self.machine.image:
             return
         assert self._raft.high_watermark > self.machine.latest.offset
-        image, delta = self.machine.publish()
+        image, delta = await self._paced(self.machine.publishing())
         for listener in self.listeners:
             listener(image, delta)
         if self._store.wants_snapshot(self._env.now_ms()) and self._nursery is not None and not self._snapshotting:

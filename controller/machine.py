@@ -6,11 +6,11 @@ of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ottla.controller import brokers, configs, features, heartbeats, places, topics, widening
-from ottla.controller.decision import Decision, Defaults, Steps
+from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -120,15 +120,24 @@ class ControllerMachine:
 
     def appended(self, offset: int, epoch: int) -> None:
         """Everything up to ``offset`` was replayed: what comes next is decided on it."""
+        at_once(self.appending(offset, epoch))
+
+    def appending(self, offset: int, epoch: int) -> Generator[None, None, None]:
+        """As `appended`, in steps: where many topics changed."""
         if self._draft is None:
             self._draft = Draft(self.image)
-        self.latest = self._draft.image(offset, epoch)
+        self.latest = yield from self._draft.imaging(offset, epoch)
 
     def publish(self) -> tuple[Image, Delta]:
         """Everything appended is committed: the image to be seen from now on, and what changed since the last one."""
-        draft, self._draft = self._draft or Draft(self.image), None
-        self.image = self.latest
-        return self.image, draft.delta(self.image)
+        return at_once(self.publishing())
+
+    def publishing(self) -> Generator[None, None, tuple[Image, Delta]]:
+        """As `publish`, in steps; the new image is seen after the last one."""
+        draft, image = self._draft or Draft(self.image), self.latest
+        delta = yield from draft.comparing(image)
+        self.image, self._draft = image, None
+        return image, delta
 
     def revert(self) -> None:
         """What is not committed never was: leadership is lost."""

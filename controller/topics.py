@@ -13,10 +13,10 @@ from ottla.controller.assignment import (
     MAX_PARTITIONS_A_REQUEST,
     MAX_RECORDS_A_REQUEST,
     TOO_MANY_PARTITIONS,
-    TOO_MANY_RECORDS,
     TooLarge,
     by_count,
     by_hand,
+    check_room,
 )
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
@@ -191,6 +191,7 @@ def create_topics(
     counts = Counter(topic.name for topic in request.topics)
     response = ct.CreateTopicsResponse()
     records: list[Message] = []
+    size = 0
 
     def refused(name: str, error: ProtocolError) -> ct.CreatableTopicResult:
         configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
@@ -210,14 +211,14 @@ def create_topics(
                     raise taken
                 result, made = yield from _create_one(topic, image, defaults, new_id, chance)
                 records += made
-                if len(records) > MAX_RECORDS_A_REQUEST:
-                    raise TooLarge(TOO_MANY_RECORDS)
+                size += sum(len(c.name) + len(c.value or "") for c in topic.configs)
+                check_room(len(records), size)
             except ProtocolError as error:
                 result = refused(topic.name, error)
             response.topics.append(result)
             yield
     except TooLarge as error:
-        why = ProtocolError(ErrorCode.POLICY_VIOLATION, str(error))
+        why = ProtocolError(error.code, str(error))
         response.topics = [refused(name, why) for name in topics]
         records = []
     return Decision(response, [] if request.validate_only else records)

@@ -74,7 +74,6 @@ def create_partitions(image: Image, request: cp.CreatePartitionsRequest, chance:
                 code, message = error.code, error.message
             response.results.append(cp.CreatePartitionsTopicResult(name, code, message))
     except TooLarge as error:
-        code = ErrorCode.POLICY_VIOLATION
-        response.results = [cp.CreatePartitionsTopicResult(name, code, str(error)) for name in names]
+        response.results = [cp.CreatePartitionsTopicResult(name, error.code, str(error)) for name in names]
         records = []
     return Decision(response, [] if request.validate_only else records)

@@ -12,6 +12,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import incremental_alter_configs as ia
 
 REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -125,6 +126,24 @@ def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) 
     codes = [row.error_code for row in answer.results]
     assert codes == ([code, code] if code else [ErrorCode.INVALID_PARTITIONS, 0]), "all of the request is refused"
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
+
+
+def test_more_than_eight_mebibytes_of_settings_are_too_much_for_one_batch() -> None:
+    """``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``: whoever asks hears of it, and nothing of it is done."""
+    name, value = "leader.replication.throttled.replicas", "1:" + "1" * 32_765
+    for count, code in ((255, 0), (257, ErrorCode.RECORD_LIST_TOO_LARGE)):
+        controller = machine()
+        topics = [
+            ct.CreatableTopic(f"t{n}", 1, 1, configs=[ct.CreatableTopicConfig(name, value)]) for n in range(count)
+        ]
+        rows = submit(controller, ct.CreateTopicsRequest(topics, 1000)).topics
+        assert {row.error_code for row in rows} == {code}
+        assert len(controller.image.topics) == (0 if code else count)
+        controller = machine()
+        settings = [ia.AlterConfigsResource(4, "1", [ia.AlterableConfig(f"p{n}", 0, value) for n in range(count)])]
+        rows = submit(controller, ia.IncrementalAlterConfigsRequest(settings)).responses
+        assert [row.error_code for row in rows] == [code]
+        assert len(controller.image.config(4, "1")) == (0 if code else count)
 
 
 def test_what_is_no_increase_is_told_apart() -> None:

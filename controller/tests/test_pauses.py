@@ -124,6 +124,21 @@ def test_names_are_looked_at_a_thousand_at_once() -> None:
     assert pauses(controller.decide(request)) == 2 + 1 + 1
 
 
+def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
+    controller = filled(1, 750)
+    for topic in list(controller.image.topics.values()):
+        controller.replay(0, m.PartitionChangeRecord(0, topic.id, leader=-1))
+    before = controller.image
+    assert pauses(controller.appending(controller.image.offset + 750, 1)) == 7
+    publishing = controller.publishing()
+    for _ in range(7):
+        next(publishing)
+        assert controller.image is before, "nobody sees it before it is whole"
+    with pytest.raises(StopIteration):
+        next(publishing)
+    assert controller.image is controller.latest is not before
+
+
 def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
     controller = filled()
     known = controller.image.brokers[1]
