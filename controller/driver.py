@@ -214,6 +214,7 @@ class Controller:
             self._bell = trio.Event()
             while self._written:
                 self._store.wrote_snapshot(self._written.pop(0), self._env.now_ms())
+                self._step(self._store.covered())
             waiting, self._waiting = self._waiting, []
             if waiting:
                 await self._turn(waiting)

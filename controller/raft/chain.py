@@ -61,6 +61,16 @@ class EpochChain:
         self._epochs, self._starts = [], []
         self.snapshots = [(offset, epoch)]
 
+    def covered(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
+        """Snapshots cover what lies below ``start``: the log begins there now (R232)."""
+        self.start = start
+        self.snapshots = sorted(s for s in snapshots if s[0] > 0)
+        first = bisect_right(self._starts, start) - 1
+        if first > 0:
+            del self._epochs[:first], self._starts[:first]
+        if self._starts:
+            self._starts[0] = max(self._starts[0], start)
+
     def end_of(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch in the log that is not above ``epoch``."""
         at = bisect_right(self._epochs, epoch)

@@ -173,11 +173,20 @@ class SnapshotLoaded(NamedTuple):
     voters: ctl.VotersRecord | None = None
 
 
+class Covered(NamedTuple):
+    """A snapshot was written here, or old ones went: those there are, and where the log begins now."""
+
+    start: int
+    snapshots: tuple[tuple[int, int], ...]
+
+
 class Resign(NamedTuple):
     """The node stops: let go of leadership (R210)."""
 
 
-Event = Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotPart | SnapshotLoaded | Resign
+Event = (
+    Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotPart | SnapshotLoaded | Covered | Resign
+)
 
 
 # ------------------------------------------------------------------ what goes out

@@ -44,6 +44,8 @@ class RaftMachine(RaftNode):
                 self._heard()
             case events.SnapshotLoaded():
                 self._loaded(event)
+            case events.Covered(start, snapshots):
+                self.chain.covered(start, snapshots)
             case events.Resign():
                 elections.resign(self)
         elections.ask_around(self)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
-from ottla.controller.raft.events import Append, HardState, ReplicaKey
+from ottla.controller.raft.events import Append, Covered, HardState, ReplicaKey
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
 from ottla.controller.records import control_batch, messages
 from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
@@ -281,6 +281,10 @@ class MetadataStore:
         except CorruptFile:
             return True  # nobody can begin from it
         return now_ms - oldest_ms > self.settings.retention_ms
+
+    def covered(self) -> Covered:
+        """Which snapshots there are, and where the log begins, for the raft machine."""
+        return Covered(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:
         """Flush and close the log, as a clean stop does."""

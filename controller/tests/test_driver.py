@@ -281,6 +281,9 @@ async def test_snapshots_are_written_beside_the_turns_and_what_they_cover_goes()
         await trio.sleep(1)
         await controller.submit(topic("last"), 7)
         before = controller.image
+        raft, store = controller._raft, controller._store
+        assert [name for name, _ in raft.chain.snapshots] == [s.end_offset for s in store.snapshots]
+        assert raft.chain.start == store.log.log_start_offset > 0
     names = ground.disk.session().listdir(LOG)
     snapshots = [n for n in names if n.endswith(".checkpoint")]
     assert 1 <= len(snapshots) <= 2

@@ -339,6 +339,24 @@ def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int],
     assert again.store.snapshot_id == led.store.snapshots[-1]
 
 
+def test_the_machine_knows_of_snapshots_that_were_written_and_what_went_with_the_old_ones() -> None:
+    """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R218)."""
+    disk, identity = formatted()
+    Led(disk.session(), identity).add(5)
+    led = Led(disk.session(), identity, retention_bytes=0)
+    led.add(5)
+    name = led.snapshot()
+    led.step(led.store.covered())
+    led.add(2)
+    chain, known = led.raft.chain, led.store.chain()
+    assert (chain.start, chain.snapshots) == (name.end_offset, [tuple(name)])
+    assert (chain.end, chain.last_epoch) == (name.end_offset + 2, 2)
+    for offset in range(chain.end + 2):
+        for epoch in range(4):
+            assert chain.check(offset, epoch) == known.check(offset, epoch)
+    assert chain.check(3, 1) == ("snapshot", tuple(name))
+
+
 def test_settings_come_by_kafkas_names() -> None:
     values = {
         "metadata.log.max.record.bytes.between.snapshots": "1",
@@ -350,31 +368,6 @@ def test_settings_come_by_kafkas_names() -> None:
     }
     assert StoreSettings.of(values) == StoreSettings(1, 2, 3, 4, 5, 6)
     assert StoreSettings.of({}) == StoreSettings(20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000)
-
-
-ROWS = [
-    QuorumStateFile(HardState(0), 1),
-    QuorumStateFile(HardState(7, 3), 1),
-    QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
-    QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
-]
-
-
-@pytest.mark.parametrize("file", ROWS)
-def test_quorum_state_is_read_back(file: QuorumStateFile) -> None:
-    session = MemoryDisk(random.Random(1), lambda: 0).session()
-    session.makedirs("/d")
-    file.write(session, "/d/quorum-state")
-    assert QuorumStateFile.read(session, "/d/quorum-state") == file
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}'])
-def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
-    session = MemoryDisk(random.Random(1), lambda: 0).session()
-    session.makedirs("/d")
-    session.open("/d/quorum-state", create=True).pwrite(text, 0)
-    with pytest.raises(CorruptFile):
-        QuorumStateFile.read(session, "/d/quorum-state")
 
 
 def test_the_batch_goes_where_the_machine_says() -> None:
