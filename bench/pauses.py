@@ -129,6 +129,11 @@ class Child:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
     def ask(self, what: str = "report") -> dict[str, Any]:
         """What was seen since the last time."""
         assert self._process.stdin is not None

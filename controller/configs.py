@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 from ottla.controller import config_rules
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, check_room
 from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, named_twice
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -28,6 +28,7 @@ from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
+from ottla.wire.written import Written
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,10}")
 
@@ -192,41 +193,53 @@ def _replace_one(
 
 
 Resource = ac.AlterConfigsResource | ia.AlterConfigsResource
-Outcome = tuple[ErrorCode, str | None, int, str]
-"""Error code, message, resource type, resource name: the fields of an answer's row."""
+Decide = Callable[[Image, Any, Defaults], Generator[None, None, list[Message]]]
+Row = Callable[[ErrorCode, str | None, int, str], Any]
+"""Makes a row of an answer of its error code, message, resource type and resource name."""
 
 
 def _each(
-    image: Image,
-    resources: Sequence[Resource],
-    defaults: Defaults,
-    decide: Callable[[Image, Any, Defaults], Generator[None, None, list[Message]]],
-) -> Generator[None, None, tuple[list[Outcome], list[Message]]]:
-    """Decide on each resource by itself: it changes wholly or not at all. Too large a request is refused as a whole."""
-    rows: list[Outcome] = []
+    image: Image, resources: Iterable[Resource], defaults: Defaults, decide: Decide, row: Row, rows: list[Any]
+) -> Generator[None, None, list[Message]]:
+    """Decide on each resource by itself: it changes wholly or not at all. Gives the records.
+
+    Raises:
+        TooLarge: the request must be refused as a whole.
+    """
     records: list[Message] = []
     size = 0
-    counts = Counter((r.resource_type, r.resource_name) for r in resources)
-    once = {(r.resource_type, r.resource_name): r for r in resources}
-    try:
-        for resource in once.values():
-            code, message = ErrorCode.NONE, None
-            try:
-                if counts[resource.resource_type, resource.resource_name] > 1:
-                    raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                made = yield from decide(image, resource, defaults)
-                records += made
-                size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, m.ConfigRecord))
-            except ProtocolError as error:
-                code, message = error.code, error.message
-            rows.append((code, message, resource.resource_type, resource.resource_name))
-            check_room(len(records), size)
-            yield
-        records += _forgotten(image, records)
+    twice = yield from named_twice(map(_place_of, resources))
+    for number, resource, is_again in firsts(resources, _place_of, twice):
+        code, message = ErrorCode.NONE, None
+        try:
+            if is_again:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            made = yield from decide(image, resource, defaults)
+            records += made
+            size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, m.ConfigRecord))
+        except ProtocolError as error:
+            code, message = error.code, error.message
+        rows.append(row(code, message, resource.resource_type, resource.resource_name))
         check_room(len(records), size)
-    except TooLarge as error:
-        return [(error.code, str(error), kind, name) for kind, name in once], []
-    return rows, records
+        if resource.configs or number % PAUSE_EVERY == 0:
+            yield
+    records += _forgotten(image, records)
+    check_room(len(records), size)
+    return records
+
+
+def _refuse_all(
+    resources: Iterable[Resource], error: TooLarge, row: Row, rows: list[Any]
+) -> Generator[None, None, None]:
+    twice = yield from named_twice(map(_place_of, resources))
+    for number, resource, _ in firsts(resources, _place_of, twice):
+        rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
+        if number % PAUSE_EVERY == 0:
+            yield
+
+
+def _place_of(resource: Resource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 def _forgotten(image: Image, records: Sequence[Message]) -> list[Message]:
@@ -241,15 +254,25 @@ def _forgotten(image: Image, records: Sequence[Message]) -> list[Message]:
     return [m.ClearElrRecord(r.resource_name if r.resource_type == RESOURCE_TOPIC else "") for r in changed]
 
 
-def legacy_alter(image: Image, request: ac.AlterConfigsRequest, defaults: Defaults) -> Steps:
+def legacy_alter(image: Image, request: ac.AlterConfigsRequest, version: int, defaults: Defaults) -> Steps:
     """Replace settings as a whole."""
-    rows, records = yield from _each(image, request.resources, defaults, _replace_one)
-    response = ac.AlterConfigsResponse(responses=[ac.AlterConfigsResourceResponse(*row) for row in rows])
-    return Decision(response, [] if request.validate_only else records)
+    row, rows = ac.AlterConfigsResourceResponse, Written(ac.AlterConfigsResponse, version)
+    try:
+        records = yield from _each(image, request.resources, defaults, _replace_one, row, rows)
+    except TooLarge as error:
+        records, rows = [], Written(ac.AlterConfigsResponse, version)
+        yield from _refuse_all(request.resources, error, row, rows)
+    return Decision(ac.AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
 
 
-def incremental_alter(image: Image, request: ia.IncrementalAlterConfigsRequest, defaults: Defaults) -> Steps:
+def incremental_alter(
+    image: Image, request: ia.IncrementalAlterConfigsRequest, version: int, defaults: Defaults
+) -> Steps:
     """Change settings one by one."""
-    rows, records = yield from _each(image, request.resources, defaults, _alter_one)
-    response = ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(*row) for row in rows])
-    return Decision(response, [] if request.validate_only else records)
+    row, rows = ia.AlterConfigsResourceResponse, Written(ia.IncrementalAlterConfigsResponse, version)
+    try:
+        records = yield from _each(image, request.resources, defaults, _alter_one, row, rows)
+    except TooLarge as error:
+        records, rows = [], Written(ia.IncrementalAlterConfigsResponse, version)
+        yield from _refuse_all(request.resources, error, row, rows)
+    return Decision(ia.IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records)

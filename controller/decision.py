@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -35,6 +35,30 @@ def at_once(steps: Generator[None, None, T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
+
+
+def named_twice(keys: Iterable[Hashable]) -> Generator[None, None, set[Hashable]]:
+    """What is named more than once."""
+    seen: set[Hashable] = set()
+    twice: set[Hashable] = set()
+    for number, key in enumerate(keys, 1):
+        (twice if key in seen else seen).add(key)
+        if number % PAUSE_EVERY == 0:
+            yield
+    return twice
+
+
+def firsts(items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]) -> Iterator[tuple[int, T, bool]]:
+    """Every item, and of those named twice the first: with its number from 1, and whether it is named again."""
+    told: set[Hashable] = set()
+    for number, item in enumerate(items, 1):
+        at = key(item)
+        is_again = at in twice
+        if is_again and at in told:
+            continue
+        if is_again:
+            told.add(at)
+        yield number, item, is_again
 
 
 class Defaults(NamedTuple):

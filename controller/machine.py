@@ -67,11 +67,11 @@ class ControllerMachine:
             case dt.DeleteTopicsRequest():
                 return topics.delete_topics(image, event, version)
             case cp.CreatePartitionsRequest():
-                return widening.create_partitions(image, event, self._chance)
+                return widening.create_partitions(image, event, version, self._chance)
             case ia.IncrementalAlterConfigsRequest():
-                return configs.incremental_alter(image, event, self.defaults)
+                return configs.incremental_alter(image, event, version, self.defaults)
             case ac.AlterConfigsRequest():
-                return configs.legacy_alter(image, event, self.defaults)
+                return configs.legacy_alter(image, event, version, self.defaults)
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case uf.UpdateFeaturesRequest():

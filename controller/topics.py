@@ -6,8 +6,7 @@ Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from ottla.controller.assignment import (
     MAX_PARTITIONS_A_REQUEST,
@@ -20,7 +19,7 @@ from ottla.controller.assignment import (
 )
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, named_twice
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -28,6 +27,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import ZERO_UUID, Message
+from ottla.wire.written import Written
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_NAME = 249
@@ -162,14 +162,16 @@ def _name_taken(name: str, image: Image, flats: Mapping[str, str]) -> ProtocolEr
     return None
 
 
-def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> int:
+def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> Generator[None, None, int]:
     """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
     total = 0
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics, 1):
         if topic.assignments:
             total += len(topic.assignments)
         else:
             total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+        if number % PAUSE_EVERY == 0:
+            yield
     return total
 
 
@@ -188,8 +190,7 @@ def create_topics(
     image: Image, request: ct.CreateTopicsRequest, version: int, defaults: Defaults, new_id: NewId, chance: Chance
 ) -> Steps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
-    counts = Counter(topic.name for topic in request.topics)
-    response = ct.CreateTopicsResponse()
+    response = ct.CreateTopicsResponse(topics=Written(ct.CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
 
@@ -197,14 +198,14 @@ def create_topics(
         configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
         return ct.CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
 
-    topics = {t.name: t for t in request.topics}
+    twice = yield from named_twice(topic.name for topic in request.topics)
     try:
-        if _asked_partitions(request, defaults) > MAX_PARTITIONS_A_REQUEST:
+        if (yield from _asked_partitions(request, defaults)) > MAX_PARTITIONS_A_REQUEST:
             raise TooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _flat_names(image)
-        for topic in topics.values():
+        for _, topic, is_again in firsts(request.topics, _name_of, twice):
             try:
-                if counts[topic.name] > 1:
+                if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 taken = _name_taken(topic.name, image, flats)
                 if taken is not None:
@@ -219,24 +220,41 @@ def create_topics(
             yield
     except TooLarge as error:
         why = ProtocolError(error.code, str(error))
-        response.topics = [refused(name, why) for name in topics]
+        response.topics = Written(ct.CreateTopicsResponse, version)
+        for number, topic, _ in firsts(request.topics, _name_of, twice):
+            response.topics.append(refused(topic.name, why))
+            if number % PAUSE_EVERY == 0:
+                yield
         records = []
     return Decision(response, [] if request.validate_only else records)
 
 
+def _name_of(topic: ct.CreatableTopic) -> str:
+    return topic.name
+
+
+def _to_delete(request: dt.DeleteTopicsRequest) -> Iterator[tuple[str | None, bytes]]:
+    for name in request.topic_names:
+        yield name, ZERO_UUID
+    for topic in request.topics:
+        yield topic.name, topic.topic_id
+
+
+def _itself(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
+    return item
+
+
 def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -> Steps:
     """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted."""
-    response = dt.DeleteTopicsResponse()
+    response = dt.DeleteTopicsResponse(responses=Written(dt.DeleteTopicsResponse, version))
     records: list[Message] = []
-    wanted: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    wanted += [(t.name, t.topic_id) for t in request.topics]
-    counts = Counter(wanted)
-    for number, ((name, topic_id), times) in enumerate(counts.items(), 1):
+    twice = yield from named_twice(_to_delete(request))
+    for number, (name, topic_id), is_again in firsts(_to_delete(request), _itself, twice):
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
         if name is not None and topic_id != ZERO_UUID:
             code, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-        elif times > 1:
+        elif is_again:
             code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic ID."
         elif topic is None and name is not None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."

@@ -5,16 +5,16 @@ Source: ``ReplicationControlManager.createPartitions`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, by_count, by_hand
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, firsts, named_twice
 from ottla.controller.image import Image, partition_record
 from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.schema import Message
+from ottla.wire.written import Written
 
 
 def _widen(
@@ -55,25 +55,33 @@ def _widen(
     return records
 
 
-def create_partitions(image: Image, request: cp.CreatePartitionsRequest, chance: Chance) -> Steps:
+def create_partitions(image: Image, request: cp.CreatePartitionsRequest, version: int, chance: Chance) -> Steps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
-    response = cp.CreatePartitionsResponse()
+    response = cp.CreatePartitionsResponse(results=Written(cp.CreatePartitionsResponse, version))
     records: list[Message] = []
-    counts = Counter(topic.name for topic in request.topics)
-    topics = {t.name: t for t in reversed(request.topics)}
-    names = list(dict.fromkeys(t.name for t in request.topics))
+    twice = yield from named_twice(topic.name for topic in request.topics)
     try:
-        for name in names:
+        for number, topic, is_again in firsts(request.topics, _name_of, twice):
             code, message = ErrorCode.NONE, None
             try:
-                if counts[name] > 1:
+                if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                room = MAX_RECORDS_A_REQUEST - len(records)
-                records += yield from _widen(topics[name], image, chance, room)
+                records += yield from _widen(topic, image, chance, MAX_RECORDS_A_REQUEST - len(records))
             except ProtocolError as error:
                 code, message = error.code, error.message
-            response.results.append(cp.CreatePartitionsTopicResult(name, code, message))
+            response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
+            if number % PAUSE_EVERY == 0:
+                yield
     except TooLarge as error:
-        response.results = [cp.CreatePartitionsTopicResult(name, error.code, str(error)) for name in names]
+        response.results = Written(cp.CreatePartitionsResponse, version)
+        for number, topic, _ in firsts(request.topics, _name_of, twice):
+            row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
+            response.results.append(row)
+            if number % PAUSE_EVERY == 0:
+                yield
         records = []
     return Decision(response, [] if request.validate_only else records)
+
+
+def _name_of(topic: cp.CreatePartitionsTopic) -> str:
+    return topic.name

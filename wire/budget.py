@@ -12,6 +12,8 @@ from ottla.wire.errors import WireError
 from ottla.wire.schema import Message, fields_of
 
 FREE_BYTES = 16 * 1024 * 1024
+FREE_KEPT_BYTES = 4 * 1024 * 1024
+"""The same for what will be kept."""
 PER_REQUEST_BYTE = 2
 """So much for each byte of the request, however large it is: what came as texts and numbers lies here once more."""
 PER_EARLY_BYTE = 4
@@ -33,11 +35,13 @@ _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
 class Budget:
     """What is left to be spent on one request."""
 
-    __slots__ = ("bytes_left", "early_bytes_left")
+    __slots__ = ("bytes_left", "early_bytes_left", "keeps")
 
-    def __init__(self, request_bytes: int) -> None:
-        self.bytes_left = FREE_BYTES + PER_REQUEST_BYTE * request_bytes
-        self.early_bytes_left = PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
+    def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
+        self.keeps = keeps
+        """Whether somebody keeps what is read, so that all of it must be objects."""
+        self.bytes_left = (FREE_KEPT_BYTES if keeps else FREE_BYTES) + PER_REQUEST_BYTE * request_bytes
+        self.early_bytes_left = 0 if keeps else PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
         """For elements only: longer texts are never much larger than they came."""
 
     def take(self, size_bytes: int) -> None:

@@ -32,6 +32,7 @@ _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
 _sliced_decoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
 _sliced_encoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_part_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
 _row_counters: dict[type[Message], Callable[[Any], int]] = {}
 
 _WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
@@ -145,6 +146,24 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
     return out
 
 
+def part_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
+    """Write a struct of an array as it stands in a message of the class ``whole``.
+
+    Raises:
+        WireError: as `encode_chunks`.
+    """
+    cls = type(part)
+    write = _part_encoders.get((whole, cls, version))
+    if write is None:
+        write = _part_encoders[whole, cls, version] = _emitter(whole, version, "encode").build(cls)
+    out: list[Chunk] = []
+    try:
+        write(part, out.append)
+    except _WRONG_VALUES as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+    return out
+
+
 def encode_slices(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
     """As `encode_chunks`, stopping often; small chunks are joined on the way, as each of them is an object.
 
@@ -152,19 +171,19 @@ def encode_slices(message: Message, version: int) -> Generator[None, None, list[
         WireError: the message holds something that this version cannot carry.
     """
     out: list[Chunk] = []
-    joined = 0
+    written = 0
     try:
         for _ in _sliced(type(message), version, "encode")(message, out.append):
-            if len(out) - joined >= _JOIN_CHUNKS:
-                out[joined:] = _join(out[joined:])
-                joined = len(out)
+            if len(out) - written >= _JOIN_CHUNKS:
+                out[written:] = joined(out[written:])
+                written = len(out)
             yield
     except _WRONG_VALUES as error:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None
     return out
 
 
-def _join(chunks: list[Chunk]) -> list[Chunk]:
+def joined(chunks: list[Chunk]) -> list[Chunk]:
     """The same bytes with small neighbours together."""
     out: list[Chunk] = []
     small: list[bytes] = []
@@ -172,9 +191,12 @@ def _join(chunks: list[Chunk]) -> list[Chunk]:
         if type(chunk) is bytes and len(chunk) < _JOIN_BELOW_BYTES:
             small.append(chunk)
             continue
-        out += [b"".join(small), chunk]
-        small = []
-    out.append(b"".join(small))
+        if small:
+            out.append(b"".join(small))
+            small = []
+        out.append(chunk)
+    if small:
+        out.append(b"".join(small))
     return out
 
 

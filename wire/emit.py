@@ -29,6 +29,13 @@ def bad(what: str, value: object) -> WireError:
     return WireError(f"{what}: {value}")
 
 
+def rest(rows: Any, write: Callable[[Any], None]) -> Any:
+    """Write those rows of an array that lie ready, as a `Written` has them; gives it for the others."""
+    for chunk in getattr(rows, "chunks", ()):
+        write(chunk)
+    return rows
+
+
 class Emitter:
     """Lines and constants common to both directions."""
 
@@ -50,6 +57,7 @@ class Emitter:
             "long_uvarint": long_uvarint,
             "unpack_from": struct.unpack_from,
             "pack": struct.pack,
+            "rest": rest,
         }
         self.done: dict[type[Message], str] = {}
 

@@ -9,6 +9,7 @@ from ottla.wire.emit import CODES, SLICE_ELEMENTS, SLICE_NUMBERS, Emitter
 from ottla.wire.interpreter import smallest_size
 from ottla.wire.primitives import FIXED, MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 from ottla.wire.schema import FieldSpec, Message, fields_of
+from ottla.wire.unread import compact_string, read_array, string
 
 
 class DecodeEmitter(Emitter):
@@ -17,6 +18,10 @@ class DecodeEmitter(Emitter):
     direction = "decode"
 
     numbers_stop = True
+
+    def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
+        super().__init__(version, flexible=flexible, sliced=sliced)
+        self.names |= {"read_array": read_array, "read_compact": compact_string, "read_string": string}
 
     def parameters(self) -> str:
         """The parameters of every function."""
@@ -114,6 +119,12 @@ class DecodeEmitter(Emitter):
             self.line(f"budget.take(n * {self.element_bytes(spec)})", depth)
         if kind in FIXED:
             self.numbers(CODES[kind], smallest, into, depth)
+            return
+        if self.sliced and kind in ("struct", "string"):
+            read = "read_compact" if self.compact(spec) else "read_string"
+            if spec.struct is not None:
+                read = self.struct(spec.struct)
+            self.line(f"{into}, pos = yield from read_array({read}, n, buf, pos, end, budget)", depth)
             return
         self.line(f"{into} = []", depth)
         self.line("for i in range(n):", depth)

@@ -102,6 +102,8 @@ class EncodeEmitter(Emitter):
         if kind in FIXED:
             self.line(f"write(pack(f'>{{len(a)}}{CODES[kind]}', *a))", depth + 1)
             return
+        if kind == "struct":
+            self.line("if a.__class__ is not list: rest(a, write)", depth + 1)
         self.line("for i, item in enumerate(a):" if self.sliced else "for item in a:", depth + 1)
         if kind == "struct":
             assert spec.struct is not None

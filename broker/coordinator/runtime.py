@@ -131,7 +131,7 @@ class CoordinatorRuntime(Generic[R]):
         try:
             self.shard(partition).hand_in(event_of(ticket), ticket)
         except ProtocolError as error:
-            ticket.give(error)
+            ticket.give(error.with_traceback(None))  # which would hold this frame, and that the ticket
         return ticket
 
     def tell(self, event: Any) -> None:

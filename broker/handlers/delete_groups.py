@@ -17,6 +17,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.written import Written
 
 
 def _take(row: DeletableGroupResult, answer: Any) -> None:
@@ -24,14 +25,18 @@ def _take(row: DeletableGroupResult, answer: Any) -> None:
 
 
 def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
-    response, waits = DeleteGroupsResponse(), Waits()
-    for name in dict.fromkeys(request.groups_names):
+    response, waits = DeleteGroupsResponse(results=Written(DeleteGroupsResponse, context.version)), Waits()
+    asked: set[str] = set()
+    for name in request.groups_names:
+        if name in asked:
+            continue
+        asked.add(name)
         row = DeletableGroupResult(name)
         response.results.append(row)
         ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_take, row)))
         yield None
-        if len(waits) == WAITS_AT_ONCE:
+        if len(response.results) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
             yield from settle(waits)
     yield from settle(waits)
     return response

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.rows import each
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
@@ -27,6 +26,7 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.wire.written import Written
 
 HIGH_WATERMARK = -1
 
@@ -35,9 +35,13 @@ class Row(NamedTuple):
     """One partition's answer on its way."""
 
     result: DeleteRecordsPartitionResult
-    replica: Replica | None
+    replica: Replica
     raised: bool
     """Whether the log start moved."""
+
+
+Told = Row | ErrorCode
+"""Until all is known there may be very many, and of a refusal no more is said."""
 
 
 def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
@@ -58,11 +62,10 @@ def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
 def _drop(context: Context, rows: list[Row]) -> Steps[None]:
     """Note the new log starts, each directory's at once; then segments may go, and the answers say so."""
     storage = context.services.storage
-    raised = [row for row in rows if row.raised and row.replica is not None and not row.replica.log.closed]
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
-    for row in raised:
-        assert row.replica is not None
-        by_directory.setdefault(storage.of(row.replica.log), []).append(row.replica.log)
+    for row in rows:
+        if row.raised and not row.replica.log.closed:
+            by_directory.setdefault(storage.of(row.replica.log), []).append(row.replica.log)
     failed: set[PartitionLog] = set()
     for directory, logs in by_directory.items():
         try:
@@ -71,8 +74,6 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
             context.services.fail(error, directory)
             failed.update(logs)
     for row in rows:
-        if row.replica is None:
-            continue
         log = row.replica.log
         try:
             if row.raised and log not in failed and not log.closed:
@@ -88,26 +89,39 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
         yield
 
 
+def _raise_or_refuse(context: Context, topic: str, part: DeleteRecordsPartition) -> Told:
+    try:
+        return _raise(context, topic, part.partition_index, part.offset)
+    except ProtocolError as error:
+        return error.code
+    except OSError as error:
+        replica = context.services.replicas.get(topic, part.partition_index)
+        if replica is not None:
+            context.services.fail(error, replica.log)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
-    response, every = DeleteRecordsResponse(), []
+    response, told, raised = DeleteRecordsResponse(topics=Written(DeleteRecordsResponse, context.version)), [], []
     for topic in request.topics:
-
-        def one(part: DeleteRecordsPartition, name: str = topic.name) -> Row:
-            try:
-                return _raise(context, name, part.partition_index, part.offset)
-            except OSError as error:
-                replica = context.services.replicas.get(name, part.partition_index)
-                if replica is not None:
-                    context.services.fail(error, replica.log)
-                raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-
-        def refused(part: DeleteRecordsPartition, error: ProtocolError) -> Row:
-            return Row(DeleteRecordsPartitionResult(part.partition_index, -1, error.code), None, raised=False)
-
-        rows = yield from each(topic.partitions, one, refused)
-        response.topics.append(DeleteRecordsTopicResult(topic.name, [row.result for row in rows]))
-        every += rows
-    yield from _drop(context, every)
+        for part in topic.partitions:
+            row = _raise_or_refuse(context, topic.name, part)
+            told.append(row)
+            if isinstance(row, Row):
+                raised.append(row)
+            yield
+    yield from _drop(context, raised)
+    each = iter(told)
+    for topic in request.topics:
+        rows: list[DeleteRecordsPartitionResult] = Written(DeleteRecordsResponse, context.version)
+        for part in topic.partitions:
+            row = next(each)
+            if isinstance(row, Row):
+                rows.append(row.result)
+            else:
+                rows.append(DeleteRecordsPartitionResult(part.partition_index, -1, row))
+            yield
+        response.topics.append(DeleteRecordsTopicResult(topic.name, rows))
     return response
 
 

@@ -2,6 +2,7 @@
 
 Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
 Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null.
+Deviation: a resource asked for twice is answered once, with the keys that were named first.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
 """
@@ -28,6 +29,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.wire.written import Written
 
 TYPES = {
     "BOOLEAN": 1,
@@ -159,9 +161,14 @@ def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
 
 
 def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
-    response = DescribeConfigsResponse()
+    response = DescribeConfigsResponse(results=Written(DescribeConfigsResponse, context.version))
+    asked: dict[int, set[str]] = {}
     for resource in request.resources:
         yield
+        names = asked.setdefault(resource.resource_type, set())
+        if resource.resource_name in names:
+            continue
+        names.add(resource.resource_name)
         result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
         try:
             result.configs = _describe(context, resource, request)

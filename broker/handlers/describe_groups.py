@@ -24,6 +24,7 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ottla.wire.written import Written
 
 # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclEntry.java).
 ALL_GROUP_OPERATIONS = 3400
@@ -59,13 +60,12 @@ def _describe(context: Context, group: Group | None, group_id: str) -> Described
 
 
 def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
-    out, waits = DescribeGroupsResponse(), Waits()
-
-    def take(place: int, answer: Any) -> None:
-        if isinstance(answer, ProtocolError):
-            out.groups[place] = DescribedGroup(answer.code, group_id=out.groups[place].group_id)
-
-    for place, group_id in enumerate(dict.fromkeys(request.groups)):
+    out, waits = DescribeGroupsResponse(groups=Written(DescribeGroupsResponse, context.version)), Waits()
+    asked: set[str] = set()
+    for group_id in request.groups:
+        if group_id in asked:
+            continue
+        asked.add(group_id)
         try:
             shard = context.services.groups.shard_of(group_id)
         except ProtocolError as error:
@@ -77,12 +77,20 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             out.groups.append(row)
             ticket = shard.read()
             if ticket is not None:
-                waits.append((ticket, partial(take, place)))
+                waits.append((ticket, partial(_take, row)))
         yield None
-        if len(waits) == WAITS_AT_ONCE:
+        if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
             yield from settle(waits)
     yield from settle(waits)
     return out
+
+
+def _take(row: DescribedGroup, answer: Any) -> None:
+    """What was read may never be committed: then nothing is told of the group."""
+    if isinstance(answer, ProtocolError):
+        row.error_code, row.error_message, row.group_state = answer.code, None, ""
+        row.protocol_type = row.protocol_data = ""
+        row.members, row.authorized_operations = [], DescribedGroup().authorized_operations
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer:

@@ -9,6 +9,7 @@ Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.log.directory import LogDirectory, TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
@@ -20,7 +21,7 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 
-def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Steps[DescribeLogDirsResult]:
     failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
     if directory.path in context.services.storage.failed:
         return failed
@@ -30,17 +31,33 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
         context.services.fail(error, directory)
         return failed
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for (name, partition), log in sorted(directory.logs.items()):
+    for (name, partition), log in list(directory.logs.items()):
         if wanted is None or (name, partition) in wanted:
             row = DescribeLogDirsPartition(partition, log.size_bytes)
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
-    return DescribeLogDirsResult(0, directory.full_path, list(topics.values()), total, usable)
+        yield
+    for topic in topics.values():
+        topic.partitions.sort(key=lambda row: row.partition_index)
+        yield
+    return DescribeLogDirsResult(0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable)
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> Answer:
     """Describe every directory."""
-    wanted = None
+    return context.turn.go(_answer(context, request))
+
+
+def _answer(context: Context, request: DescribeLogDirsRequest) -> Steps[Answer]:
+    directories = context.services.storage.directories
+    wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    results = [_row(context, directory, wanted) for directory in context.services.storage.directories]
-    return DescribeLogDirsResponse(results=results)
+        wanted = set()
+        for topic in request.topics:
+            for number in topic.partitions:
+                if any((topic.topic, number) in directory.logs for directory in directories):
+                    wanted.add((topic.topic, number))
+                yield
+    response = DescribeLogDirsResponse()
+    for directory in directories:
+        response.results.append((yield from _row(context, directory, wanted)))
+    return response

@@ -1,13 +1,14 @@
 """DescribeProducers (61), v0: idempotent and transactional producers a partition remembers.
 
+Deviation: a partition asked for twice is answered once.
+
 Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections import defaultdict
 
-from ottla.broker.handlers.rows import each
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ProtocolError
@@ -18,27 +19,38 @@ from ottla.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.wire.written import Written
 
 
-def _one(context: Context, topic: str, number: int) -> PartitionResponse:
-    producers = context.services.replicas.leader(topic, number).log.producers.producers
-    active = [
-        ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
-        for pid, p in producers.items()
-    ]
-    return PartitionResponse(number, active_producers=active)
+def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerState]]:
+    active = Written(DescribeProducersResponse, context.version)
+    for pid, p in list(context.services.replicas.leader(topic, number).log.producers.producers.items()):
+        active.append(
+            ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
+        )
+        yield
+    return active
 
 
 def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer]:
-    response = DescribeProducersResponse()
+    response = DescribeProducersResponse(topics=Written(DescribeProducersResponse, context.version))
+    asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
         text = None if known else "This server does not host this topic-partition."
-
-        def refused(number: int, error: ProtocolError, text: str | None = text) -> PartitionResponse:
-            return PartitionResponse(number, error.code, text)
-
-        rows = yield from each(topic.partition_indexes, partial(_one, context, topic.name), refused)
+        rows = Written(DescribeProducersResponse, context.version)
+        before = asked[topic.name]
+        for number in topic.partition_indexes:
+            yield
+            if number in before:
+                continue
+            before.add(number)
+            try:
+                rows.append(
+                    PartitionResponse(number, active_producers=(yield from _active(context, topic.name, number)))
+                )
+            except ProtocolError as error:
+                rows.append(PartitionResponse(number, error.code, text))
         response.topics.append(TopicResponse(topic.name, rows))
     return response
 

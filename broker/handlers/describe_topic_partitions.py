@@ -9,6 +9,7 @@ Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from ottla.broker.handlers.rows import in_order
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.directories import offline_replicas
@@ -22,6 +23,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from ottla.wire.written import Written
 
 MAX_PARTITIONS = 2000
 
@@ -54,11 +56,15 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Answer:
 def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Answer]:
     image = context.image
     cursor = request.cursor
-    names = sorted({t.name for t in request.topics}) if request.topics else sorted(image.topics)
+    asked: set[str] = set()
+    for topic_asked in request.topics:
+        asked.add(topic_asked.name)
+        yield
+    names = yield from in_order(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
-    response = DescribeTopicPartitionsResponse()
+    response = DescribeTopicPartitionsResponse(topics=Written(DescribeTopicPartitionsResponse, context.version))
     for name in names:
         yield
         topic = image.topics.get(name)

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.sessions import FetchContext, Wanted
+from ottla.broker.server.sessions import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -97,26 +97,38 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
 class _Attempt:
     """One reading of everything a fetch wants."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, rows: Rows) -> None:
         self.left = limit
         self.bytes = 0
         self.urgent = False
-        self.rows: list[tuple[Wanted, PartitionData]] = []
+        self.rows = rows
+        self.leaders: set[int] = set()
+        """Whom the answer sends the reader to."""
+
+    def look_elsewhere(self, context: Context, want: Wanted, row: PartitionData) -> None:
+        """Say who leads a partition that is not led here, where that is known."""
+        topic = context.image.topics.get(want.topic) if want.topic is not None else None
+        partition = topic.partitions.get(want.partition) if topic is not None else None
+        if partition is not None:
+            row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            self.leaders.add(partition.leader)
 
 
-def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted]) -> Steps[_Attempt]:
-    """Read everything that is wanted, as far as the limits go: a step a partition."""
-    attempt = _Attempt(min(request.max_bytes, context.services.fetch_max_bytes))
+def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted], rows: Rows) -> Steps[_Attempt]:
+    """Read everything that is wanted, as far as the limits go: a step a few partitions."""
+    attempt = _Attempt(min(request.max_bytes, context.services.fetch_max_bytes), rows)
     committed = request.isolation_level == READ_COMMITTED
-    for want in wanted:
+    for number, want in enumerate(wanted, 1):
         row = _read(context, want, max(attempt.left, 0), committed=committed, first=attempt.bytes == 0)
         size = len(row.records)
         attempt.bytes += size
         attempt.left -= size
         if row.error_code or row.diverging_epoch.epoch >= 0:
             attempt.urgent = True
-        attempt.rows.append((want, row))
-        if len(attempt.rows) % _STEP == 0:
+            if row.error_code in _LEADER_ERRORS and context.version >= 16:
+                attempt.look_elsewhere(context, want, row)
+        rows.append((want, row))
+        if number % _STEP == 0:
             yield
     return attempt
 
@@ -131,26 +143,18 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
-    attempt = yield from _attempt(context, request, wanted)
+    attempt = yield from _attempt(context, request, wanted, session.rows())
     min_bytes = min(request.min_bytes, request.max_bytes)
     if request.max_wait_ms <= 0 or not wanted or attempt.bytes >= min_bytes or attempt.urgent:
         return _respond(context, session, attempt)
-    return _wait(context, request, session, wanted, min_bytes)
+    return _wait(context, request, session, list(wanted), min_bytes)
 
 
 def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> FetchResponse:
     response = session.respond(attempt.rows)
     if context.version >= 16 and attempt.urgent:
-        leaders = set()
-        for want, row in attempt.rows:
-            if row.error_code in _LEADER_ERRORS and want.topic is not None and want.topic in context.image.topics:
-                partition = context.image.topics[want.topic].partitions.get(want.partition)
-                if partition is not None:
-                    row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-                    leaders.add(partition.leader)
-        response.node_endpoints = [
-            NodeEndpoint(*e) for e in context.services.metadata.endpoints(context.peer.local) if e[0] in leaders
-        ]
+        endpoints = context.services.metadata.endpoints(context.peer.local)
+        response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
     return response
 
 
@@ -201,5 +205,5 @@ async def _wait(
     if not enough:
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
-    attempt = await context.turn.through(_attempt(context, request, wanted))
+    attempt = await context.turn.through(_attempt(context, request, wanted, session.rows()))
     return _respond(context, session, attempt)

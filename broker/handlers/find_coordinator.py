@@ -14,6 +14,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.written import Written
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -48,7 +49,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Answer:
 
 
 def _each(context: Context, request: FindCoordinatorRequest) -> Steps[Answer]:
-    rows = []
+    rows = Written(FindCoordinatorResponse, context.version)
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))
         yield

@@ -16,12 +16,13 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.wire.written import Written
 
 CLASSIC = "classic"
 
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
-    out, waits = ListGroupsResponse(), Waits()
+    out, waits = ListGroupsResponse(groups=Written(ListGroupsResponse, context.version)), Waits()
     states = {s.lower() for s in request.states_filter}
     types = {t.lower() for t in request.types_filter}
 

@@ -10,7 +10,7 @@ Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apac
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
@@ -24,6 +24,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.wire.written import Written
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
@@ -50,14 +51,14 @@ def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> S
 
 
 def _one(
-    context: Context, topic: str, counts: Counter[tuple[str, int]], isolation_level: int, part: ListOffsetsPartition
+    context: Context, topic: str, twice: set[int], isolation_level: int, part: ListOffsetsPartition
 ) -> Steps[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
     Raises:
         ProtocolError: there is none.
     """
-    if counts[topic, part.partition_index] > 1:
+    if part.partition_index in twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
@@ -77,17 +78,19 @@ def _one(
 
 
 def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
-    response = ListOffsetsResponse()
-    counts: Counter[tuple[str, int]] = Counter()
+    response = ListOffsetsResponse(topics=Written(ListOffsetsResponse, context.version))
+    seen: defaultdict[str, set[int]] = defaultdict(set)
+    twice: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
+        before = seen[topic.name]
         for part in topic.partitions:
-            counts[topic.name, part.partition_index] += 1
+            (twice[topic.name] if part.partition_index in before else before).add(part.partition_index)
             yield
     for topic in request.topics:
-        rows = []
+        rows: list[ListOffsetsPartitionResponse] = Written(ListOffsetsResponse, context.version)
         for part in topic.partitions:
             try:
-                row = yield from _one(context, topic.name, counts, request.isolation_level, part)
+                row = yield from _one(context, topic.name, twice[topic.name], request.isolation_level, part)
             except ProtocolError as error:
                 row = ListOffsetsPartitionResponse(part.partition_index, error.code)
             rows.append(row)

@@ -10,6 +10,8 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (a
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.directories import offline_replicas
@@ -25,6 +27,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.schema import ZERO_UUID
+from ottla.wire.written import Written
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Bits of every operation a topic or the cluster knows: without an authorizer all are allowed (AclEntry.java).
@@ -70,6 +73,13 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     return (yield from _row(context.image, topic, request))
 
 
+def _named(wanted: MetadataRequestTopic) -> Hashable:
+    """What tells a topic asked for from others."""
+    if wanted.name is None:
+        return wanted.topic_id
+    return wanted.name if wanted.topic_id == ZERO_UUID else (wanted.name, wanted.topic_id)
+
+
 def handle(context: Context, request: MetadataRequest) -> Answer:
     """Answer from the metadata image."""
     return context.turn.go(_answer(context, request))
@@ -78,7 +88,9 @@ def handle(context: Context, request: MetadataRequest) -> Answer:
 def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     services = context.services
     image = context.image
-    response = MetadataResponse(cluster_id=services.metadata.cluster_id)
+    response = MetadataResponse(
+        cluster_id=services.metadata.cluster_id, topics=Written(MetadataResponse, context.version)
+    )
     response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer.local)]
     alive = image.unfenced()
     if alive:
@@ -88,11 +100,13 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         for topic in (image.topics[name] for name in sorted(image.topics)):
             response.topics.append((yield from _row(image, topic, request)))
         return _authorized(response, request)
-    asked: set[tuple[str | None, bytes]] = set()
+    asked: set[Hashable] = set()
     for wanted in request.topics:
-        if (wanted.name, wanted.topic_id) in asked:
+        yield
+        what = _named(wanted)
+        if what in asked:
             continue
-        asked.add((wanted.name, wanted.topic_id))
+        asked.add(what)
         if wanted.topic_id != ZERO_UUID and wanted.name is not None and context.version >= 10:
             row = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name, wanted.topic_id)
         elif wanted.name is None or wanted.topic_id != ZERO_UUID:
@@ -102,7 +116,6 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         else:
             row = _missing(context, wanted.name, create=create)
         response.topics.append(row)
-        yield
     return _authorized(response, request)
 
 

@@ -26,6 +26,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.wire.written import Written
 
 
 class _Good(NamedTuple):
@@ -58,7 +59,9 @@ class _Work:
         key = name if self._context.version < 10 else topic_id
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = OffsetCommitResponseTopic(name, topic_id)
+            row = self._rows[key] = OffsetCommitResponseTopic(
+                name, topic_id, Written(OffsetCommitResponse, self._context.version)
+            )
             self.response.topics.append(row)
         return row
 

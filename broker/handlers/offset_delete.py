@@ -8,12 +8,10 @@ Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.broker.groups.machine import DeleteOffsets
 from ottla.broker.handlers.rows import settled
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,43 +19,34 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-
-def _sort_out(
-    context: Context, request: OffsetDeleteRequest, out: OffsetDeleteResponse, wanted: list[tuple[str, int]]
-) -> Steps[None]:
-    """Answer for what is not there, keep the rest."""
-    image = context.image
-    for topic in request.topics:
-        known = image.topics.get(topic.name)
-        rows = []
-        for part in topic.partitions:
-            row = OffsetDeleteResponsePartition(part.partition_index)
-            if known is None or part.partition_index not in known.partitions:
-                row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                wanted.append((topic.name, part.partition_index))
-            rows.append(row)
-            yield
-        out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
-
-
-def _take(out: OffsetDeleteResponse, answer: Any) -> Steps[None]:
-    if isinstance(answer, ProtocolError):
-        out.error_code, out.topics = answer.code, []
-        return
-    for topic in out.topics:
-        for row in topic.partitions if topic.name in answer else ():
-            row.error_code = row.error_code or ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            yield
+from ottla.wire.written import Written
 
 
 def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
-    out = OffsetDeleteResponse()
+    """Hand in the positions that can be there, then answer for each."""
+    image, out = context.image, OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
-    yield from _sort_out(context, request, out, wanted)
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        for part in topic.partitions:
+            if known is not None and part.partition_index in known.partitions:
+                wanted.append((topic.name, part.partition_index))
+            yield None
     ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
-    yield from _take(out, (yield from settled(ticket)))
+    answer = yield from settled(ticket)
+    if isinstance(answer, ProtocolError):
+        out.error_code = answer.code
+        return out
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        good = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in answer else ErrorCode.NONE
+        rows = Written(OffsetDeleteResponse, context.version)
+        for part in topic.partitions:
+            is_there = known is not None and part.partition_index in known.partitions
+            code = good if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(OffsetDeleteResponsePartition(part.partition_index, code))
+            yield None
+        out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
     return out
 
 

@@ -23,6 +23,7 @@ from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
 from ottla.wire.schema import ZERO_UUID
+from ottla.wire.written import Written
 
 Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 
@@ -67,7 +68,7 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
             continue
-        topic = m.OffsetFetchResponseTopics(name, topic_id)
+        topic = m.OffsetFetchResponseTopics(name, topic_id, Written(m.OffsetFetchResponse, reader.context.version))
         out.topics.append(topic)
         yield from reader.rows(topic.partitions, list(stored), stored, topic_id)
 
@@ -78,7 +79,9 @@ def _some(
     by_id = reader.context.version >= 10
     unknown = []
     for asked in wanted.topics or ():
-        topic = m.OffsetFetchResponseTopics(asked.name, asked.topic_id)
+        topic = m.OffsetFetchResponseTopics(
+            asked.name, asked.topic_id, Written(m.OffsetFetchResponse, reader.context.version)
+        )
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
             unknown.append(topic)
@@ -123,7 +126,7 @@ def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
         response.groups.append(out)
         yield from _read(reader, wanted, out)
         yield None
-        if len(reader.waits) == WAITS_AT_ONCE:
+        if len(response.groups) % WAITS_AT_ONCE == 0:  # while they are still at hand
             yield from settle(reader.waits)
     yield from settle(reader.waits)
 
@@ -143,7 +146,7 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
         response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
         for wanted in asked or ():
-            topic = m.OffsetFetchResponseTopic(wanted.name)
+            topic = m.OffsetFetchResponseTopic(wanted.name, Written(m.OffsetFetchResponse, reader.context.version))
             response.topics.append(topic)
             yield from reader.refused(topic.partitions, wanted.partition_indexes, out.error_code)
 
@@ -154,6 +157,6 @@ def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
 
 
 def _answer(context: Context, request: m.OffsetFetchRequest) -> Waiting[Answer]:
-    response = m.OffsetFetchResponse()
+    response = m.OffsetFetchResponse(groups=Written(m.OffsetFetchResponse, context.version))
     yield from (_read_old if context.version < 8 else _read_all)(_Reader(context), request, response)
     return response

@@ -21,6 +21,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from ottla.wire.written import Written
 
 
 def _end_of(context: Context, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -36,9 +37,14 @@ def _refused(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOf
 
 
 def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Answer]:
-    response = OffsetForLeaderEpochResponse()
+    response = OffsetForLeaderEpochResponse(topics=Written(OffsetForLeaderEpochResponse, context.version))
     for topic in request.topics:
-        rows = yield from each(topic.partitions, partial(_end_of, context, topic.topic), _refused)
+        rows = yield from each(
+            Written(OffsetForLeaderEpochResponse, context.version),
+            topic.partitions,
+            partial(_end_of, context, topic.topic),
+            _refused,
+        )
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
     return response
 

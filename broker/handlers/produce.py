@@ -15,15 +15,15 @@ Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (ap
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
-from typing import NamedTuple
+from collections.abc import Awaitable, Generator, Iterable
+from typing import Any, NamedTuple
 
 import trio
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
-from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
@@ -40,6 +40,7 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.schema import Message
+from ottla.wire.written import Written
 
 MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
@@ -53,20 +54,19 @@ _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def _malformed(request: ProduceRequest) -> ProtocolError | None:
+def _malformed(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
     """What is wrong where some partition's bytes begin like no batch: then nothing of the request is looked at further.
 
     Kafka trips over it when it looks for transactional batches (``RequestUtils.hasTransactionalRecords``).
     """
-    for topic in request.topic_data:
-        for part in topic.partition_data:
-            data = part.records
-            if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH):
-                continue
-            try:
-                size_at(data)
-            except ProtocolError as error:
-                return error
+    for part in parts:
+        data = part.records
+        if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH):
+            continue
+        try:
+            size_at(data)
+        except ProtocolError as error:
+            return error
     return None
 
 
@@ -228,49 +228,104 @@ class _Outcome:
         return self.response
 
 
-def handle(context: Context, request: ProduceRequest) -> Answer:
+def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     """Append every partition's batch; each has its own outcome."""
     outcome = _Outcome(context, request)
-    corrupt = _malformed(request)
-    if corrupt is not None or len(request.topic_data) > _MANY:
-        return context.turn.go(_in_steps(context, request, outcome, corrupt))
-    for topic in request.topic_data:
-        if len(topic.partition_data) > _MANY:
-            return context.turn.go(_in_steps(context, request, outcome, corrupt))
-    for topic in request.topic_data:
+    topics = request.topic_data
+    if len(topics) > _MANY or any(len(topic.partition_data) > _MANY for topic in topics):
+        return Preparing(_long(context, request, outcome))
+    corrupt = None
+    for topic in topics:
+        corrupt = corrupt or _malformed(topic.partition_data)
+    for topic in topics:
         name = topic.name if context.version < 13 else _topic_name(context, topic)
-        rows: list[PartitionProduceResponse] = []
-        for part in topic.partition_data:
-            outcome.take(name, part, rows)
-        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return _look(context, request, outcome) if outcome.later else outcome.answer()
-
-
-def _in_steps(
-    context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError | None
-) -> Steps[Answer]:
-    """The same for a request of many partitions, a step each; or for one that is refused as a whole."""
-    for topic in request.topic_data:
-        name = _topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []
         for part in topic.partition_data:
             if corrupt is None:
                 outcome.take(name, part, rows)
             else:
                 outcome.refuse(part, corrupt, rows)
-            yield
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return _look(context, request, outcome) if outcome.later else outcome.answer()
+    return Preparing(_look(context, request, outcome)) if outcome.later else outcome.answer()
 
 
-async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Message | None:
+async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
     for one in outcome.later:
         row, replica = await _looked(context, request, one)
         outcome.note(one.name, row, replica)
         one.rows[one.at] = row
-    answer = outcome.answer()
-    return answer if answer is None or isinstance(answer, Message) else await answer
+    return outcome.answer()
+
+
+async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
+    """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
+    corrupt = await context.turn.through(_corrupt(request))
+    if corrupt is not None:
+        await context.turn.through(_refuse_all(context, request, outcome, corrupt))
+        return outcome.answer()
+    every = await context.turn.through(_take_all(context, request, outcome))
+    answer = await _look(context, request, outcome)
+    return None if answer is None else _told(context, request, answer, every)
+
+
+def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            wrong = _malformed((part,))
+            if wrong is not None:
+                return wrong
+            yield
+    return None
+
+
+def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError) -> Steps[None]:
+    for topic in request.topic_data:
+        rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
+        for part in topic.partition_data:
+            outcome.refuse(part, corrupt, rows)
+            yield
+        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+
+
+Small = PartitionProduceResponse | ErrorCode
+"""A row, or all there is to say in it: until all is known there may be very many."""
+
+
+def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> Steps[list[list[Small]]]:
+    every = []
+    for topic in request.topic_data:
+        name = _topic_name(context, topic)
+        rows: list[Any] = []
+        for part in topic.partition_data:
+            outcome.take(name, part, rows)
+            row = rows[-1]
+            if row == PartitionProduceResponse(part.index, row.error_code, -1):
+                rows[-1] = ErrorCode(row.error_code)
+            yield
+        every.append(rows)
+    return every
+
+
+async def _told(
+    context: Context, request: ProduceRequest, answer: Message | Awaitable[Message | None], every: list[list[Small]]
+) -> Message | None:
+    """The answer with a row for every partition, once what it waits for is known."""
+    response = answer if isinstance(answer, Message) else await answer
+    if isinstance(response, ProduceResponse):
+        response.responses = await context.turn.through(_rows(context, request, every))
+    return response
+
+
+def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -> Steps[list[TopicProduceResponse]]:
+    out: list[TopicProduceResponse] = Written(ProduceResponse, context.version)
+    for topic, told in zip(request.topic_data, every, strict=True):
+        rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
+        for part, row in zip(topic.partition_data, told, strict=True):
+            rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
+            yield
+        out.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    return out
 
 
 async def _looked(

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import merge
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.turn import Steps, Waiting
 from ottla.wire.errors import ProtocolError
+from ottla.wire.written import KEPT
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 Waits = list[tuple[Ticket, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
-WAITS_AT_ONCE = 500
-"""So many things are asked of coordinators before the first answer is waited for."""
+WAITS_AT_ONCE = 250
+assert WAITS_AT_ONCE <= KEPT
+_SORTED_AT_ONCE = 4096
+"""So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
 
 
-def each(parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]) -> Steps[list[R]]:
-    """One row for every part: what ``answer`` gives, or what ``refused`` makes of the error it raised."""
-    rows: list[R] = []
+def each(
+    rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
+) -> Steps[list[R]]:
+    """One row more for every part: what ``answer`` gives, or what ``refused`` makes of the error it raised."""
     for part in parts:
         try:
             row = answer(part)
@@ -29,6 +34,21 @@ def each(parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, Pro
         rows.append(row)
         yield
     return rows
+
+
+def in_order(names: Iterable[str]) -> Steps[list[str]]:
+    """Names sorted as ``sorted`` does, which takes long for many: a few thousand at a time, then joined."""
+    every = list(names)
+    parts = []
+    for first in range(0, len(every), _SORTED_AT_ONCE):
+        parts.append(sorted(every[first : first + _SORTED_AT_ONCE]))
+        yield
+    out: list[str] = []
+    for number, name in enumerate(merge(*parts)):
+        out.append(name)
+        if number % 64 == 0:
+            yield
+    return out
 
 
 def settle(waits: Waits) -> Waiting[None]:

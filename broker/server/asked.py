@@ -11,6 +11,7 @@ from typing import Any
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import partition_of
 from ottla.broker.services import Services
+from ottla.broker.turn import Steps
 from ottla.wire.apis import ApiKey
 from ottla.wire.schema import ZERO_UUID
 
@@ -65,10 +66,16 @@ _TABLE: dict[ApiKey, Callable[[Any, Services], Asked]] = {
 }
 
 
-def partitions_of(key: ApiKey, body: Any, services: Services) -> list[tuple[str, int]]:
+NAMING = frozenset(_TABLE)
+"""Requests about partitions."""
+
+
+def partitions_of(key: ApiKey, body: Any, services: Services) -> Steps[list[tuple[str, int]]]:
     """The partitions among them that are still to be made."""
-    named = _TABLE.get(key)
-    if named is None:
-        return []
     making = services.making
-    return [(name, number) for name, number in named(body, services) if name is not None and (name, number) in making]
+    found: dict[tuple[str, int], None] = {}
+    for name, number in _TABLE[key](body, services):
+        if name is not None and (name, number) in making:
+            found[name, number] = None
+        yield
+    return list(found)

@@ -28,6 +28,7 @@ logger = logging.getLogger("ottla.connection")
 _FIRST_BUFFER_BYTES = 4 * 1024
 _BUSY_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
+_SHARE_BELIEVED = 8
 _FLUSH_BYTES = 256 * 1024
 _REQUESTS_IN_A_ROW = 64
 _LOOK_EVERY = 4
@@ -112,7 +113,8 @@ class Connection:
         """See that there is room behind what has been received.
 
         The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
-        announces; it shrinks again once a large frame is done.
+        announces; it shrinks again once a large frame is done. A frame of which an eighth has come gets all its room:
+        what is copied is never much.
         """
         have, size = self._end - self._start, len(self._buffer)
         if have == 0:
@@ -131,7 +133,9 @@ class Connection:
             self._buffer[:have] = self._buffer[self._start : self._end]
             self._start, self._end = 0, have
         if have == size or (self._filled and size < _BUSY_BUFFER_BYTES):
-            grown = bytearray(min(max(size * 2, _BUSY_BUFFER_BYTES), max(need, _KEPT_BUFFER_BYTES)))
+            is_large = need > _KEPT_BUFFER_BYTES and have * _SHARE_BELIEVED >= need
+            most = max(need, _KEPT_BUFFER_BYTES)
+            grown = bytearray(need if is_large else min(max(size * 2, _BUSY_BUFFER_BYTES), most))
             grown[:have] = memoryview(self._buffer)[:have]
             self._buffer = grown
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.server.asked import partitions_of
+from ottla.broker.server.asked import NAMING, partitions_of
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.wire import compiler
@@ -52,6 +52,8 @@ class Route(NamedTuple):
     oldest_answered: int | None = None
     ends_with_peer: bool = False
     """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
+    keeps: bool = False
+    """Whether parts of the request are kept beyond its answer."""
 
 
 ROUTES: dict[ApiKey, Route] = {
@@ -63,10 +65,10 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.OFFSET_COMMIT: Route(2, 10, "offset_commit"),
     ApiKey.OFFSET_FETCH: Route(1, 10, "offset_fetch"),
     ApiKey.FIND_COORDINATOR: Route(0, 6, "find_coordinator"),
-    ApiKey.JOIN_GROUP: Route(0, 9, "join_group", ends_with_peer=True),
+    ApiKey.JOIN_GROUP: Route(0, 9, "join_group", ends_with_peer=True, keeps=True),
     ApiKey.HEARTBEAT: Route(0, 4, "heartbeat"),
-    ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group"),
-    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group", ends_with_peer=True),
+    ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group", keeps=True),
+    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group", ends_with_peer=True, keeps=True),
     ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
     ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
@@ -151,17 +153,14 @@ class Dispatcher:
         return self._handled(context, handler, body) if self.services.making else handler(context, body)
 
     def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
-        if self.services.making:  # a topic of many partitions was made a moment ago
-            asked = partitions_of(context.key, body, self.services)
-            if asked:
-                return Preparing(self._once_made(context, handler, body, asked))
+        if self.services.making and context.key in NAMING:  # a topic of many partitions was made a moment ago
+            return Preparing(self._once_made(context, handler, body))
         return handler(context, body)
 
     def _large(self, context: Context, request: Request, handler: Handler) -> Answer | Preparing:
         """A request that may have many elements is decoded within a budget, and in slices if it has them."""
-        steps = compiler.decode_slices(
-            request_class(context.key), context.version, request.frame, request.body, Budget(len(request.frame))
-        )
+        budget = Budget(len(request.frame), keeps=self.apis[context.key].keeps)
+        steps = compiler.decode_slices(request_class(context.key), context.version, request.frame, request.body, budget)
         for _ in range(_STEPS_AT_ONCE):  # mostly it is records that make a request large
             try:
                 next(steps)
@@ -173,12 +172,12 @@ class Dispatcher:
         body, _ = await context.turn.through(steps)
         return self._handled(context, handler, body)
 
-    async def _once_made(
-        self, context: Context, handler: Handler, body: Any, asked: list[tuple[str, int]]
-    ) -> Answer | Preparing:
+    async def _once_made(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
         """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
-        await self.services.making.made(asked, MAKING_PATIENCE_S)
-        context.now_ms = self._env.now_ms()
+        asked = await context.turn.through(partitions_of(context.key, body, self.services))
+        if asked:
+            await self.services.making.made(asked, MAKING_PATIENCE_S)
+            context.now_ms = self._env.now_ms()
         return handler(context, body)
 
     def answered_version(self, request: Request) -> int:

@@ -8,17 +8,30 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Protocol
+from collections.abc import Collection, Generator, Iterator, Mapping
+from typing import Any, Protocol
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.wire.schema import ZERO_UUID
+from ottla.wire.written import Written
 from ottla.world.env import Env
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MIN_EVICTION_MS = 120_000
+_STEP = 64
+MANY_PARTITIONS = 10_000
+"""A fetch of more is not remembered: some 250 bytes each."""
+MOST_REMEMBERED = 500_000
+"""So many partitions are remembered in all sessions together."""
 _STEP = 64
 
 Key = tuple[str | None, bytes, int]
@@ -76,20 +89,30 @@ class Wanted:
         return news
 
 
-Rows = list[tuple[Wanted, PartitionData]]
+class Rows(Protocol):
+    """Where what was read is put, in order."""
+
+    def append(self, row: tuple[Wanted, PartitionData], /) -> None:
+        """One partition more."""
 
 
 class FetchContext(Protocol):
     """How one request is read and answered."""
 
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> Collection[Wanted]:
         """The partitions to read, in order."""
 
-    def respond(self, rows: Rows) -> FetchResponse:
+    def rows(self) -> Rows:
+        """Where to put what is read."""
+
+    def respond(self, rows: Any) -> FetchResponse:
         """The answer made of what was read."""
 
 
-def _grouped(rows: Rows) -> list[FetchableTopicResponse]:
+Pairs = list[tuple[Wanted, PartitionData]]
+
+
+def _grouped(rows: Pairs) -> list[FetchableTopicResponse]:
     """Rows under their topics, neighbours together."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
@@ -125,7 +148,11 @@ class _Full:
         """All partitions of the request."""
         return list(self._wanted.values())
 
-    def respond(self, rows: Rows) -> FetchResponse:
+    def rows(self) -> Pairs:
+        """All of them are looked at again."""
+        return []
+
+    def respond(self, rows: Pairs) -> FetchResponse:
         """All rows; the id of a new session where there is room for one."""
         session_id = 0
         if self._sessions is not None and rows:
@@ -133,6 +160,87 @@ class _Full:
                 want.is_news(row)
             session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids)
         return FetchResponse(session_id=session_id, responses=_grouped(rows))
+
+
+class _Grouped:
+    """Rows under their topics, as objects no longer than they must be."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._last: tuple[str | None, bytes] | None = None
+        self.topics: list[FetchableTopicResponse] = Written(FetchResponse, version)
+
+    def append(self, pair: tuple[Wanted, PartitionData]) -> None:
+        """One partition more."""
+        want, row = pair
+        at = (want.topic, want.topic_id)
+        if at != self._last:
+            self._last = at
+            self.topics.append(
+                FetchableTopicResponse(want.topic or "", want.topic_id, Written(FetchResponse, self._version))
+            )
+        self.topics[-1].partitions.append(row)
+
+
+class _Long:
+    """A request that names very many partitions: it opens no session, and nothing is kept of it.
+
+    What is asked for more than once is read once, in its first place and as it was asked for last.
+    """
+
+    def __init__(
+        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool
+    ) -> None:
+        self._request = request
+        self._version = version
+        self._names = names
+        self._is_follower = is_follower
+        self._count = count
+        self._again: dict[Key, FetchPartition] = {}
+
+    def look(self) -> Generator[None, None, None]:
+        """Find what is asked for more than once. Two that only seem to be the same do no harm."""
+        seen: set[int] = set()
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                key = self._key(topic, part)
+                if hash(key) in seen:
+                    self._again[key] = part
+                seen.add(hash(key))
+                yield
+
+    def _key(self, topic: FetchTopic, part: FetchPartition) -> Key:
+        return key_of(topic.topic, topic.topic_id, part.partition, uses_ids=self._version >= 13)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("nobody asks")
+
+    def __iter__(self) -> Iterator[Wanted]:
+        done: set[Key] = set()
+        for topic in self._request.topics:
+            name = self._names.get(topic.topic_id) if self._version >= 13 else topic.topic
+            for part in topic.partitions:
+                key = self._key(topic, part)
+                if key in self._again:
+                    if key in done:
+                        continue
+                    done.add(key)
+                yield Wanted(name, topic.topic_id, self._again.get(key, part), is_follower=self._is_follower)
+
+    def wanted(self) -> Collection[Wanted]:
+        """Made anew each time."""
+        return self
+
+    def rows(self) -> _Grouped:
+        """They are not looked at again."""
+        return _Grouped(self._version)
+
+    def respond(self, rows: _Grouped) -> FetchResponse:
+        """All rows."""
+        return FetchResponse(responses=rows.topics)
 
 
 class _Incremental:
@@ -150,7 +258,11 @@ class _Incremental:
                 want.topic = self._names.get(want.topic_id)
         return out
 
-    def respond(self, rows: Rows) -> FetchResponse:
+    def rows(self) -> Pairs:
+        """All of them are looked at again."""
+        return []
+
+    def respond(self, rows: Pairs) -> FetchResponse:
         """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
         news = [(want, row) for want, row in rows if want.is_news(row)]
         by_key = self._session.by_key
@@ -182,6 +294,16 @@ class Sessions:
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
         follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+        count = 0
+        for number, topic in enumerate(request.topics, 1):
+            count += len(topic.partitions)
+            if number % _STEP == 0:
+                yield
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH) and count > MANY_PARTITIONS:
+            self._sessions.pop(session_id, None)
+            long = _Long(request, version, names, count, is_follower=follower)
+            yield from long.look()
+            return long
         named: dict[Key, FetchPartition] = {}
         for topic in request.topics:
             name = None if uses_ids else topic.topic
@@ -204,7 +326,11 @@ class Sessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        before = len(session.by_key)
         self._update(session, request, named, is_follower=follower)
+        if len(session.by_key) > before and self._is_too_large(session):
+            del self._sessions[session.id]  # it has grown too large: the reader goes on without one
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.by_key:
             del self._sessions[session.id]
             return _Full({}, None, uses_ids=uses_ids)
@@ -226,10 +352,16 @@ class Sessions:
             for number in topic.partitions:
                 session.by_key.pop(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids), None)
 
+    def _is_too_large(self, session: Session) -> bool:
+        return len(session.by_key) > MANY_PARTITIONS or self._remembered() > MOST_REMEMBERED
+
+    def _remembered(self) -> int:
+        return sum(len(session.by_key) for session in self._sessions.values())
+
     def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool) -> int:
         """Remember a fetch; 0 where there is no room."""
         now = self._env.monotonic_ms()
-        if len(self._sessions) >= self._slots:
+        while len(self._sessions) >= self._slots or self._remembered() + len(wanted) > MOST_REMEMBERED:
             oldest = min(self._sessions.values(), key=lambda s: s.used_ms, default=None)
             if oldest is None or now - oldest.used_ms < MIN_EVICTION_MS:
                 return 0

@@ -6,13 +6,30 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import trio
 
-from ottla.broker.handlers import describe_configs, describe_topic_partitions, find_coordinator, metadata
-from ottla.broker.server.dispatch import Context
-from ottla.broker.tests.world import Hurried, Stage, topic_id_of, virtually
+from ottla.broker.handlers import (
+    describe_configs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    metadata,
+    produce,
+)
+from ottla.broker.server import sessions
+from ottla.broker.server.connection import CloseConnection
+from ottla.broker.server.dispatch import Context, Preparing
+from ottla.broker.tests.world import Hurried, Stage, as_sent, awaited, topic_id_of, virtually
 from ottla.broker.turn import Turn
+from ottla.log.tests.world import NOW, a_batch
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import produce as pr
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_producers import DescribeProducersRequest
+from ottla.wire.messages.describe_producers import TopicRequest as ProducersOf
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -80,5 +97,177 @@ def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
         assert asked(stage.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
         by_id = [MetadataRequestTopic(topic_id_of(name), None) for name in ("b", "a", "b")]
         assert asked(stage.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
+
+    virtually(run)
+
+
+# ---------------------------------------------------------------- what is asked for twice, and what must not be lost
+
+
+def test_a_resource_is_described_once_however_often_it_is_asked_for() -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("a")
+        twice = [DescribeConfigsResource(2, "a"), DescribeConfigsResource(2, "b"), DescribeConfigsResource(2, "a")]
+        answer: Any = describe_configs.handle(
+            stage.context(ApiKey.DESCRIBE_CONFIGS, 4), DescribeConfigsRequest([*twice, DescribeConfigsResource(4, "b")])
+        )
+        assert [(row.resource_type, row.resource_name) for row in answer.results] == [(2, "a"), (2, "b"), (4, "b")]
+
+    virtually(run)
+
+
+def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("a", partitions=3)
+        asked = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
+        answer: Any = describe_producers.handle(
+            stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked)
+        )
+        rows = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
+        assert rows == [[(1, 0), (7, 3), (0, 0)], [(2, 0)]]
+
+    virtually(run)
+
+
+def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) -> pr.ProduceRequest:
+    parts = [pr.PartitionProduceData(n, a_batch(0)) for n in range(count)]
+    if bad >= 0:
+        parts[bad].records = b""
+    if corrupt >= 0:
+        parts[corrupt].records = b"no batch at all, and longer than its beginning"
+    return pr.ProduceRequest(None, acks, 1000, [pr.TopicProduceData("t", partition_data=parts)])
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_all_of_a_long_produce_is_appended_whether_or_not_its_client_stays(acks: int) -> None:
+    """With acks=0 it hangs up as soon as all is sent. What may be given up is the waiting behind the appends."""
+
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=100)
+        context = stage.context(ApiKey.PRODUCE, 11)
+        context.turn = Turn(Hurried())  # type: ignore[arg-type]
+        answer = produce.handle(context, produce_request(100, acks))
+        assert isinstance(answer, Preparing), "the connection never gives this up"
+        behind: Any = await answer.work
+        assert all(replica.log.log_end_offset == 3 for replica in stage.hosted.replicas.values())
+        told = await awaited(behind)
+        if acks == 0:
+            assert told is None
+        else:
+            rows = as_sent(told, 11).responses[0].partition_responses
+            assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(n, 0, 0) for n in range(100)]
+
+    virtually(run)
+
+
+def test_a_long_produce_says_of_each_partition_what_a_short_one_says() -> None:
+    async def run() -> None:
+        said = []
+        for count in (60, 600):
+            stage = Stage()
+            stage.hosted.host("t", partitions=50)
+            request = produce_request(count, 1, bad=7)
+            answer = await awaited(produce.handle(stage.context(ApiKey.PRODUCE, 11), request))
+            said.append(as_sent(answer, 11).responses[0].partition_responses)
+        assert said[1][:60] == said[0]
+        assert [row.error_code for row in said[1]] == [0] * 7 + [87] + [0] * 42 + [3] * 550
+        assert [row.index for row in said[1]] == list(range(600))
+
+    virtually(run)
+
+
+def test_of_a_long_produce_with_bytes_that_are_no_batch_nothing_is_appended() -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=50)
+        request = produce_request(600, 1, corrupt=599)
+        answer = as_sent(await awaited(produce.handle(stage.context(ApiKey.PRODUCE, 11), request)), 11)
+        assert {row.error_code for row in answer.responses[0].partition_responses} == {2}
+        assert len({row.error_message for row in answer.responses[0].partition_responses}) == 1
+        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+        with pytest.raises(CloseConnection):
+            await awaited(produce.handle(stage.context(ApiKey.PRODUCE, 11), produce_request(600, 0, corrupt=0)))
+
+    virtually(run)
+
+
+# ---------------------------------------------------------------- fetches of very many partitions
+
+
+def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> f.FetchRequest:
+    topic = f.FetchTopic("t", topic_id_of("t") if version >= 13 else ZERO_UUID)
+    topic.partitions = [f.FetchPartition(n, -1, offset, partition_max_bytes=1 << 20) for n, offset in parts]
+    return f.FetchRequest(max_wait_ms=0, max_bytes=1 << 24, session_epoch=epoch, topics=[topic])
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 16])
+def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=20)
+        stage.hosted.host("elsewhere", leader=2)
+        for replica in stage.hosted.replicas.values():
+            replica.append(a_batch(0), NOW)
+        asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
+        said = []
+        for most in (10_000, 10):
+            monkeypatch.setattr(sessions, "MANY_PARTITIONS", most)
+            context = stage.context(ApiKey.FETCH, version)
+            said.append(as_sent(fetch.handle(context, long_fetch(version, *asked)), version))
+        assert said[0] == said[1]
+        assert len(said[1].responses[0].partitions) == 41, "what is asked for twice is read once"
+
+    virtually(run)
+
+
+def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 10)
+
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=20)
+
+        def ask(*parts: tuple[int, int], epoch: int, session: int = 0) -> Any:
+            request = long_fetch(13, *parts, epoch=epoch)
+            request.session_id = session
+            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+
+        assert ask(*((n, 0) for n in range(11)), epoch=0).session_id == 0
+        first = ask(*((n, 0) for n in range(10)), epoch=0)
+        assert first.session_id
+        assert ask((3, 0), epoch=1, session=first.session_id).error_code == 0
+        assert ask((10, 0), epoch=2, session=first.session_id).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(stage.services.sessions) == 0
+        again = ask((0, 0), epoch=0).session_id
+        assert ask(*((n, 0) for n in range(11)), epoch=0, session=again).session_id == 0
+        assert len(stage.services.sessions) == 0, "a full fetch ends the session it names"
+
+    virtually(run)
+
+
+def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_REMEMBERED", 12)
+
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=20)
+
+        def ask(*numbers: int, epoch: int = 0, session: int = 0) -> Any:
+            request = long_fetch(13, *((n, 0) for n in numbers), epoch=epoch)
+            request.session_id = session
+            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+
+        assert ask(*range(6)).session_id
+        second = ask(*range(6)).session_id
+        assert second
+        assert ask(0).session_id == 0, "there is no room"
+        assert ask(6, epoch=1, session=second).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(stage.services.sessions) == 1
+        await trio.sleep(sessions.MIN_EVICTION_MS / 1000)
+        assert ask(*range(8)).session_id, "one that was not used for two minutes makes room"
+        assert len(stage.services.sessions) == 1
 
     virtually(run)

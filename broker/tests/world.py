@@ -12,7 +12,7 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
-from ottla.broker.server.dispatch import ROUTES, Context
+from ottla.broker.server.dispatch import ROUTES, Context, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
@@ -20,8 +20,10 @@ from ottla.broker.turn import SLICE_MS, Turn
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
+from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.disk import FileSlice
 from ottla.world.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -77,6 +79,24 @@ class VirtualEnv:
 def virtually(main: Callable[[], Awaitable[T]]) -> T:
     """Run something in virtual time."""
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def awaited(answer: Any) -> Any:
+    """An answer, whatever comes before it."""
+    while True:
+        if isinstance(answer, Preparing):
+            answer = answer.work
+        elif isinstance(answer, Awaitable):
+            answer = await answer
+        else:
+            return answer
+
+
+def as_sent(answer: Any, version: int) -> Any:
+    """An answer as its reader sees it: long arrays hold only their last rows as objects before that."""
+    chunks = compiler.encode_chunks(answer, version)
+    raw = b"".join(chunk.read() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
+    return compiler.decode(type(answer), version, raw)[0]
 
 
 def topic_id_of(name: str) -> bytes:

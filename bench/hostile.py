@@ -1,0 +1,306 @@
+"""What one connection's largest request costs a node in memory, and everybody else in waiting.
+
+``python -m bench.hostile [--elements 200000] [NAME...]``. Each request goes to a fresh node, behind a small one of its
+kind. ``peak``: how far the node's resident memory grew while it was answered; ``of bound``: the share that is of three
+times (request + answer) + 16 MiB; ``held``: the longest step of the node's loop in its thread's processor time, which a
+busy machine does not add to; ``wait``: the longest that another client waited for ApiVersions meanwhile, as the clock
+has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.pauses import Child
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_groups as dgr
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import describe_log_dirs as dld
+from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import describe_topic_partitions as dtp
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_delete as od
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import offset_for_leader_epoch as ole
+from ottla.wire.messages import produce as pr
+from ottla.wire.schema import Message
+
+FIXED_BYTES = 16 << 20
+TIMEOUT_S = 180
+PULSE_S = 0.002
+Make = Callable[[int], Message]
+
+
+class Scene(NamedTuple):
+    """A request of so many elements."""
+
+    key: ApiKey
+    version: int
+    make: Make
+
+
+def _fetch(n: int) -> Message:
+    parts = [f.FetchPartition(i, 5, 10**6 + i, -1, -1, 1 << 20) for i in range(n)]
+    return f.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[f.FetchTopic("t", partitions=parts)])
+
+
+def _fetch_topics(n: int) -> Message:
+    topics = [f.FetchTopic(f"t{i}", partitions=[f.FetchPartition(0, 5, i, -1, -1, 1)]) for i in range(n // 2)]
+    return f.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
+
+
+def _metadata(n: int) -> Message:
+    return md.MetadataRequest([md.MetadataRequestTopic(name=f"topic-{i}") for i in range(n)], False)
+
+
+def _one_name(n: int) -> Message:
+    return md.MetadataRequest([md.MetadataRequestTopic(name="t")] * n, False)
+
+
+def _produce(n: int) -> Message:
+    parts = [pr.PartitionProduceData(i, b"") for i in range(n)]
+    return pr.ProduceRequest(None, 1, 1000, [pr.TopicProduceData("t", partition_data=parts)])
+
+
+def _list_offsets(n: int) -> Message:
+    return lo.ListOffsetsRequest(
+        topics=[lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(i, -1, -1) for i in range(n)])]
+    )
+
+
+def _offset_commit(n: int) -> Message:
+    parts = [oc.OffsetCommitRequestPartition(i, 10**6 + i, -1, "") for i in range(n)]
+    return oc.OffsetCommitRequest("g", topics=[oc.OffsetCommitRequestTopic("t", partitions=parts)])
+
+
+def _offset_fetch(n: int) -> Message:
+    topics = [of.OffsetFetchRequestTopics("t", partition_indexes=list(range(n)))]
+    return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=topics)])
+
+
+def _epochs(n: int) -> Message:
+    parts = [ole.OffsetForLeaderPartition(i, 0, 0) for i in range(n)]
+    return ole.OffsetForLeaderEpochRequest(topics=[ole.OffsetForLeaderTopic("t", parts)])
+
+
+def _names(n: int) -> list[str]:
+    return [f"t{i}" for i in range(n)]
+
+
+def _configs(n: int) -> Message:
+    return dc.DescribeConfigsRequest([dc.DescribeConfigsResource(2, name) for name in _names(n)])
+
+
+def _alter(n: int) -> Message:
+    return ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, name, []) for name in _names(n)], True)
+
+
+def _alter_old(n: int) -> Message:
+    return ac.AlterConfigsRequest([ac.AlterConfigsResource(2, name, []) for name in _names(n)], True)
+
+
+def _create_topics(n: int) -> Message:
+    return ct.CreateTopicsRequest([ct.CreatableTopic(name, 1, 1) for name in _names(n)], validate_only=True)
+
+
+def _create_partitions(n: int) -> Message:
+    return cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, 3, None) for name in _names(n)], 1000, True)
+
+
+def _delete_records(n: int) -> Message:
+    parts = [dr.DeleteRecordsPartition(i, 5) for i in range(n)]
+    return dr.DeleteRecordsRequest([dr.DeleteRecordsTopic("t", parts)])
+
+
+def _offset_delete(n: int) -> Message:
+    parts = [od.OffsetDeleteRequestPartition(i) for i in range(n)]
+    return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("t", parts)])
+
+
+def _leave(n: int) -> Message:
+    return lg.LeaveGroupRequest("g", "", [lg.MemberIdentity(name) for name in _names(n)])
+
+
+def _join(n: int) -> Message:
+    protocols = [jg.JoinGroupRequestProtocol(name, b"x") for name in _names(n)]
+    return jg.JoinGroupRequest("g", 10_000, 10_000, "", "", "consumer", protocols)
+
+
+K = ApiKey
+SCENES = {
+    "Metadata": Scene(K.METADATA, 12, _metadata),
+    "Metadata, one name": Scene(K.METADATA, 12, _one_name),
+    "Fetch": Scene(K.FETCH, 12, _fetch),
+    "Fetch, topics": Scene(K.FETCH, 12, _fetch_topics),
+    "Produce": Scene(K.PRODUCE, 11, _produce),
+    "ListOffsets": Scene(K.LIST_OFFSETS, 7, _list_offsets),
+    "OffsetCommit": Scene(K.OFFSET_COMMIT, 8, _offset_commit),
+    "OffsetFetch": Scene(K.OFFSET_FETCH, 8, _offset_fetch),
+    "OffsetDelete": Scene(K.OFFSET_DELETE, 0, _offset_delete),
+    "OffsetForLeaderEpoch": Scene(K.OFFSET_FOR_LEADER_EPOCH, 4, _epochs),
+    "FindCoordinator": Scene(K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=_names(n))),
+    "DescribeGroups": Scene(K.DESCRIBE_GROUPS, 5, lambda n: dg.DescribeGroupsRequest(_names(n))),
+    "DeleteGroups": Scene(K.DELETE_GROUPS, 2, lambda n: dgr.DeleteGroupsRequest(_names(n))),
+    "JoinGroup": Scene(K.JOIN_GROUP, 5, _join),
+    "LeaveGroup": Scene(K.LEAVE_GROUP, 5, _leave),
+    "CreateTopics": Scene(K.CREATE_TOPICS, 7, _create_topics),
+    "CreatePartitions": Scene(K.CREATE_PARTITIONS, 3, _create_partitions),
+    "DeleteTopics": Scene(K.DELETE_TOPICS, 5, lambda n: dt.DeleteTopicsRequest(topic_names=_names(n))),
+    "DeleteRecords": Scene(K.DELETE_RECORDS, 2, _delete_records),
+    "DescribeConfigs": Scene(K.DESCRIBE_CONFIGS, 4, _configs),
+    "AlterConfigs": Scene(K.ALTER_CONFIGS, 2, _alter_old),
+    "IncrementalAlterConfigs": Scene(K.INCREMENTAL_ALTER_CONFIGS, 1, _alter),
+    "DescribeProducers": Scene(
+        K.DESCRIBE_PRODUCERS, 0, lambda n: dp.DescribeProducersRequest([dp.TopicRequest("t", list(range(n)))])
+    ),
+    "DescribeLogDirs": Scene(
+        K.DESCRIBE_LOG_DIRS, 4, lambda n: dld.DescribeLogDirsRequest([dld.DescribableLogDirTopic("t", list(range(n)))])
+    ),
+    "DescribeTopicPartitions": Scene(
+        K.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda n: dtp.DescribeTopicPartitionsRequest([dtp.TopicRequest(name) for name in _names(n)]),
+    ),
+    "100 MB of keys": Scene(
+        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
+    ),
+    "5 MB of counts": Scene(
+        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=[""] * (25 * n))
+    ),
+}
+
+
+def _exact(sock: socket.socket, count: int) -> int:
+    """Read so many bytes and forget them."""
+    left = count
+    while left:
+        more = len(sock.recv(min(1 << 20, left)))
+        if not more:
+            raise ConnectionError
+        left -= more
+    return count
+
+
+def _ask(sock: socket.socket, raw: bytes) -> int:
+    """Send, and read the answer; gives its size."""
+    sock.sendall(raw)
+    size = sock.recv(4, socket.MSG_WAITALL)
+    if len(size) < 4:
+        raise ConnectionError
+    return _exact(sock, struct.unpack(">i", size)[0])
+
+
+class Other:
+    """Another client, who asks something small again and again."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.longest_s = 0.0
+
+    def _run(self) -> None:
+        question = request_frame(K.API_VERSIONS, 0, 1, "other", av.ApiVersionsRequest())
+        with socket.create_connection(("127.0.0.1", self._port)) as sock:
+            while not self._done.is_set():
+                began = time.perf_counter()
+                _ask(sock, question)
+                self.longest_s = max(self.longest_s, time.perf_counter() - began)
+                time.sleep(PULSE_S)
+
+    def __enter__(self) -> Other:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def _memory(pid: int, what: str) -> int:
+    """A line of the node's status, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
+
+
+def _warm(port: int, scene: Scene) -> None:
+    """What is loaded and compiled on first use is not the request's cost."""
+    exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        _ask(sock, request_frame(K.METADATA, 12, 1, "hostile", exists))
+        time.sleep(0.5)
+        _ask(sock, request_frame(scene.key, scene.version, 1, "hostile", scene.make(2)))
+
+
+def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
+    """Ask one thing of a fresh node and print what came of it; gives the share of the bound."""
+    node = Child(where)
+    try:
+        _warm(node.port, scene)
+        raw = request_frame(scene.key, scene.version, 1, "hostile", scene.make(elements))
+        with Other(node.port) as other:
+            time.sleep(0.3)
+            node.ask()
+            Path(f"/proc/{node.pid}/clear_refs").write_text("5")
+            before, began = _memory(node.pid, "VmRSS"), time.perf_counter()
+            answer, said = 0, "answered"
+            try:
+                with socket.create_connection(("127.0.0.1", node.port)) as sock:
+                    sock.settimeout(TIMEOUT_S)
+                    answer = _ask(sock, raw)
+            except ConnectionError:
+                said = "refused"
+            took = time.perf_counter() - began
+        peak = _memory(node.pid, "VmHWM") - before
+        seen = node.ask()
+    finally:
+        node.kill()
+    share = peak / (3 * (len(raw) + answer) + FIXED_BYTES)
+    sizes = f"{len(raw) / 1e6:10.2f} {answer / 1e6:9.2f} {peak / 1e6:8.1f} {share:8.2f}"
+    times = f"{seen['computed'] * 1000:8.0f}{other.longest_s * 1000:8.0f} {took:7.2f}"
+    print(f"{name:26}{sizes} {times}  {said}, {seen['who']}", flush=True)
+    return share
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser("bench.hostile")
+    parser.add_argument("--elements", type=int, default=200_000)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(SCENES)}")
+    options = parser.parse_args()
+    head = f"{'request MB':>10} {'answer MB':>9} {'peak MB':>8} {'of bound':>8} "
+    head += f"{'held ms':>8}{'wait ms':>8} {'took s':>7}"
+    print(f"{f'{options.elements} elements':26}{head}")
+    shares = {}
+    for name in options.names or SCENES:
+        with tempfile.TemporaryDirectory() as where:
+            shares[name] = measure(name, SCENES[name], options.elements, Path(where) / "data")
+    worst = max(shares, key=lambda name: shares[name])
+    print(f"worst: {worst}, {shares[worst]:.2f} of the bound")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Long arrays are not kept as objects: a request's are read again by whoever goes through them, an answer's are written
+as they grow. Nobody can tell from what is read or sent."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from ottla.wire import compiler
+from ottla.wire.budget import FREE_BYTES, FREE_KEPT_BYTES, Budget
+from ottla.wire.errors import WireError
+from ottla.wire.interpreter import spec_of
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.tests.test_slices import encoded, went_through
+from ottla.wire.unread import FEW, LARGE_ELEMENT_BYTES, Unread
+from ottla.wire.written import KEPT, Written
+
+# ---------------------------------------------------------------- Unread
+
+
+def names(count: int) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=f"t{n}") for n in range(count)])
+
+
+def read(message: Any, version: int, *, keeps: bool = False) -> Any:
+    raw = compiler.encode(message, version)
+    steps = compiler.decode_slices(type(message), version, raw, 0, Budget(len(raw), keeps=keeps))
+    (out, pos), _ = went_through(steps)
+    assert pos == len(raw)
+    return out
+
+
+def fetch(*counts: int) -> FetchRequest:
+    return FetchRequest(
+        topics=[
+            FetchTopic(f"t{number}", partitions=[FetchPartition(n, 1, n * 7) for n in range(count)])
+            for number, count in enumerate(counts)
+        ]
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW, FEW + 1, 5000])
+def test_many_elements_are_not_objects_and_few_are(count: int) -> None:
+    out = read(names(count), 12)
+    assert isinstance(out.topics, Unread) == (count > FEW)
+    assert len(out.topics) == count
+    assert list(out.topics) == list(out.topics) == names(count).topics, "as often as one likes"
+    assert out == names(count)
+    assert names(count) == out
+    assert (out == names(count + 1)) is False
+
+
+def test_what_somebody_keeps_is_objects_however_many() -> None:
+    out = read(names(5000), 12, keeps=True)
+    assert isinstance(out.topics, list)
+    assert out == names(5000)
+
+
+@pytest.mark.parametrize(
+    ("counts", "outer", "inner"),
+    [
+        ((5000,), list, Unread),
+        ((1,) * 5000, Unread, list),
+        ((2, FEW + 40) * 150, list, Unread),
+        ((100,) * 300, Unread, list),
+        ((FEW + 1,) * 300, list, Unread),
+    ],
+    ids=["one long", "many short", "many, some long", "many of a hundred", "many long"],
+)
+def test_an_element_that_may_be_long_itself_is_never_read_again_in_one_go(
+    counts: tuple[int, ...], outer: type, inner: type
+) -> None:
+    """Otherwise a request of one topic with a million partitions would be read in one piece by whoever looks at it."""
+    assert (FEW + 1) * 30 > LARGE_ELEMENT_BYTES > 100 * 30
+    out = read(fetch(*counts), 12)
+    assert type(out.topics) is outer
+    assert inner in {type(topic.partitions) for topic in out.topics}
+    assert out == fetch(*counts)
+
+
+def test_what_no_element_can_be_is_found_before_anybody_goes_through_them() -> None:
+    raw = bytearray(compiler.encode(fetch(3000), 12))
+    raw[-30:] = b"\xff" * 30
+    with pytest.raises(WireError):
+        went_through(compiler.decode_slices(FetchRequest, 12, raw, 0, Budget(len(raw))))
+
+
+def test_elements_are_paid_for_once_and_whether_or_not_they_are_objects() -> None:
+    raw = compiler.encode(names(2000), 12)
+    left = []
+    for keeps in (False, True):
+        budget = Budget(len(raw), keeps=keeps)
+        (out, _), _ = went_through(compiler.decode_slices(MetadataRequest, 12, raw, 0, budget))
+        before = budget.bytes_left, budget.early_bytes_left
+        assert len(list(out.topics)) == 2000
+        assert before == (budget.bytes_left, budget.early_bytes_left), "going through them is for nothing"
+        whole = Budget(len(raw), keeps=keeps)
+        left.append(whole.bytes_left + whole.early_bytes_left - sum(before))
+    assert left[0] == left[1] > 2000 * 50
+
+
+def test_what_is_kept_may_be_less() -> None:
+    assert Budget(1000).bytes_left - Budget(1000, keeps=True).bytes_left == FREE_BYTES - FREE_KEPT_BYTES
+    assert Budget(1000).early_bytes_left > Budget(1000, keeps=True).early_bytes_left == 0
+    assert FREE_KEPT_BYTES > 10_000 * 200, "ten thousand members of a group"
+
+
+def test_a_long_request_takes_hardly_more_than_its_bytes() -> None:
+    raw = compiler.encode(fetch(20_000), 12)
+    tracemalloc.start()
+    try:
+        (out, _), stops = went_through(compiler.decode_slices(FetchRequest, 12, raw, 0, Budget(len(raw))))
+        total = sum(part.fetch_offset for part in out.topics[0].partitions)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert total == sum(n * 7 for n in range(20_000))
+    assert peak < 50_000
+    assert stops >= 20_000 // 64
+
+
+@pytest.mark.parametrize("version", [2, 5])
+def test_long_arrays_of_texts_are_read_again_too(version: int) -> None:
+    texts = ["", "a", "ü" * 100, "x" * 4000] + [f"g{n}" for n in range(500)]
+    out = read(DescribeGroupsRequest(texts), version)
+    assert isinstance(out.groups, Unread)
+    assert list(out.groups) == texts
+    raw = bytearray(compiler.encode(DescribeGroupsRequest([f"g{n:03}" for n in range(500)]), version))
+    at = raw.index(b"g499")
+    for length in (b"\x00", b"\x05", b"\xff", b"\x80") if version == 5 else (b"\xff", b"\x05", b"\x80"):
+        raw[at - 1 : at] = length
+        if version == 2:
+            raw[at - 2] = 0xFF if length > b"\x0f" else 0
+        with pytest.raises(WireError):
+            went_through(compiler.decode_slices(DescribeGroupsRequest, version, raw[: at + 4], 0, Budget(len(raw))))
+
+
+# ---------------------------------------------------------------- Written
+
+
+def answer(rows: list[Any]) -> ListOffsetsResponse:
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", rows), ListOffsetsTopicResponse("u", [])])
+
+
+@pytest.mark.parametrize("version", [1, 5, 6, 9])
+@pytest.mark.parametrize("count", [0, 1, KEPT, KEPT + 1, 5000])
+def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int, version: int) -> None:
+    plain = [ListOffsetsPartitionResponse(n, 0, timestamp=n * 3, offset=n * 5) for n in range(count)]
+    grown: list[Any] = Written(ListOffsetsResponse, version)
+    for row in plain:
+        grown.append(row)
+    assert (len(grown), bool(grown)) == (count, count > 0)
+    assert list(grown) == plain[-KEPT:], "the last ones can still be looked at"
+    raw = compiler.encode(answer(plain), version)
+    assert compiler.encode(answer(grown), version) == raw
+    assert b"".join(encoded(answer(grown), version)[0]) == raw
+    assert compiler.rows(answer(grown)) == count + 2
+
+
+def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
+    grown: list[Any] = Written(ListOffsetsResponse, 5)
+    rows = [ListOffsetsPartitionResponse(n) for n in range(KEPT + 10)]
+    for row in rows:
+        grown.append(row)
+    for row in rows:
+        row.error_code = 3
+    out, _ = compiler.decode(ListOffsetsResponse, 5, compiler.encode(answer(grown), 5))
+    assert [row.error_code for row in out.topics[0].partitions] == [0] * 10 + [3] * KEPT
+
+
+def test_rows_with_records_keep_them_as_they_are_given() -> None:
+    rng = random.Random(4)
+    plain = [PartitionData(n, records=rng.randbytes(5000)) for n in range(KEPT * 2)]
+    inner: list[Any] = Written(FetchResponse, 12)
+    for row in plain:
+        inner.append(row)
+    outer: list[Any] = Written(FetchResponse, 12)
+    outer.append(FetchableTopicResponse("t", partitions=inner))
+    chunks = compiler.encode_chunks(FetchResponse(responses=outer), 12)
+    whole = FetchResponse(responses=[FetchableTopicResponse("t", partitions=plain)])
+    assert b"".join(chunks) == compiler.encode(whole, 12)
+    given = {id(row.records) for row in plain}
+    assert sum(id(chunk) in given for chunk in chunks) == len(plain)
+
+
+def test_rows_in_rows_are_written_whatever_their_number() -> None:
+    for topics, parts in ((KEPT * 3, 2), (3, KEPT * 3)):
+        outer: list[Any] = Written(ListOffsetsResponse, 6)
+        plain = []
+        for number in range(topics):
+            rows = [ListOffsetsPartitionResponse(n, offset=number) for n in range(parts)]
+            inner: list[Any] = Written(ListOffsetsResponse, 6)
+            for row in rows:
+                inner.append(row)
+            outer.append(ListOffsetsTopicResponse(f"t{number}", inner))
+            plain.append(ListOffsetsTopicResponse(f"t{number}", rows))
+        raw = compiler.encode(ListOffsetsResponse(topics=plain), 6)
+        assert compiler.encode(ListOffsetsResponse(topics=outer), 6) == raw
+
+
+def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
+    assert spec_of(ListOffsetsResponse).versions.high >= 4
+    grown: list[Any] = Written(ListOffsetsResponse, 4)
+    wrong: Any = "not a number"
+    for _ in range(KEPT):
+        grown.append(ListOffsetsPartitionResponse(wrong))
+    with pytest.raises(WireError):
+        grown.append(ListOffsetsPartitionResponse(wrong))
+
+
+def test_an_answer_that_grows_long_takes_little_more_than_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        grown: list[Any] = Written(ListOffsetsResponse, 9)
+        for n in range(10_000):
+            grown.append(ListOffsetsPartitionResponse(n, offset=n))
+        size = len(compiler.encode(answer(grown), 9))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * size + 200_000
