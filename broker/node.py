@@ -24,6 +24,7 @@ from ottla.broker.server import metrics
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import CannotListen, listen
+from ottla.broker.server.observer import Counts
 from ottla.broker.upkeep.supervise import raise_alone, supervise
 from ottla.controller.delta import Delta
 from ottla.controller.format import Endpoint, format_directory
@@ -135,10 +136,14 @@ class Node:
             nursery.start_soon(made.making.run)
         for name, work in made.upkeep():
             nursery.start_soon(supervise, self.env, name, work, name=name)
+        counts = Counts()
+        acceptor = Acceptor(Dispatcher(made.services, observer=counts))
         for listener in self._listeners[1:]:
-            numbers = metrics.Numbers(self.storage, made.replicas, made.cleaner, made.scrubber)
+            numbers = metrics.Numbers(
+                self.storage, made.replicas, made.cleaner, made.scrubber, counts, acceptor.__len__
+            )
             nursery.start_soon(supervise, self.env, "metrics", partial(metrics.serve, self.env, numbers, listener))
-        nursery.start_soon(Acceptor(Dispatcher(made.services)).run, self._listeners[0])
+        nursery.start_soon(acceptor.run, self._listeners[0])
 
     async def _close(self, made: Parts) -> None:
         """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""

@@ -19,7 +19,10 @@ def numbers(port: int) -> dict[tuple[str, str], float]:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
     rows = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {(x.name, "-".join(x.labels[k] for k in ("topic", "partition") if k in x.labels)): x.value for x in rows}
+    return {
+        (x.name, "-".join(x.labels[k] for k in ("topic", "partition", "request") if k in x.labels)): x.value
+        for x in rows
+    }
 
 
 def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
@@ -42,6 +45,11 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
         assert found["kafka_server_replicamanager_leadercount", ""] == 2
         assert found["kafka_log_logmanager_offlinelogdirectorycount", ""] == 0
         assert found["ottla_scrub_damage_total", ""] == 0
+        assert found["ottla_connections", ""] > 0
+        assert found["kafka_network_requestmetrics_requests_total", "CreateTopics"] == 1
+        for api in ("Produce", "Metadata"):
+            assert found["kafka_network_requestmetrics_requests_total", api] == found["ottla_answers_total", api] > 0
+        assert found["ottla_request_bytes_total", "Produce"] > 100 * 100 > found["ottla_answer_bytes_total", "Produce"]
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=10)
 

@@ -38,10 +38,13 @@ class Acceptor:
             self._connections.discard(connection)
 
     async def _hang_up_on_the_silent(self) -> None:
-        """One look at all connections now and then costs less than a deadline for every wait."""
+        """One look at all connections now and then costs less than a deadline for every wait.
+
+        A negative limit is none (``Selector.NO_IDLE_TIMEOUT_MS``).
+        """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")
-        while True:
+        while limit_ms >= 0:
             await services.env.sleep(min(max(limit_ms / 4000, _SHORTEST_ROUND_S), _LONGEST_ROUND_S))
             now_ms = services.env.monotonic_ms()
             for connection in list(self._connections):

@@ -47,6 +47,7 @@ class Connection:
     def __init__(self, dispatcher: Dispatcher, stream: Accepted) -> None:
         services = dispatcher.services
         self._dispatcher = dispatcher
+        self._observer = dispatcher.observer
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._turn = Turn(services.env)
@@ -165,6 +166,7 @@ class Connection:
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
         request = self._heads.read(frame)
+        self._observer.received(self._peer, request)
         key = request.key
         is_light = key in _LIGHT and len(frame) < LARGE_BYTES
         result = self._dispatcher.answer(self._peer, request, self._turn)
@@ -181,8 +183,10 @@ class Connection:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)
+        size_bytes = frame_bytes(chunks)
+        self._observer.answered(self._peer, request, size_bytes)
         self._out += chunks
-        self._out_bytes += frame_bytes(chunks)
+        self._out_bytes += size_bytes
         if self._out_bytes >= _FLUSH_BYTES:
             await self._flush()
         return is_light

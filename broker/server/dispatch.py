@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.server.asked import NAMING, partitions_of
+from ottla.broker.server.observer import Counts, Observer
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.wire import compiler
@@ -125,8 +126,15 @@ def handler_of(module: str) -> Handler:
 class Dispatcher:
     """One listener's way from a request to its handler."""
 
-    def __init__(self, services: Services, apis: Mapping[ApiKey, Route] = ROUTES, listener: str = "PLAINTEXT") -> None:
+    def __init__(
+        self,
+        services: Services,
+        apis: Mapping[ApiKey, Route] = ROUTES,
+        listener: str = "PLAINTEXT",
+        observer: Observer | None = None,
+    ) -> None:
         self.services = services
+        self.observer = Counts() if observer is None else observer
         self.apis = apis
         self.listener = listener
         self._env = services.env

@@ -4,8 +4,8 @@ Names are those a Prometheus exporter gives Kafka's beans, where Kafka has the n
 ``ottla_``. Everything is counted anyway: asking costs a walk over the partitions, not asking costs nothing. The walk
 goes in slices: with 10,000 partitions it is 40,000 lines.
 
-Source: ``LogManager``, ``LogCleanerManager``, ``ReplicaManager``, ``UnifiedLog`` beans (apache/kafka 4.3.1, docs/ops);
-the text form is Prometheus' own, version 0.0.4.
+Source: ``LogManager``, ``LogCleanerManager``, ``ReplicaManager``, ``UnifiedLog``, ``RequestMetrics`` beans
+(apache/kafka 4.3.1, docs/ops); the text form is Prometheus' own, version 0.0.4.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import trio
 
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
+from ottla.broker.server.observer import Count, Counts
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.scrubber import Scrubber
@@ -35,6 +36,12 @@ _PER_LOG: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
     "kafka_log_log_logstartoffset": ("First offset that is kept.", lambda log: log.log_start_offset),
     "kafka_log_log_logendoffset": ("Next offset to be written.", lambda log: log.log_end_offset),
 }
+_PER_API: dict[str, tuple[str, Callable[[Count], int]]] = {
+    "kafka_network_requestmetrics_requests_total": ("Requests that came.", lambda count: count.requests),
+    "ottla_answers_total": ("Answers that left; what asks for none gets none.", lambda count: count.answers),
+    "ottla_request_bytes_total": ("Bytes of the requests.", lambda count: count.request_bytes),
+    "ottla_answer_bytes_total": ("Bytes of the answers.", lambda count: count.answer_bytes),
+}
 Row = tuple[str, str, int]
 """Name, what it is, value."""
 
@@ -46,6 +53,8 @@ class Numbers(NamedTuple):
     replicas: Replicas
     cleaner: Cleaner
     scrubber: Scrubber
+    counts: Counts
+    connections: Callable[[], int]
 
     def gauges(self) -> Iterable[Row]:
         """What goes up and down, of the node as a whole."""
@@ -59,6 +68,7 @@ class Numbers(NamedTuple):
         yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
         about = "Compacted partitions that cannot be compacted."
         yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.broken_count
+        yield "ottla_connections", "Connections of clients.", self.connections()
 
     def counters(self) -> Iterable[Row]:
         """What only grows."""
@@ -98,6 +108,9 @@ async def page(env: Env, numbers: Numbers) -> bytes:
         out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
     for name, about, number in numbers.counters():
         out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
+    for name, (about, count_of) in _PER_API.items():
+        out.append(_head(name, about, "counter"))
+        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.counts]
     return "".join(out).encode()
 
 

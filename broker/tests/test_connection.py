@@ -189,6 +189,13 @@ def test_a_frame_costs_memory_only_as_its_bytes_arrive(stage: Stage) -> None:
     assert sizes[2] <= 4 * 105_000
 
 
+@pytest.mark.parametrize(("came", "room"), [(2_000_000, 2 << 20), (12_400_000, 16 << 20), (17_000_000, 100_000_004)])
+def test_a_frame_of_which_an_eighth_has_come_gets_all_its_room(stage: Stage, came: int, room: int) -> None:
+    """What is copied when a buffer grows holds the loop: 16 MiB at the most for a frame of 100 MB."""
+    sizes = buffer_sizes(stage, Line(), [struct.pack(">i", 100_000_000) + bytes(came)])
+    assert sizes == [room]
+
+
 def test_a_frame_is_never_given_more_than_it_needs_beyond_a_mebibyte(stage: Stage) -> None:
     big = struct.pack(">i", 3_000_000)
     sizes = buffer_sizes(stage, Line(), [big + bytes(2_900_000)])

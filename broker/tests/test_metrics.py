@@ -11,7 +11,11 @@ import trio.testing
 
 from ottla.broker.server import metrics
 from ottla.broker.server.metrics import Numbers
+from ottla.broker.server.observer import Counts
+from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import Request
 
 PAGE = """\
 # HELP kafka_log_log_size Bytes of all segments.
@@ -45,6 +49,9 @@ kafka_log_logmanager_offlinelogdirectorycount 1
 # HELP kafka_log_logcleanermanager_uncleanable_partitions_count Compacted partitions that cannot be compacted.
 # TYPE kafka_log_logcleanermanager_uncleanable_partitions_count gauge
 kafka_log_logcleanermanager_uncleanable_partitions_count 5
+# HELP ottla_connections Connections of clients.
+# TYPE ottla_connections gauge
+ottla_connections 12
 # HELP ottla_open_segments Segments whose file is open.
 # TYPE ottla_open_segments gauge
 ottla_open_segments 4
@@ -63,6 +70,22 @@ ottla_scrub_segments_total 9
 # HELP ottla_scrub_damage_total Damaged places that were found in them.
 # TYPE ottla_scrub_damage_total counter
 ottla_scrub_damage_total 11
+# HELP kafka_network_requestmetrics_requests_total Requests that came.
+# TYPE kafka_network_requestmetrics_requests_total counter
+kafka_network_requestmetrics_requests_total{request="Produce"} 2
+kafka_network_requestmetrics_requests_total{request="OffsetForLeaderEpoch"} 1
+# HELP ottla_answers_total Answers that left; what asks for none gets none.
+# TYPE ottla_answers_total counter
+ottla_answers_total{request="Produce"} 1
+ottla_answers_total{request="OffsetForLeaderEpoch"} 1
+# HELP ottla_request_bytes_total Bytes of the requests.
+# TYPE ottla_request_bytes_total counter
+ottla_request_bytes_total{request="Produce"} 38
+ottla_request_bytes_total{request="OffsetForLeaderEpoch"} 24
+# HELP ottla_answer_bytes_total Bytes of the answers.
+# TYPE ottla_answer_bytes_total counter
+ottla_answer_bytes_total{request="Produce"} 7
+ottla_answer_bytes_total{request="OffsetForLeaderEpoch"} 9
 """
 
 
@@ -86,7 +109,21 @@ def numbers(logs: list[Any]) -> Numbers:
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
     cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
     scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
-    return Numbers(storage, replicas, cleaner, scrubber)
+    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12)
+
+
+def counted() -> Counts:
+    counts, peer = Counts(), Peer("h", ("a", 1))
+    for key, size_bytes, answer_bytes in (
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, 20, 9),
+        (ApiKey.PRODUCE, 10, 7),
+        (ApiKey.PRODUCE, 20, 0),
+    ):
+        request = Request(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8)
+        counts.received(peer, request)
+        if answer_bytes:
+            counts.answered(peer, request, answer_bytes)
+    return counts
 
 
 def test_the_page_says_what_each_number_is() -> None:

@@ -17,6 +17,8 @@ from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, parse_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.produce import ProduceRequest
 
 BEAT = ApiKey.HEARTBEAT
 
@@ -130,6 +132,52 @@ def test_only_waits_that_change_nothing_end_with_their_client() -> None:
 
 
 # ---------------------------------------------------------------- Acceptor
+
+
+def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
+    stage = Stage(monkeypatch, **{"connections.max.idle.ms": "-1"})
+
+    async def run() -> None:
+        door, acceptor, silent = Door(), Acceptor(stage.dispatcher), Line()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(silent)
+            await trio.sleep(3000)
+            assert not silent.is_closed
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+# ---------------------------------------------------------------- Observer
+
+
+def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, ApiKey, int, int]] = []
+
+    class Ear:
+        def received(self, peer: Peer, request: Request) -> None:
+            heard.append(("received", request.key, request.correlation_id, len(request.frame)))
+
+        def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+            heard.append(("answered", request.key, request.correlation_id, size_bytes))
+
+    stage = Stage(monkeypatch)
+    stage.dispatcher.observer = Ear()
+    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
+    stage.serve(ApiKey.PRODUCE, lambda context, body: None)
+    line = Line()
+    raws = [frame(BEAT, 0, 1, HeartbeatRequest()), frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0))]
+    line.say(b"".join(raws) + frame(ApiKey.METADATA, 12, 3, MetadataRequest()))
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert heard[:2] == [("received", BEAT, 1, len(raws[0]) - 4), ("answered", BEAT, 1, len(line.heard))]
+    assert heard[2] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
+    assert [(what, number) for what, _, number, _ in heard[3:]] == [("received", 3)], "what is refused was received"
 
 
 @pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])

@@ -1,0 +1,67 @@
+"""Who watches requests come and answers go: the counts behind the metrics, and whatever else is to be told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from ottla.broker.server.peer import Peer
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import Request
+
+
+class Observer(Protocol):
+    """Told of each request whose header could be read, and of each answer; it must be quick, and may not fail."""
+
+    def received(self, peer: Peer, request: Request) -> None:
+        """A request came; it may still be refused."""
+
+    def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+        """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
+
+
+class Count:
+    """What one API was asked and said since the start."""
+
+    __slots__ = ("answer_bytes", "answers", "key", "request_bytes", "requests")
+
+    def __init__(self, key: ApiKey) -> None:
+        self.key = key
+        self.requests = 0
+        self.answers = 0
+        self.request_bytes = 0
+        self.answer_bytes = 0
+
+    @property
+    def name(self) -> str:
+        """As Kafka writes it: ``DescribeTopicPartitions``."""
+        return "".join(word.capitalize() for word in self.key.name.split("_"))
+
+
+class Counts:
+    """Requests, answers and their bytes, those of the lengths in front of them included, API by API."""
+
+    def __init__(self) -> None:
+        self._by_key: list[Count | None] = [None] * (max(ApiKey) + 1)
+
+    def received(self, peer: Peer, request: Request) -> None:
+        """Count a request."""
+        count = self._by_key[request.key]
+        if count is None:
+            count = self._by_key[request.key] = Count(request.key)
+        count.requests += 1
+        count.request_bytes += len(request.frame) + _LENGTH_BYTES
+
+    def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+        """Count its answer."""
+        count = self._by_key[request.key]
+        assert count is not None
+        count.answers += 1
+        count.answer_bytes += size_bytes
+
+    def __iter__(self) -> Iterator[Count]:
+        """Those APIs that were asked, by number."""
+        return (count for count in self._by_key if count is not None)
+
+
+_LENGTH_BYTES = 4
