@@ -13,6 +13,7 @@ from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.snapshots import Snapshot, snapshot_steps
 from ottla.controller.tests.test_controller import create, machine, publish
+from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_partitions as cp
@@ -86,6 +87,17 @@ def deleted(count: int) -> Steps:
     return machine().decide(dt.DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
 
 
+def many_wider(count: int) -> Steps:
+    """Once for each hundred that are counted, once for each hundred that are answered: so with all that name many."""
+    topics = [cp.CreatePartitionsTopic(f"t{n}", 3, None) for n in range(count)]
+    return machine().decide(cp.CreatePartitionsRequest(topics, 1000), 3)  # type: ignore[return-value]
+
+
+def many_altered(count: int) -> Steps:
+    resources = [ac.AlterConfigsResource(2, f"t{n}", []) for n in range(count)]
+    return machine().decide(ac.AlterConfigsRequest(resources), 2)  # type: ignore[return-value]
+
+
 ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     # the pauses for each hundred, and those besides
     (by_count, 2, 1 + 1),
@@ -96,7 +108,9 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (changes_over_topics, 1, 0),
     (placed, 1, 0),
     (snapshot, 1, 0),
-    (deleted, 1, 0),
+    (deleted, 2, 0),
+    (many_wider, 2, 0),
+    (many_altered, 2, 0),
 ]
 
 
