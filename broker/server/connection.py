@@ -128,7 +128,7 @@ class Connection:
         need = 4
         if have >= 4:
             need += frame_size(self._buffer[self._start : self._start + 4], self._limit)
-        if self._end < size and self._start + need <= size:
+        if self._start + need <= size:  # more is needed than is there, so there is room behind it
             return
         if self._start:
             self._buffer[:have] = self._buffer[self._start : self._end]

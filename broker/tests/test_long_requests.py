@@ -271,3 +271,29 @@ def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.
         assert len(stage.services.sessions) == 1
 
     virtually(run)
+
+
+def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 10)
+
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("t", partitions=20)
+        request = long_fetch(13, *((n, 0) for n in range(20)))
+        request.max_wait_ms, request.min_bytes = 1000, 1
+        began = trio.current_time()
+        answer: Any = as_sent(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+        assert trio.current_time() - began == 1
+        assert len(answer.responses[0].partitions) == 20
+        async with trio.open_nursery() as nursery:
+
+            async def append() -> None:
+                await trio.sleep(0.25)
+                stage.hosted.replicas["t", 17].append(a_batch(0), NOW)
+
+            nursery.start_soon(append)
+            answer = as_sent(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+        assert trio.current_time() - began == 1.25
+        assert [len(row.records) > 0 for row in answer.responses[0].partitions].index(True) == 17
+
+    virtually(run)

@@ -134,6 +134,41 @@ def test_the_page_says_what_each_number_is() -> None:
     in_virtual_time(run)
 
 
+@pytest.mark.parametrize("slow", ["size_bytes", "is_open"])
+def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
+    """Each of its rounds, the one over the segments too."""
+    turns = 0
+
+    async def run() -> None:
+        nonlocal turns
+        world: Any = World()
+
+        def look(_: Any) -> int:
+            world.work(0.05)
+            return 1
+
+        looked = type("Looked", (SimpleNamespace,), {slow: property(look)})
+        rest = {"topic": "t", "partition": 0, "log_start_offset": 0, "log_end_offset": 0}
+        if slow == "is_open":
+            logs = [SimpleNamespace(**rest, size_bytes=0, segments=[looked()]) for _ in range(1000)]
+        else:
+            logs = [looked(**rest, segments=[]) for _ in range(1000)]
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await metrics.page(world, numbers(logs))
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    assert 18 <= turns <= 22, "50 ms of work, 2 ms at a time as far as fifty logs fit in"
+
+
 @pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 101])
 def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
     async def run() -> None:

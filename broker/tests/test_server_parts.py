@@ -134,6 +134,34 @@ def test_only_waits_that_change_nothing_end_with_their_client() -> None:
 # ---------------------------------------------------------------- Acceptor
 
 
+@pytest.mark.parametrize(
+    ("limit_ms", "gone_s"),
+    [("100", 0.15), ("600", 0.75), ("1000", 1.25), ("40000", 50), ("60000", 70), ("3600000", 3610)],
+)
+def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_s: float
+) -> None:
+    stage = Stage(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    at: list[float] = []
+
+    class Silent(Line):
+        def close(self) -> None:
+            if not at:
+                at.append(trio.current_time())
+            super().close()
+
+    async def run() -> None:
+        door, acceptor = Door(), Acceptor(stage.dispatcher)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(Silent())
+            await trio.sleep(gone_s + 1)
+            nursery.cancel_scope.cancel()
+        assert at == [pytest.approx(gone_s)]
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
     stage = Stage(monkeypatch, **{"connections.max.idle.ms": "-1"})

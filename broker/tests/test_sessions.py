@@ -215,3 +215,40 @@ def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> 
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
     assert len(reader.ask(request(ids[1], 2)).wanted()) == 1  # used just now, so the other one went
     assert Reader(slots=0).answer(request(wanted={"a": (0,)})).session_id == 0
+
+
+@pytest.mark.parametrize(
+    ("chance", "session_id"), [([0.0], 1), ([0.9999999999999999], 2**31 - 1), ([0.5], 2**30), ([0.0, 0.0, 0.5], 2**30)]
+)
+def test_a_session_has_any_id_above_0_that_no_other_has(reader: Reader, chance: list[float], session_id: int) -> None:
+    if len(chance) > 1:
+        reader.stage.env.random = lambda: 0.0  # type: ignore[method-assign]
+        reader.answer(request(wanted={"a": (0,)}))
+        chance = chance[1:]
+    left = iter(chance)
+    reader.stage.env.random = lambda: next(left)  # type: ignore[method-assign]
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == session_id
+
+
+@pytest.mark.parametrize(("idle_ms", "evicted"), [(0, False), (MIN_EVICTION_MS - 1, False), (MIN_EVICTION_MS, True)])
+def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that_is(
+    idle_ms: int, *, evicted: bool
+) -> None:
+    reader = Reader(slots=1)
+    reader.stage.hosted.host("a")
+    reader.now_ms = 10 * MIN_EVICTION_MS
+    first = reader.answer(request(wanted={"a": (0,)})).session_id
+    reader.now_ms += idle_ms
+    second = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert (second != 0) == evicted
+    assert len(reader.sessions) == 1
+    assert isinstance(reader.ask(request(second or first, 1)), f.FetchResponse) is False
+
+
+def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: Reader) -> None:
+    def stops(what: f.FetchRequest) -> int:
+        return sum(1 for _ in reader.sessions.open({}, 13, what))
+
+    assert stops(request(wanted={"a": tuple(range(63))})) == 0
+    assert stops(request(wanted={"a": tuple(range(640))})) == 10
+    assert stops(request(wanted={f"t{n}": (0,) for n in range(640)})) == 20
