@@ -51,14 +51,40 @@ def _whole(data: bytes, at: int, stop: int) -> Seen:
     if count:
         if count < 0 or count * 2 > stop - at:
             raise BadRecord(f"{count} headers in {stop - at} bytes")
-        for _ in range(count):
-            size, at = read_varlong(data, at)
-            at += _fits(size, stop - at, or_none=False)
-            size, at = read_varlong(data, at)
-            at += _fits(size, stop - at)
+        at, missing = _headers(data, at, stop, stop, count)
+        if missing:
+            raise BadRecord(f"{missing} headers end behind their record")
     if at != stop:
         raise BadRecord(f"a record has {stop - at} bytes more than it fills")
     return Seen(time_delta, key_bytes, value_bytes)
+
+
+def _headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int, int]:
+    """Pass the headers that lie whole in ``data[at:end]``; gives where they end, and how many of ``count`` are left.
+
+    Written out: a record may have half as many headers as it has bytes. The record itself ends at ``stop``.
+    """
+    try:
+        while count:
+            here = at
+            for least in (0, -1):  # of a key, of a value
+                size = data[here]
+                if size < 0x80:
+                    size, here = (size >> 1) ^ -(size & 1), here + 1
+                else:
+                    size, here = read_varlong(data, here)
+                if size > 0:
+                    if size > stop - here:
+                        raise BadRecord(f"{size} bytes in a record with {stop - here} left")
+                    here += size
+                elif size < least:
+                    raise BadRecord(f"a header of {size} bytes")
+            if here > end:
+                break
+            at, count = here, count - 1
+    except IndexError:
+        pass
+    return at, count
 
 
 class RecordWalk:
@@ -146,11 +172,16 @@ class RecordWalk:
         count = yield from self._number()
         if count < 0 or count * 2 > self._stop:
             raise BadRecord(f"{count} headers in {self._stop} bytes")
-        for _ in range(count):
-            size = yield from self._number()
-            yield from self._skip(_fits(size, self._stop, or_none=False))
-            size = yield from self._number()
-            yield from self._skip(_fits(size, self._stop))
+        while count:
+            at, count = _headers(self._data, self._at, len(self._data), self._at + self._stop, count)
+            self._stop -= at - self._at
+            self._at = at
+            if count:  # one that reaches into the next piece
+                size = yield from self._number()
+                yield from self._skip(_fits(size, self._stop, or_none=False))
+                size = yield from self._number()
+                yield from self._skip(_fits(size, self._stop))
+                count -= 1
         if self._stop:
             raise BadRecord(f"a record has {self._stop} bytes more than it fills")
         return Seen(time_delta, key_bytes, value_bytes)
