@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import FIXED, SMALL_UVARINTS, long_uvarint, write_uvarint
+from ottla.wire.primitives import FIXED, SMALL_UVARINTS, long_uvarint, write_text_length, write_uvarint
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
 CODES = {**FIXED, "uuid": "16s"}
@@ -53,6 +53,7 @@ class Emitter:
             "WireError": WireError,
             "bad": bad,
             "uvarint": write_uvarint,
+            "text_length": write_text_length,
             "small": SMALL_UVARINTS,
             "long_uvarint": long_uvarint,
             "unpack_from": struct.unpack_from,

@@ -50,7 +50,8 @@ class EncodeEmitter(Emitter):
     def length(self, value: str, kind: str, *, compact: bool) -> str:
         """An expression for a length prefix."""
         if compact:
-            return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else uvarint(n)"
+            write = "text_length" if kind == "string" else "uvarint"
+            return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else {write}(n)"
         return f"{self.fused('h' if kind == 'string' else 'i')}.pack({value})"
 
     def blob(self, kind: str, value: str, *, nullable: bool, compact: bool, depth: int) -> None:

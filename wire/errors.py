@@ -151,6 +151,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode:
+        """A code of a newer peer's is an unknown error, as ``Errors.forCode`` has it."""
+        return cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later."""

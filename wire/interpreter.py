@@ -162,7 +162,8 @@ def smallest_size(kind: str, struct: type[Message] | None, version: int, *, flex
             elif spec.kind == "struct" and version in spec.nullable:
                 total += 1
             else:
-                total += smallest_size(spec.kind, spec.struct, version, flexible=flexible)
+                compact = flexible and not spec.never_compact
+                total += smallest_size(spec.kind, spec.struct, version, flexible=compact)
     return max(total, 1)
 
 
@@ -192,6 +193,8 @@ class Writer:
                 raise WireError(f"null for a {kind} that may not be null")
             return self.length(-1, short=kind == "string", compact=compact)
         raw = value.encode() if kind == "string" else bytes(value)
+        if kind == "string" and len(raw) > p.MAX_STRING_BYTES:
+            raise WireError(f"a string of {len(raw)} bytes")
         return self.length(len(raw), short=kind == "string", compact=compact) + raw
 
     def value(self, spec: FieldSpec, value: Any, *, tagged: bool = False) -> bytes:

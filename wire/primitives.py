@@ -7,6 +7,7 @@ Sources: Kafka protocol guide; ``ByteUtils.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import base64
+import re
 import struct
 
 from ottla.wire.errors import WireError
@@ -120,6 +121,17 @@ def write_uvarint(value: int) -> bytes:
     return _uvarint(value)
 
 
+def write_text_length(value: int) -> bytes:
+    """The length of a text, with one added, as a uvarint.
+
+    Raises:
+        WireError: longer than any text may be: what is written can be read again.
+    """
+    if value > MAX_STRING_BYTES + 1:
+        raise WireError(f"a string of {value - 1} bytes")
+    return write_uvarint(value)
+
+
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
     """A zig-zag number of at most 64 bits, in at most ten bytes: records are made of them, so it is written out.
 
@@ -152,13 +164,15 @@ def uuid_text(uuid: bytes) -> str:
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
+_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
+
+
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a 22-character id.
+    """The 16 bytes of a 22-character id; its padding may stand behind it (``Uuid.fromString``).
 
     Raises:
         ValueError: not a base64url id.
     """
-    raw = base64.urlsafe_b64decode(text + "==")
-    if len(raw) != 16:
-        raise ValueError(f"{text!r} is no uuid: {len(raw)} bytes")
-    return raw
+    if not _UUID_TEXT.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no uuid")
+    return base64.urlsafe_b64decode(text[:22] + "==")

@@ -137,6 +137,16 @@ def test_ids_are_22_characters_of_base64url() -> None:
     assert p.uuid_text(b"\xff" * 16) == "_____________________w"
     raw = random.Random(1).randbytes(16)
     assert p.uuid_bytes(p.uuid_text(raw)) == raw
-    for text in ("AAAA", "A" * 24, ""):
+    assert p.uuid_bytes(p.uuid_text(raw) + "==") == raw, "with its padding, as Uuid.fromString takes it"
+    for text in (
+        "AAAA",
+        "A" * 24,
+        "",
+        "A" * 21 + "+",
+        "A" * 21 + "/",
+        "A" * 22 + "=",
+        "!" + "A" * 22,
+        "A" * 21 + "\u00e9",
+    ):
         with pytest.raises(ValueError, match="is no uuid"):
             p.uuid_bytes(text)
