@@ -22,7 +22,7 @@ test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: setup
-	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/world ottla/tools sim tests
+	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/world ottla/peers ottla/tools sim tests
 
 lint: setup
 	$(BIN)/python -m pytest tests

@@ -26,6 +26,7 @@ from ottla.world.env import Env, Stream
 
 logger = logging.getLogger("ottla.client")
 CLIENT_ID = "ottla"
+_FIRST_BUFFER_BYTES = 1 << 20
 
 
 class Disconnected(OSError):
@@ -33,15 +34,18 @@ class Disconnected(OSError):
 
 
 async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
-    """So many bytes.
+    """So many bytes. The buffer grows as they come: who claims two gigabytes must send them.
 
     Raises:
         Disconnected: the other side hung up, or was silent for too long.
     """
-    buffer = bytearray(size)
+    buffer = bytearray(min(size, _FIRST_BUFFER_BYTES))
     done = 0
     while done < size:
-        count = await stream.receive_into(memoryview(buffer)[done:], timeout_s)
+        if done == len(buffer):
+            buffer += bytes(min(done, size - done))
+        with memoryview(buffer) as whole, whole[done:] as rest:
+            count = await stream.receive_into(rest, timeout_s)
         if count == 0:
             raise Disconnected("the broker closed the connection, or did not answer in time")
         done += count
@@ -49,7 +53,7 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """One connection; one request at a time."""
+    """One connection; one request at a time. A call that is broken off or answered wrongly ends it."""
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
         self.stream = stream
@@ -57,6 +61,7 @@ class Channel:
         self._timeout_s = timeout_s
         self._correlation_id = 0
         self._busy = False
+        self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
@@ -87,21 +92,24 @@ class Channel:
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:
             version = self.version_for(key)
-        if self._busy:
+        if self.closed or self._busy:
             raise Disconnected("an earlier request on this connection was broken off, or is still under way")
-        self._busy = True  # and so it stays where the call is broken off: what would come next is not known
-        self._correlation_id += 1
-        number = self._correlation_id
-        await self.stream.send([request_frame(key, version, number, self._client_id, request)])
-        if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
+        self._busy = True
+        self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            await self.stream.send([request_frame(key, version, number, self._client_id, request)])
+            if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
+                return None
+            frame = await self._read_frame()
+            header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
+            if header.correlation_id != number:
+                raise WireError(f"answer {header.correlation_id} to request {number}")
+            return compiler.decode(response_class(key), version, frame, pos)[0]
+        except BaseException:
+            self.close()  # what would come next is not known
+            raise
+        finally:
             self._busy = False
-            return None
-        frame = await self._read_frame()
-        self._busy = False
-        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
-        if header.correlation_id != number:
-            raise WireError(f"answer {header.correlation_id} to request {number}")
-        return compiler.decode(response_class(key), version, frame, pos)[0]
 
     async def _read_frame(self) -> bytearray:
         size = frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
@@ -109,6 +117,7 @@ class Channel:
 
     def close(self) -> None:
         """Hang up."""
+        self.closed = True
         self.stream.close()
 
 
@@ -119,6 +128,11 @@ class Fetched:
     topic: str
     partition: int
     record: r.Record
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 class ClusterClient:
@@ -135,7 +149,7 @@ class ClusterClient:
 
     async def _connect(self, host: str, port: int) -> Channel:
         known = self._open.get((host, port))
-        if known is None:
+        if known is None or known.closed:
             known = Channel(await self._env.net.connect(host, port), self._client_id, self._timeout_s)
             try:
                 await known.negotiate()
@@ -146,13 +160,18 @@ class ClusterClient:
         return known
 
     async def any(self) -> Channel:
-        """A connection to the bootstrap broker.
+        """A connection to the first of the bootstrap brokers that answers.
 
         Raises:
-            OSError: nobody answers there.
+            OSError: nobody answers there; ValueError: not ``host:port``, or several of them with commas between.
         """
-        host, _, port = self._bootstrap.split(",")[0].strip().rpartition(":")
-        return await self._connect(host.strip("[]"), int(port))
+        *others, last = (_address(part) for part in self._bootstrap.split(","))
+        for address in others:
+            try:
+                return await self._connect(*address)
+            except OSError as error:
+                logger.info("%s:%d: %s", *address, error)
+        return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Ask the bootstrap broker."""
@@ -183,7 +202,7 @@ class ClusterClient:
             if row.error_code and not (create and ErrorCode(row.error_code).retriable):
                 break
             await self._env.sleep(0.05)
-        raise ProtocolError(ErrorCode(row.error_code), f"topic {topic}")
+        raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
     async def leader(self, topic: str, partition: int) -> Channel:
         """A connection to a partition's leader."""
@@ -212,7 +231,7 @@ class ClusterClient:
     async def produce(
         self, topic: str, partition: int, items: list[r.NewRecord], *, codec: Codec = Codec.NONE, acks: int = -1
     ) -> int:
-        """Append records; gives the first offset.
+        """Append records; gives the first offset, -1 where ``acks`` is 0 and nobody tells it.
 
         Raises:
             ProtocolError: refused.
@@ -222,10 +241,21 @@ class ClusterClient:
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         version = connection.version_for(ApiKey.PRODUCE, 12)
         answer = await connection.call(produce.ProduceRequest(None, acks, 30_000, [data]), version)
+        if answer is None:
+            return -1
         row = answer.responses[0].partition_responses[0]
-        if row.error_code:
-            raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+        self._check(topic, partition, row.error_code, row.error_message)
         return int(row.base_offset)
+
+    def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
+        """Raise what a partition answered; another may lead it by now, so who did is asked for again.
+
+        Raises:
+            ProtocolError: an error.
+        """
+        if error_code:
+            self._leaders.pop((topic, partition), None)
+            raise ProtocolError(ErrorCode(error_code), text)
 
     async def offset(self, topic: str, partition: int, timestamp: int) -> int:
         """An offset by time: -1 latest, -2 earliest, else the first record as late."""
@@ -234,8 +264,7 @@ class ClusterClient:
         version = connection.version_for(ApiKey.LIST_OFFSETS, 10)
         answer = await connection.call(ListOffsetsRequest(-1, 0, [wanted]), version)
         row = answer.topics[0].partitions[0]
-        if row.error_code:
-            raise ProtocolError(ErrorCode(row.error_code), f"{topic}-{partition}")
+        self._check(topic, partition, row.error_code, f"{topic}-{partition}")
         return int(row.offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[Fetched]:
@@ -256,8 +285,7 @@ class ClusterClient:
         if answer.error_code:
             raise ProtocolError(ErrorCode(answer.error_code))
         row = answer.responses[0].partitions[0]
-        if row.error_code:
-            raise ProtocolError(ErrorCode(row.error_code), f"{topic}-{partition} at {offset}")
+        self._check(topic, partition, row.error_code, f"{topic}-{partition} at {offset}")
         return [Fetched(topic, partition, x) for x in decode_records(row.records or b"", offset)]
 
     def close(self) -> None:
