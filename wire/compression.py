@@ -297,7 +297,7 @@ def begins_like(codec: int, data: Buffer) -> bool:
     if magic is not None:
         return data[: len(magic)] == magic
     if codec == Codec.ZSTD:
-        return data[:4] == _ZSTD or (len(data) >= 4 and data[1:4] == _SKIPPABLE)
+        return data[:4] == _ZSTD or data[1:4] == _SKIPPABLE
     if codec == Codec.SNAPPY:
         start = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
         head, at = data[start : start + _SNAPPY_HEAD_BYTES], 0

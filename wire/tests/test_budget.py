@@ -106,11 +106,9 @@ def test_elements_and_texts_are_paid_for(message: Message, version: int, cost: i
 
 def test_a_tagged_number_is_paid_for_where_it_comes() -> None:
     def of(partition: FetchPartition) -> int:
-        return spent_bytes(FetchRequest(topics=[FetchTopic(partitions=[partition])]), 18)
+        return spent_bytes(FetchRequest(topics=[FetchTopic(partitions=[partition])]), 17)
 
-    plain = of(FetchPartition(7))
-    assert of(FetchPartition(7, high_watermark=5)) == plain + budget.NUMBER_BYTES
-    assert of(FetchPartition(7, replica_directory_id=b"x" * 16, high_watermark=5)) == plain + 2 * budget.NUMBER_BYTES
+    assert of(FetchPartition(7, replica_directory_id=b"x" * 16)) == of(FetchPartition(7)) + budget.NUMBER_BYTES
 
 
 def test_an_instance_costs_about_what_it_takes() -> None:

@@ -115,3 +115,9 @@ def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
         legacy.any_header(lying)
     with pytest.raises(WireError, match="message of 14 bytes"):
         legacy.any_header(smallest[:-1])
+    for few in range(17):
+        with pytest.raises(WireError, match=f"{few} bytes are no batch header"):
+            legacy.any_header(smallest + smallest[:few], len(smallest))
+    with pytest.raises(WireError, match="message of 14 bytes"):
+        legacy.any_header(smallest + smallest[:-1], len(smallest))
+    assert legacy.any_header(smallest + smallest, len(smallest)).magic == 0

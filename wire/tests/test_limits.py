@@ -16,6 +16,7 @@ from ottla.wire.apis import ApiKey, request_class, request_header_version, reque
 from ottla.wire.budget import Budget
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import smallest_size, spec_of
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.catalogue import all_messages
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -241,6 +242,7 @@ def test_the_smallest_size_of_a_value(kind: str, old: int, flexible: int) -> Non
         (HeartbeatRequest("\ud800", 1, "m"), 4),
         (MetadataRequest([None]), 4),  # type: ignore[list-item]
         (MetadataRequest([MetadataRequestTopic(b"short", "t")]), 12),
+        (BrokerRegistrationRequest(log_dirs=[bytes(16), bytes(15)]), 2),
         (JoinGroupRequest("g", 1, 1, "m", None, "c", None), 5),  # type: ignore[arg-type]
     ],
 )

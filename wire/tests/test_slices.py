@@ -146,6 +146,23 @@ def test_small_chunks_are_joined_on_the_way_and_record_data_is_left_alone() -> N
     assert b"".join(chunks) == compiler.encode(response, 12)
 
 
+def test_what_is_short_is_not_joined() -> None:
+    response = FetchResponse(
+        responses=[FetchableTopicResponse("t", partitions=[PartitionData(n, records=b"") for n in range(300)])]
+    )
+    assert len(encoded(response, 12)[0]) == len(compiler.encode_chunks(response, 12)) < 2048
+
+
+@pytest.mark.parametrize(("size", "stays"), [(4095, False), (4096, True), (5000, True)])
+def test_chunks_of_4_kib_are_not_copied_to_be_joined(size: int, *, stays: bool) -> None:
+    data = bytes(size)
+    rows = [PartitionData(n, records=data if n == 5 else b"") for n in range(5000)]
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
+    chunks = encoded(response, 12)[0]
+    assert any(chunk is data for chunk in chunks) == stays
+    assert b"".join(chunks) == compiler.encode(response, 12)
+
+
 def test_what_a_version_cannot_carry_is_refused_in_slices_too() -> None:
     for message in (MetadataRequest([], allow_auto_topic_creation=False), FindCoordinatorRequest("g", 0, [None])):  # type: ignore[list-item]
         with pytest.raises(WireError):

@@ -1,0 +1,170 @@
+"""Records as they stand in a batch: their bytes, and each thing that is not as the header claims.
+
+Source: ``DefaultRecord.writeTo`` and ``readFrom``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.compression import Codec
+from ottla.wire.errors import WireError
+from ottla.wire.tests import test_legacy, test_record_walk
+
+
+def test_a_record_is_its_size_no_attributes_two_deltas_key_value_and_headers() -> None:
+    new = r.NewRecord(b"key", None, 0, (("h", b"x"), ("\u00e9", None)))
+    raw = r.encode_record(new, 3, -2)
+    assert raw.hex(" ") == "22 00 03 06 06 6b 65 79 01 04 02 68 02 78 04 c3 a9 01"
+    assert r.encode_record(r.NewRecord(None, b""), 0, 0).hex(" ") == "0c 00 00 00 01 00 00"
+
+
+def test_a_batch_is_built_with_all_that_its_header_says() -> None:
+    items = [r.NewRecord(b"a", b"1", 50), r.NewRecord(b"b", b"2", 70), r.NewRecord(b"c", b"3", 60)]
+    raw = r.build(
+        items,
+        base_offset=100,
+        codec=Codec.GZIP,
+        attributes=b.TRANSACTIONAL_BIT,
+        leader_epoch=4,
+        producer_id=5,
+        producer_epoch=6,
+        base_sequence=7,
+    )
+    header = b.parse_header(raw)
+    assert header._replace(crc=0) == b.BatchHeader(100, len(raw) - 12, 4, 2, 0, 0x11, 2, 50, 70, 5, 6, 7, 3)
+    assert [(x.offset, x.timestamp_ms, x.key) for x in r.iterate(raw, header)] == [
+        (100, 50, b"a"),
+        (101, 70, b"b"),
+        (102, 60, b"c"),
+    ]
+    usual = b.parse_header(r.build(items))
+    assert usual._replace(crc=0, batch_length=0) == b.BatchHeader(0, 0, -1, 2, 0, 0, 2, 50, 70, -1, -1, -1, 3)
+    none = b.parse_header(r.build([]))
+    assert none._replace(crc=0) == b.BatchHeader(0, 49, -1, 2, 0, 0, 0, -1, -1, -1, -1, -1, 0)
+
+
+def test_a_level_reaches_the_codec() -> None:
+    items = [r.NewRecord(None, b"abcabcabd" * 5000)]
+    assert len(r.build(items, codec=Codec.GZIP, level=9)) < len(r.build(items, codec=Codec.GZIP, level=1))
+
+
+def batch_of(body: bytes, count: int) -> tuple[bytes, b.BatchHeader]:
+    header = b.BatchHeader(0, 0, -1, 2, 0, 0, max(count - 1, 0), 0, 0, -1, -1, -1, count)
+    raw = b.pack_header(header, body)
+    return raw, b.parse_header(raw)
+
+
+@pytest.mark.parametrize("name", test_record_walk.BAD)
+def test_what_is_not_as_claimed_is_refused(name: str) -> None:
+    bad, _ = test_record_walk.BAD[name]
+    for before, after in ((0, 0), (1, 0), (1, 3)):
+        raw, header = batch_of(test_record_walk.record() * before + bad + test_record_walk.record() * after, 5)
+        with pytest.raises(WireError):
+            list(r.iterate(raw, header))
+
+
+def test_a_count_that_is_not_the_batchs_is_refused() -> None:
+    body = test_record_walk.record() * 3
+    raw, header = batch_of(body, 3)
+    assert len(list(r.iterate(raw, header))) == 3
+    for count in (2, 4, 0, -1):
+        raw, header = batch_of(body, count)
+        with pytest.raises(WireError):
+            list(r.iterate(raw, header))
+
+
+def test_a_batch_is_read_where_it_lies_and_no_further() -> None:
+    one, two = r.build([r.NewRecord(b"a", b"1")]), r.build([r.NewRecord(b"b", b"2")])
+    both = b"???" + one + two
+    for pos, key in ((3, b"a"), (3 + len(one), b"b")):
+        header = b.parse_header(both, pos)
+        assert [x.key for x in r.iterate(both, header, pos)] == [key]
+        r.validate(both, header, pos)
+        assert bytes(r.body(both, header, pos)) == both[pos + 61 : pos + header.size_bytes]
+
+
+def test_headers_come_with_their_names_and_values() -> None:
+    new = r.NewRecord(None, None, 0, (("a", b"1"), ("", None), ("\u65e5", b"")))
+    raw = r.build([new, r.NewRecord(b"k", b"v")])
+    assert [x.headers for x in r.iterate(raw, b.parse_header(raw))] == [new.headers, ()]
+    body = test_record_walk.told(b"\0\0\0\1\1\2\2\xff\1")
+    raw, header = batch_of(body, 1)
+    assert next(iter(r.iterate(raw, header))).headers == (("\ufffd", None),)
+
+
+def test_offsets_that_do_not_count_up_by_one_are_no_producers() -> None:
+    for deltas, why in (((0, 2), "record 1 has offset delta 2"), ((1, 2), "record 0 has offset delta 1")):
+        raw, header = batch_of(b"".join(r.encode_record(r.NewRecord(b"k", b"v"), d, 0) for d in deltas), 2)
+        assert len(list(r.iterate(raw, header))) == 2, "compaction leaves such"
+        with pytest.raises(WireError, match=why):
+            r.validate(raw, header)
+
+
+def test_a_message_of_an_old_format_is_read_at_its_place() -> None:
+    one, two = test_legacy.message(5, b"k", b"v"), test_legacy.message(6, None, b"w")
+    from ottla.wire.legacy import any_header
+
+    header = any_header(one + two, len(one))
+    assert [(x.offset, x.value) for x in r.iterate(one + two, header, len(one))] == [(6, b"w")]
+    assert [(x.offset, x.value) for x in r.iterate(one + two, any_header(one))] == [(5, b"v")]
+    assert r.first_by_time(one, any_header(one), 1000, 5) == (5, 1000)
+    assert r.first_by_time(one, any_header(one), 1001, 0) is None
+
+
+def test_what_unpacks_to_too_much_is_refused() -> None:
+    raw = r.build([r.NewRecord(None, bytes(5000))], codec=Codec.ZSTD)
+    header = b.parse_header(raw)
+    assert len(list(r.iterate(raw, header, limit=6000))) == 1
+    for read in (r.iterate, r.validate):
+        with pytest.raises(WireError, match="more than 5000 bytes"):
+            list(read(raw, header, limit=5000) or ())
+    with pytest.raises(WireError, match="more than 5000 bytes"):
+        r.first_by_time(raw, header, 0, 0, 5000)
+
+
+# ---------------------------------------------------------------- by time
+
+
+def times(*some: int, attributes: int = 0, max_timestamp: int | None = None) -> tuple[bytes, b.BatchHeader]:
+    raw = bytearray(r.build([r.NewRecord(b"k" * 70, b"v" * 9000, t) for t in some], base_offset=50))
+    header = b.parse_header(raw)
+    wanted = header._replace(attributes=attributes, max_timestamp=max_timestamp or header.max_timestamp)
+    return bytes(raw), b.stamp_times(raw, 0, wanted)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "from_offset", "found"),
+    [
+        (0, 0, (50, 1000)),
+        (1000, 0, (50, 1000)),
+        (1001, 0, (51, 900_000)),
+        (1001, 51, (51, 900_000)),
+        (1001, 52, (53, 1002)),
+        (900_000, 0, (51, 900_000)),
+        (900_001, 0, None),
+        (0, 54, None),
+        (-5000, 52, (52, 1)),
+    ],
+)
+def test_the_first_record_as_late_at_or_behind_an_offset(
+    timestamp: int, from_offset: int, found: tuple[int, int] | None
+) -> None:
+    raw, header = times(1000, 900_000, 1, 1002)
+    for form in (raw, bytearray(raw), memoryview(raw)):
+        assert r.first_by_time(form, header, timestamp, from_offset) == found
+
+
+def test_where_the_log_stamped_a_batch_all_its_records_have_that_time() -> None:
+    raw, header = times(1000, 2000, attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=7000)
+    assert r.first_by_time(raw, header, 7000, 51) == (51, 7000)
+    assert r.first_by_time(raw, header, 7001, 50) is None
+
+
+@pytest.mark.parametrize("body", [b"\x80\x80\x01" + bytes(10), b"\x7f" + bytes(30), b""])
+def test_records_whose_sizes_lie_are_told(body: bytes) -> None:
+    raw, header = batch_of(body, 5)
+    with pytest.raises(WireError):
+        r.first_by_time(raw, header, 10, 0)
