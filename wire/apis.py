@@ -141,7 +141,7 @@ def request_header_version(key: ApiKey, version: int) -> int:
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """1 (with tags) for flexible versions, else 0; always 0 for ApiVersions, so that any client can read it."""
+    """1 (with tags) for flexible versions, else 0; always 0 for ApiVersions: any client can read it (KIP-511)."""
     if key is ApiKey.API_VERSIONS:
         return 0
     return 1 if version in request_spec(key).flexible else 0

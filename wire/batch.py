@@ -3,7 +3,7 @@
 The wire form and the file form are the same bytes. ``base_offset`` and ``partition_leader_epoch`` lie outside the
 checksum, so a leader can stamp them without recomputing it: the reason the hot path never reads a record.
 
-Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1).
+Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1); the format is KIP-98's.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every
 pieces, and whoever takes them stops at a limit.
 lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as
 librdkafka may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial
-snappy-java's ``SnappyOutputStream`` header.
+snappy-java's ``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def parse_request(frame: memoryview) -> Request:
     """Read a request's header.
 
     ApiVersions is let through in any version: it is answered even when its version is unknown, so a newer client
-    can fall back. The header of a version newer than ours is taken to be the newest we know.
+    can fall back (KIP-511). The header of a version newer than ours is taken to be the newest we know.
 
     Raises:
         WireError: unknown key or version, or a header that does not parse.

@@ -3,7 +3,7 @@
 It is the oracle that the compiled codecs are tested against, and the place to read how a message becomes bytes.
 With ``trace`` it reports every value it reads with its position: that is what ``ottla decode`` prints.
 
-Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``).
+Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``, KIP-482).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Layout: int64 offset, int32 size, then uint32 CRC-32 (zlib) of what follows, int
 int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside
 it, magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
 
-Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1).
+Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1). Magic 1 brought times (KIP-32)
+and offsets that count from 0 (KIP-31).
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ One class is the union of all its versions. ``w(kind, since)`` uses Kafka's own 
 ``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). Nothing here touches bytes:
 `interpreter` walks the fields one by one, `compiler` turns them into flat Python functions.
 
-Source of the language: the README beside Kafka's message schemas (apache/kafka 4.3.1, ``generator`` module).
+Source of the language: the README beside Kafka's message schemas (apache/kafka 4.3.1, ``generator`` module); flexible
+versions, compact lengths and tagged fields are KIP-482.
 """
 
 from __future__ import annotations

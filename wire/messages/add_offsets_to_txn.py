@@ -1,4 +1,7 @@
-"""AddOffsetsToTxn (api 25): enlist a group's offsets in a transaction."""
+"""AddOffsetsToTxn (api 25): enlist a group's offsets in a transaction.
+
+Version 2 tells a producer that it is fenced (KIP-588), 4 that it must abort (KIP-890).
+"""
 
 from __future__ import annotations
 

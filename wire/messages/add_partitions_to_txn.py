@@ -1,4 +1,7 @@
-"""AddPartitionsToTxn (api 24): enlist partitions in a transaction."""
+"""AddPartitionsToTxn (api 24): enlist partitions in a transaction.
+
+From version 4 on brokers ask, for many transactions at once (KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AddRaftVoter (api 80): add a controller to the quorum."""
+"""AddRaftVoter (api 80): add a controller to the quorum.
+
+Made by KIP-853.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AllocateProducerIds (api 67): a broker fetches a block of producer ids."""
+"""AllocateProducerIds (api 67): a broker fetches a block of producer ids.
+
+Made by KIP-730.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterClientQuotas (api 49): change quotas."""
+"""AlterClientQuotas (api 49): change quotas.
+
+Made by KIP-546.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterConfigs (api 33): replace settings as a whole (the older form)."""
+"""AlterConfigs (api 33): replace settings as a whole (the older form).
+
+Made by KIP-133; IncrementalAlterConfigs takes its place (KIP-339).
+"""
 
 from __future__ import annotations
 

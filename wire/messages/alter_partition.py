@@ -1,4 +1,7 @@
-"""AlterPartition (api 56): leader to controller: change the in-sync replicas."""
+"""AlterPartition (api 56): leader to controller: change the in-sync replicas.
+
+Made by KIP-497; version 2 brings topic ids (KIP-841), 3 the replicas' epochs (KIP-903).
+"""
 
 from __future__ import annotations
 

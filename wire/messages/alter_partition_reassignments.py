@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (api 45): move replicas between brokers."""
+"""AlterPartitionReassignments (api 45): move replicas between brokers.
+
+Made by KIP-455; version 1 may refuse to change the replication factor (KIP-860).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirs (api 34): move replicas between directories of one broker."""
+"""AlterReplicaLogDirs (api 34): move replicas between directories of one broker.
+
+Made by KIP-113.
+"""
 
 from __future__ import annotations
 

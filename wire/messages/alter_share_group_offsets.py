@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsets (api 91): set start offsets of share groups."""
+"""AlterShareGroupOffsets (api 91): set start offsets of share groups.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterUserScramCredentials (api 51): set or remove SCRAM credentials."""
+"""AlterUserScramCredentials (api 51): set or remove SCRAM credentials.
+
+Made by KIP-554.
+"""
 
 from __future__ import annotations
 

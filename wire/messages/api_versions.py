@@ -1,4 +1,8 @@
-"""ApiVersions (api 18): which APIs, versions and features the node speaks; a client's first request."""
+"""ApiVersions (api 18): which APIs, versions and features the node speaks; a client's first request.
+
+Version 3 brings the client's name and features (KIP-511, KIP-584); its answer keeps the oldest header, and an unknown
+version is answered in version 0, so that any client can fall back (KIP-511).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AssignReplicasToDirs (api 73): a broker tells in which directory a replica lies."""
+"""AssignReplicasToDirs (api 73): a broker tells in which directory a replica lies.
+
+Made by KIP-858.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BeginQuorumEpoch (api 53): kRaft: a new leader announces itself."""
+"""BeginQuorumEpoch (api 53): kRaft: a new leader announces itself.
+
+Made by KIP-595; version 1 brings voters' keys and endpoints (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BrokerHeartbeat (api 63): a broker keeps its lease."""
+"""BrokerHeartbeat (api 63): a broker keeps its lease.
+
+Made by KIP-631; version 1 brings directories that are lost (KIP-858).
+"""
 
 from __future__ import annotations
 

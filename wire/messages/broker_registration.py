@@ -1,4 +1,7 @@
-"""BrokerRegistration (api 62): a broker announces itself to the controller."""
+"""BrokerRegistration (api 62): a broker announces itself to the controller.
+
+Made by KIP-631; version 2 brings directories (KIP-858), 3 the epoch before (KIP-966).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe (api 69): state and members of new-protocol groups."""
+"""ConsumerGroupDescribe (api 69): state and members of new-protocol groups.
+
+Made by KIP-848.
+"""
 
 from __future__ import annotations
 

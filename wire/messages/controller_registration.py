@@ -1,4 +1,7 @@
-"""ControllerRegistration (api 70): a controller announces itself to the active one."""
+"""ControllerRegistration (api 70): a controller announces itself to the active one.
+
+Made by KIP-919.
+"""
 
 from __future__ import annotations
 

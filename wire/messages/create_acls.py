@@ -1,4 +1,7 @@
-"""CreateAcls (api 30): add access rules."""
+"""CreateAcls (api 30): add access rules.
+
+Made by KIP-140; version 1 brings prefixes (KIP-290).
+"""
 
 from __future__ import annotations
 

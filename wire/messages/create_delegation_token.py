@@ -1,4 +1,7 @@
-"""CreateDelegationToken (api 38): issue a delegation token."""
+"""CreateDelegationToken (api 38): issue a delegation token.
+
+Made by KIP-48; version 3 brings tokens for others (KIP-373).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CreatePartitions (api 37): add partitions to topics."""
+"""CreatePartitions (api 37): add partitions to topics.
+
+Made by KIP-195; version 3 brings throttling (KIP-599).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""CreateTopics (api 19): create topics."""
+"""CreateTopics (api 19): create topics.
+
+Version 4 brings the broker's defaults (KIP-464), 5 settings in the answer (KIP-525), 6 throttling (KIP-599), 7 topic
+ids (KIP-516).
+"""
 
 from __future__ import annotations
 

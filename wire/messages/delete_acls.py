@@ -1,4 +1,7 @@
-"""DeleteAcls (api 31): remove access rules."""
+"""DeleteAcls (api 31): remove access rules.
+
+Made by KIP-140; version 1 brings prefixes (KIP-290).
+"""
 
 from __future__ import annotations
 

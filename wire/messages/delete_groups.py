@@ -1,4 +1,7 @@
-"""DeleteGroups (api 42): delete empty groups."""
+"""DeleteGroups (api 42): delete empty groups.
+
+Made by KIP-229.
+"""
 
 from __future__ import annotations
 

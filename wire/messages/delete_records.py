@@ -1,4 +1,7 @@
-"""DeleteRecords (api 21): move the log start forward."""
+"""DeleteRecords (api 21): move the log start forward.
+
+Made by KIP-107.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteShareGroupOffsets (api 92): forget start offsets of share groups."""
+"""DeleteShareGroupOffsets (api 92): forget start offsets of share groups.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteShareGroupState (api 86): drop the stored state of a share partition."""
+"""DeleteShareGroupState (api 86): drop the stored state of a share partition.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteTopics (api 20): delete topics."""
+"""DeleteTopics (api 20): delete topics.
+
+Version 5 brings throttling (KIP-599) and texts of errors, 6 topic ids (KIP-516).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeAcls (api 29): list access rules."""
+"""DescribeAcls (api 29): list access rules.
+
+Made by KIP-140; version 1 brings prefixes (KIP-290).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeClientQuotas (api 48): read quotas."""
+"""DescribeClientQuotas (api 48): read quotas.
+
+Made by KIP-546.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeCluster (api 60): the cluster's id, nodes and controller."""
+"""DescribeCluster (api 60): the cluster's id, nodes and controller.
+
+Made by KIP-700; version 1 asks controllers too (KIP-919), 2 tells which brokers are fenced (KIP-1073).
+"""
 
 from __future__ import annotations
 

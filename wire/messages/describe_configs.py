@@ -1,4 +1,7 @@
-"""DescribeConfigs (api 32): read the settings of topics, brokers and groups."""
+"""DescribeConfigs (api 32): read the settings of topics, brokers and groups.
+
+Made by KIP-133; version 1 brings where a value comes from (KIP-226), 3 types and descriptions (KIP-569).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (api 41): list delegation tokens."""
+"""DescribeDelegationToken (api 41): list delegation tokens.
+
+Made by KIP-48; version 3 brings who asked for a token (KIP-373).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""DescribeGroups (api 15): state and members of classic groups."""
+"""DescribeGroups (api 15): state and members of classic groups.
+
+Version 3 brings authorized operations (KIP-430), 4 static members (KIP-345), 6 an error for a group that is not there
+(KIP-1043).
+"""
 
 from __future__ import annotations
 

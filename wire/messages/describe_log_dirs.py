@@ -1,4 +1,7 @@
-"""DescribeLogDirs (api 35): what lies in a broker's directories."""
+"""DescribeLogDirs (api 35): what lies in a broker's directories.
+
+Made by KIP-113; version 4 brings the space of the volume (KIP-827).
+"""
 
 from __future__ import annotations
 

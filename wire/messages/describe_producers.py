@@ -1,4 +1,7 @@
-"""DescribeProducers (api 61): active producers of partitions."""
+"""DescribeProducers (api 61): active producers of partitions.
+
+Made by KIP-664.
+"""
 
 from __future__ import annotations
 

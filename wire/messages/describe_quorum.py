@@ -1,4 +1,7 @@
-"""DescribeQuorum (api 55): state of the metadata quorum."""
+"""DescribeQuorum (api 55): state of the metadata quorum.
+
+Made by KIP-595; version 1 brings times of the last fetch (KIP-836), 2 directory ids (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsets (api 90): start offsets of share groups."""
+"""DescribeShareGroupOffsets (api 90): start offsets of share groups.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

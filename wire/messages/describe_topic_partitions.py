@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (api 75): topics and partitions in pages."""
+"""DescribeTopicPartitions (api 75): topics and partitions in pages.
+
+Made by KIP-966.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeTransactions (api 65): state of transactions by id."""
+"""DescribeTransactions (api 65): state of transactions by id.
+
+Made by KIP-664.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentials (api 50): which SCRAM credentials exist."""
+"""DescribeUserScramCredentials (api 50): which SCRAM credentials exist.
+
+Made by KIP-554.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ElectLeaders (api 43): ask for preferred or unclean leader elections."""
+"""ElectLeaders (api 43): ask for preferred or unclean leader elections.
+
+Made by KIP-183; version 1 brings unclean elections (KIP-460).
+"""
 
 from __future__ import annotations
 

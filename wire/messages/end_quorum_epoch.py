@@ -1,4 +1,7 @@
-"""EndQuorumEpoch (api 54): kRaft: a leader resigns."""
+"""EndQuorumEpoch (api 54): kRaft: a leader resigns.
+
+Made by KIP-595; version 1 brings candidates' keys and endpoints (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""EndTxn (api 26): commit or abort a transaction."""
+"""EndTxn (api 26): commit or abort a transaction.
+
+From version 5 on each transaction has an epoch of its own, told in the answer (KIP-890).
+"""
 
 from __future__ import annotations
 

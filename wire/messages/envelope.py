@@ -1,4 +1,7 @@
-"""Envelope (api 58): a client's request, forwarded by a broker to the controller."""
+"""Envelope (api 58): a client's request, forwarded by a broker to the controller.
+
+Made by KIP-590.
+"""
 
 from __future__ import annotations
 

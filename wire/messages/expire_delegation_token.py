@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (api 40): end a delegation token."""
+"""ExpireDelegationToken (api 40): end a delegation token.
+
+Made by KIP-48.
+"""
 
 from __future__ import annotations
 

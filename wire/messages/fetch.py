@@ -1,4 +1,10 @@
-"""Fetch (api 1): read record batches, for consumers, followers and the metadata quorum."""
+"""Fetch (api 1): read record batches, for consumers, followers and the metadata quorum.
+
+Version 4 brings transactions (KIP-98), 5 the log start (KIP-107), 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10
+zstd (KIP-110), 11 the reader's rack (KIP-392), 12 where logs diverge (KIP-595), 13 topic ids (KIP-516), 15 a
+follower's epoch (KIP-903), 16 the new leader in an answer (KIP-951), 17 directory ids (KIP-853), 18 the high
+watermark a follower knows (KIP-1166).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FetchSnapshot (api 59): read bytes of a metadata snapshot."""
+"""FetchSnapshot (api 59): read bytes of a metadata snapshot.
+
+Made by KIP-630; version 1 brings directory ids (KIP-853).
+"""
 
 from __future__ import annotations
 

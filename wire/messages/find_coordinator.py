@@ -1,4 +1,7 @@
-"""FindCoordinator (api 10): which broker coordinates a group, a transaction or a share partition."""
+"""FindCoordinator (api 10): which broker coordinates a group, a transaction or a share partition.
+
+Version 4 asks for many at once (KIP-699), 6 for share partitions (KIP-932).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GetTelemetrySubscriptions (api 71): which metrics a client shall push."""
+"""GetTelemetrySubscriptions (api 71): which metrics a client shall push.
+
+Made by KIP-714.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Heartbeat (api 12): stay in a classic group."""
+"""Heartbeat (api 12): stay in a classic group.
+
+Version 3 brings static members (KIP-345).
+"""
 
 from __future__ import annotations
 

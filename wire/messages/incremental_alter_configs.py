@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (api 44): set, delete, append to or subtract from settings."""
+"""IncrementalAlterConfigs (api 44): set, delete, append to or subtract from settings.
+
+Made by KIP-339.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""InitProducerId (api 22): get a producer id and epoch, and fence the older owner of a transactional id."""
+"""InitProducerId (api 22): get a producer id and epoch, and fence the older owner of a transactional id.
+
+Version 3 lets a producer go on after its epoch was refused (KIP-360), 4 tells it that it is fenced (KIP-588), 6
+brings two-phase commit (KIP-939).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""InitializeShareGroupState (api 83): start the stored state of a share partition."""
+"""InitializeShareGroupState (api 83): start the stored state of a share partition.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

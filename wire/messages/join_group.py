@@ -1,4 +1,8 @@
-"""JoinGroup (api 11): enter a classic group and wait for its next generation."""
+"""JoinGroup (api 11): enter a classic group and wait for its next generation.
+
+From version 4 on a new member is given its id first (KIP-394); 5 brings static members (KIP-345), 7 the protocol's
+type (KIP-559), 8 a reason (KIP-800), 9 a leader that need not assign (KIP-814).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""LeaveGroup (api 13): leave a classic group."""
+"""LeaveGroup (api 13): leave a classic group.
+
+Version 3 lets several members leave at once (KIP-345), 5 with a reason (KIP-800).
+"""
 
 from __future__ import annotations
 

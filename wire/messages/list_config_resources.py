@@ -1,4 +1,7 @@
-"""ListConfigResources (api 74): which resources have settings."""
+"""ListConfigResources (api 74): which resources have settings.
+
+Made by KIP-714 for client metrics; version 1 lists all kinds (KIP-1142).
+"""
 
 from __future__ import annotations
 

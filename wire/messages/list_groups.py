@@ -1,4 +1,7 @@
-"""ListGroups (api 16): which groups a broker coordinates."""
+"""ListGroups (api 16): which groups a broker coordinates.
+
+Version 4 brings states (KIP-518), 5 types (KIP-848).
+"""
 
 from __future__ import annotations
 

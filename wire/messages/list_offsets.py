@@ -1,4 +1,8 @@
-"""ListOffsets (api 2): find offsets by time: earliest, latest or a timestamp."""
+"""ListOffsets (api 2): find offsets by time: earliest, latest or a timestamp.
+
+Version 2 brings isolation (KIP-98), 4 leader epochs (KIP-320), 7 the largest timestamp (KIP-734), 8 to 11 what tiered
+storage asks for (KIP-405, KIP-1005, KIP-1075, KIP-1023).
+"""
 
 from __future__ import annotations
 

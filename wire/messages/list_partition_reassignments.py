@@ -1,4 +1,7 @@
-"""ListPartitionReassignments (api 46): which moves are under way."""
+"""ListPartitionReassignments (api 46): which moves are under way.
+
+Made by KIP-455.
+"""
 
 from __future__ import annotations
 

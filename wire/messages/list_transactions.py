@@ -1,4 +1,7 @@
-"""ListTransactions (api 66): which transactions a coordinator holds."""
+"""ListTransactions (api 66): which transactions a coordinator holds.
+
+Made by KIP-664; version 1 asks for how long (KIP-994), 2 for ids by pattern (KIP-1152).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Metadata (api 3): who the brokers are and who leads which partition."""
+"""Metadata (api 3): who the brokers are and who leads which partition.
+
+Version 7 brings leader epochs (KIP-320), 8 authorized operations (KIP-430), 10 topic ids (KIP-516; asking by id from
+12 on), 11 leaves the cluster's operations to DescribeCluster (KIP-700), 13 may send a client back to its bootstrap
+servers (KIP-1102).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""OffsetCommit (api 8): store a group's positions."""
+"""OffsetCommit (api 8): store a group's positions.
+
+Version 5 leaves retention to the broker (KIP-211); 6 brings leader epochs (KIP-320), 7 static members (KIP-345), 9
+members of the new protocol and 10 topic ids (KIP-848).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""OffsetDelete (api 47): forget a group's positions for some partitions."""
+"""OffsetDelete (api 47): forget a group's positions for some partitions.
+
+Made by KIP-496.
+"""
 
 from __future__ import annotations
 

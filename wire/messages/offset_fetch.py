@@ -1,4 +1,8 @@
-"""OffsetFetch (api 9): read a group's positions."""
+"""OffsetFetch (api 9): read a group's positions.
+
+Version 5 brings leader epochs (KIP-320), 7 waits for open transactions (KIP-447), 8 asks for many groups (KIP-709), 9
+brings members of the new protocol and 10 topic ids (KIP-848).
+"""
 
 from __future__ import annotations
 

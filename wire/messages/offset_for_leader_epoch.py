@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (api 23): where a leader epoch ended, so that a reader knows where logs diverge."""
+"""OffsetForLeaderEpoch (api 23): where a leader epoch ended, so that a reader knows where logs diverge.
+
+Made by KIP-101; version 2 brings the asker's own epoch (KIP-320).
+"""
 
 from __future__ import annotations
 

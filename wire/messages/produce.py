@@ -1,4 +1,8 @@
-"""Produce (api 0): append record batches to partitions."""
+"""Produce (api 0): append record batches to partitions.
+
+Version 3 brings batches of magic 2 and transactions (KIP-98), 7 zstd (KIP-110), 8 errors of single records (KIP-467),
+10 the new leader in an answer (KIP-951), 12 writes that enlist their partition (KIP-890), 13 topic ids (KIP-516).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PushTelemetry (api 72): a client's metrics."""
+"""PushTelemetry (api 72): a client's metrics.
+
+Made by KIP-714.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupState (api 84): read the stored state of a share partition."""
+"""ReadShareGroupState (api 84): read the stored state of a share partition.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupStateSummary (api 87): only the start offset of a stored share state."""
+"""ReadShareGroupStateSummary (api 87): only the start offset of a stored share state.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""RemoveRaftVoter (api 81): remove a controller from the quorum."""
+"""RemoveRaftVoter (api 81): remove a controller from the quorum.
+
+Made by KIP-853.
+"""
 
 from __future__ import annotations
 

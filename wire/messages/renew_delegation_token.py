@@ -1,4 +1,7 @@
-"""RenewDelegationToken (api 39): extend a delegation token."""
+"""RenewDelegationToken (api 39): extend a delegation token.
+
+Made by KIP-48.
+"""
 
 from __future__ import annotations
 

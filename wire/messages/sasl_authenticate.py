@@ -1,4 +1,7 @@
-"""SaslAuthenticate (api 36): carry one SASL token."""
+"""SaslAuthenticate (api 36): carry one SASL token.
+
+Made by KIP-152; version 1 brings how long a session lasts (KIP-368).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SaslHandshake (api 17): choose a SASL mechanism."""
+"""SaslHandshake (api 17): choose a SASL mechanism.
+
+Made by KIP-43; from version 1 on tokens come in SaslAuthenticate (KIP-152).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareAcknowledge (api 79): accept, release or reject acquired records."""
+"""ShareAcknowledge (api 79): accept, release or reject acquired records.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

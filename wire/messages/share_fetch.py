@@ -1,4 +1,7 @@
-"""ShareFetch (api 78): acquire records of share partitions."""
+"""ShareFetch (api 78): acquire records of share partitions.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareGroupDescribe (api 77): state and members of share groups."""
+"""ShareGroupDescribe (api 77): state and members of share groups.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""StreamsGroupDescribe (api 89): state and members of streams groups."""
+"""StreamsGroupDescribe (api 89): state and members of streams groups.
+
+Made by KIP-1071.
+"""
 
 from __future__ import annotations
 

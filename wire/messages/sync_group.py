@@ -1,4 +1,7 @@
-"""SyncGroup (api 14): hand out, or wait for, a generation's assignment."""
+"""SyncGroup (api 14): hand out, or wait for, a generation's assignment.
+
+Version 3 brings static members (KIP-345), 5 the protocol's type and name (KIP-559).
+"""
 
 from __future__ import annotations
 

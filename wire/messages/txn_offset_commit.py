@@ -1,4 +1,8 @@
-"""TxnOffsetCommit (api 28): commit a group's offsets inside a transaction."""
+"""TxnOffsetCommit (api 28): commit a group's offsets inside a transaction.
+
+Version 2 brings leader epochs (KIP-320), 3 the group's generation (KIP-447), 5 commits that enlist their group
+(KIP-890).
+"""
 
 from __future__ import annotations
 

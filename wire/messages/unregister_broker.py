@@ -1,4 +1,7 @@
-"""UnregisterBroker (api 64): forget a broker."""
+"""UnregisterBroker (api 64): forget a broker.
+
+Made by KIP-631.
+"""
 
 from __future__ import annotations
 

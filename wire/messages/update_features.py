@@ -1,4 +1,7 @@
-"""UpdateFeatures (api 57): raise or lower finalized features."""
+"""UpdateFeatures (api 57): raise or lower finalized features.
+
+Made by KIP-584; version 1 brings trials and downgrades (KIP-778).
+"""
 
 from __future__ import annotations
 

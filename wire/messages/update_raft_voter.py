@@ -1,4 +1,7 @@
-"""UpdateRaftVoter (api 82): a voter tells its endpoints and versions."""
+"""UpdateRaftVoter (api 82): a voter tells its endpoints and versions.
+
+Made by KIP-853.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Vote (api 52): kRaft: ask for a vote."""
+"""Vote (api 52): kRaft: ask for a vote.
+
+Made by KIP-595; version 1 brings voters' keys (KIP-853), 2 asks before it asks (KIP-996).
+"""
 
 from __future__ import annotations
 

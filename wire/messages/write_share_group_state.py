@@ -1,4 +1,7 @@
-"""WriteShareGroupState (api 85): store the state of a share partition."""
+"""WriteShareGroupState (api 85): store the state of a share partition.
+
+Made by KIP-932.
+"""
 
 from __future__ import annotations
 

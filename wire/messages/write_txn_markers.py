@@ -1,4 +1,7 @@
-"""WriteTxnMarkers (api 27): coordinator to leaders: write the marker that ends a transaction."""
+"""WriteTxnMarkers (api 27): coordinator to leaders: write the marker that ends a transaction.
+
+Transactions are KIP-98; version 2 tells which kind of transaction ends (KIP-1228).
+"""
 
 from __future__ import annotations
 
