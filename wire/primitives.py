@@ -154,6 +154,28 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
     raise WireError("a varlong of more than ten bytes")
 
 
+def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zig-zag number of at most 32 bits, in at most five bytes: every number of a record but its time.
+
+    Raises:
+        WireError: it is longer than five bytes.
+        IndexError: it is cut off.
+    """
+    byte = buf[pos]
+    pos += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), pos
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return (value >> 1) ^ -(value & 1), pos
+    raise WireError("a varint of more than five bytes")
+
+
 def write_varlong(value: int) -> bytes:
     """A zig-zag number: small magnitudes take few bytes, whatever their sign."""
     return _uvarint((value << 1) ^ (value >> 63))

@@ -8,14 +8,17 @@ Source: ``DefaultRecord.readFrom``, ``DefaultRecord.readPartiallyFrom`` (apache/
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import read_varlong
+from ottla.wire.primitives import Buffer, read_varint, read_varlong
 
 SMALLEST_RECORD_BYTES = 7
 """Size, attributes, two deltas, no key, no value, no headers: a byte each."""
+
+
+_Read = Callable[[Buffer, int], tuple[int, int]]
 
 
 class BadRecord(WireError):
@@ -42,12 +45,12 @@ def _fits(size: int, left: int, *, or_none: bool = True) -> int:
 def _whole(data: bytes, at: int, stop: int) -> Seen:
     """The record whose bytes behind its size are ``data[at:stop]``."""
     time_delta, at = read_varlong(data, at + 1)
-    _, at = read_varlong(data, at)
-    key_bytes, at = read_varlong(data, at)
+    _, at = read_varint(data, at)
+    key_bytes, at = read_varint(data, at)
     at += _fits(key_bytes, stop - at)
-    value_bytes, at = read_varlong(data, at)
+    value_bytes, at = read_varint(data, at)
     at += _fits(value_bytes, stop - at)
-    count, at = read_varlong(data, at)
+    count, at = read_varint(data, at)
     if count:
         if count < 0 or count * 2 > stop - at:
             raise BadRecord(f"{count} headers in {stop - at} bytes")
@@ -72,7 +75,7 @@ def _headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int
                 if size < 0x80:
                     size, here = (size >> 1) ^ -(size & 1), here + 1
                 else:
-                    size, here = read_varlong(data, here)
+                    size, here = read_varint(data, here)
                 if size > 0:
                     if size > stop - here:
                         raise BadRecord(f"{size} bytes in a record with {stop - here} left")
@@ -134,7 +137,7 @@ class RecordWalk:
         data, at, end = self._data, self._at, len(self._data)
         while self._left:
             try:
-                size, body = read_varlong(data, at)
+                size, body = read_varint(data, at)
             except IndexError:
                 break  # not even its size is all there
             if size < SMALLEST_RECORD_BYTES - 1:
@@ -163,7 +166,7 @@ class RecordWalk:
     def _pieces(self) -> Generator[None, None, Seen]:
         """The fields of a long record, waiting wherever bytes are missing."""
         yield from self._skip(1)
-        time_delta = yield from self._number()
+        time_delta = yield from self._number(read_varlong)
         yield from self._number()
         key_bytes = yield from self._number()
         yield from self._skip(_fits(key_bytes, self._stop))
@@ -186,10 +189,10 @@ class RecordWalk:
             raise BadRecord(f"a record has {self._stop} bytes more than it fills")
         return Seen(time_delta, key_bytes, value_bytes)
 
-    def _number(self) -> Generator[None, None, int]:
+    def _number(self, read: _Read = read_varint) -> Generator[None, None, int]:
         while True:
             try:
-                value, after = read_varlong(self._data, self._at)
+                value, after = read(self._data, self._at)
             except IndexError:
                 yield
                 continue

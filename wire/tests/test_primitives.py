@@ -51,6 +51,21 @@ def test_varlongs_of_byte_utils(value: int, raw: str) -> None:
     assert p.read_varlong(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
 
 
+@pytest.mark.parametrize(("value", "raw"), [row for row in VARLONGS if len(row[1]) <= 10])
+def test_varints_of_byte_utils(value: int, raw: str) -> None:
+    assert p.read_varint(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
+
+
+def test_a_varint_has_five_bytes_and_32_bits() -> None:
+    assert p.read_varint(b"\xff\xff\xff\xff\x7f", 0) == (-(2**31), 5)
+    assert p.read_varint(b"\x80\x80\x80\x80\x01", 0) == (2**27, 5)
+    with pytest.raises(WireError, match="more than five bytes"):
+        p.read_varint(b"\x80" * 5 + b"\0", 0)
+    for cut in ("", "80", "80808080"):
+        with pytest.raises(IndexError):
+            p.read_varint(bytes.fromhex(cut), 0)
+
+
 def test_every_varint_is_read_as_it_was_written() -> None:
     rng = random.Random(5)
     for _ in range(2000):

@@ -109,8 +109,14 @@ BAD = {
         "behind (its|their)|ends inside|in a record with",
     ),
     "bytes behind the headers": (told(START + n(-1) + n(-1) + n(0) + b"?"), "1 bytes more than it fills"),
-    "a number of eleven bytes": (told(START + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
-    "a number that the record's end cuts": (told(START + n(-1) + b"\x80\x80"), "ends inside|more than|in a record"),
+    "an offset of six bytes": (told(b"\0\0" + b"\x80" * 5 + b"\0" + n(-1) + n(-1) + n(0)), "more than five bytes"),
+    "a size of six bytes": (b"\x8c\x80\x80\x80\x80\0" + START + n(-1) + n(-1) + n(0), "more than five bytes"),
+    "a header's size of six bytes": (
+        told(START + n(-1) + n(-1) + n(1) + b"\x80" * 5 + b"\0" + n(0)),
+        "more than five bytes",
+    ),
+    "a time of eleven bytes": (told(b"\0" + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
+    "a number that the record's end cuts": (told(START + n(-1) + b"\x80\x80"), r"ends inside|more than|in a record"),
 }
 
 
@@ -125,6 +131,8 @@ def test_what_is_not_as_claimed_is_refused(name: str, piece: int) -> None:
 def test_each_smallest_thing_is_allowed() -> None:
     smallest = told(START + n(-1) + n(-1) + n(0))
     assert len(smallest) == SMALLEST_RECORD_BYTES
+    long = told(b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + n(-1) + n(-1) + n(0))
+    assert walked(long, 1, 100) == [Seen(0, -1, -1)]
     filled = told(START + n(2) + b"kk" + n(3) + b"vvv" + n(2) + n(0) + n(-1) + n(1) + b"h" + n(0))
     for piece in (1, 3, 100):
         assert walked(smallest + filled, 2, piece) == [Seen(0, -1, -1), Seen(0, 2, 3)]
