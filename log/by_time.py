@@ -28,7 +28,6 @@ class TimeOffset(NamedTuple):
 
 Looking = Generator[None, None, TimeOffset | None]
 """A look-up that pauses now and then."""
-RECORDS_AT_ONCE = 500
 
 
 def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOffset | None:
@@ -133,18 +132,7 @@ def finding_max_time(log: PartitionLog) -> Looking:
         header = any_header(raw)
         record = yield from r.finding_by_time(raw, header, header.max_timestamp, header.base_offset)
         if record is None:
-            record = yield from _latest(raw, header)
+            record = yield from r.finding_latest(raw, header)
     except WireError:
         return None
     return None if record is None else _told(log, *record)
-
-
-def _latest(raw: bytes, header: BatchHeader) -> Generator[None, None, tuple[int, int] | None]:
-    """(offset, timestamp) of the latest record of a batch whose header claims a later one."""
-    latest: tuple[int, int] | None = None
-    for number, record in enumerate(r.iterate(raw, header)):
-        if latest is None or record.timestamp_ms > latest[1]:
-            latest = record.offset, record.timestamp_ms
-        if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
-            yield
-    return latest

@@ -21,6 +21,7 @@ __all__ = [
     "body",
     "build",
     "finding_by_time",
+    "finding_latest",
     "first_by_time",
     "iterate",
     "validate",
@@ -29,6 +30,8 @@ RECORDS_AT_ONCE = 2000
 """So many are looked at without a pause: a millisecond or two."""
 PIECE_BYTES = 256 * 1024
 """So much is unpacked without one."""
+_ANY_TIME = -(1 << 63)
+"""Where the log has stamped a batch, what a record says of its own time does not matter."""
 
 
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
@@ -89,30 +92,70 @@ def finding_by_time(
     Raises:
         WireError: the records are not what the header claims.
     """
-    if header.magic < 2 or header.has_log_append_time:
+    stamped = header.has_log_append_time
+    if header.magic < 2:
         for number, record in enumerate(iterate(buf, header, 0, limit)):
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp_ms
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 yield
         return None
-    codec = codec_of(header.attributes)
-    if codec is Codec.NONE:
-        data, at = buf if isinstance(buf, bytes) else bytes(buf), b.HEADER_BYTES
-    else:
-        data, at = (yield from _unpacked(codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], limit)), 0
+    if stamped and header.max_timestamp < timestamp_ms:
+        return None
+    data, at = yield from _records_of(buf, header, limit)
     left, base_time = header.records_count, header.base_timestamp
-    wanted, found = timestamp_ms - base_time, None
+    wanted, found = _ANY_TIME if stamped else timestamp_ms - base_time, None
     try:
         while left > 0:
             found, at = _first_of(data, at, min(left, RECORDS_AT_ONCE), wanted, from_offset - header.base_offset)
             if found is not None:
-                return header.base_offset + found[0], base_time + found[1]
+                return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
             left -= RECORDS_AT_ONCE
             yield
     except IndexError:
         raise WireError("a record is cut off") from None
     return None
+
+
+def finding_latest(
+    buf: Buffer, header: b.BatchHeader, limit: int = DEFAULT_LIMIT_BYTES
+) -> Generator[None, None, tuple[int, int] | None]:
+    """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
+
+    Reads and pauses as `finding_by_time`.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    best: tuple[int, int] | None = None
+    if header.magic < 2:
+        record = max(iterate(buf, header, 0, limit), key=lambda x: x.timestamp_ms, default=None)
+        return None if record is None else (record.offset, record.timestamp_ms)
+    data, at = yield from _records_of(buf, header, limit)
+    try:
+        for number in range(header.records_count):
+            size, at = read_varlong(data, at)
+            if size <= 0:
+                raise WireError(f"a record of {size} bytes")
+            delta, after = read_varlong(data, at + 1)
+            if best is None or delta > best[1]:
+                best = read_varlong(data, after)[0], delta
+            at += size
+            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                yield
+    except IndexError:
+        raise WireError("a record is cut off") from None
+    if best is None:
+        return None
+    return header.base_offset + best[0], header.base_timestamp + best[1]
+
+
+def _records_of(buf: Buffer, header: b.BatchHeader, limit: int) -> Generator[None, None, tuple[bytes, int]]:
+    """Bytes with the batch's records unpacked in them, and where they begin."""
+    codec = codec_of(header.attributes)
+    if codec is Codec.NONE:
+        return buf if isinstance(buf, bytes) else bytes(buf), b.HEADER_BYTES
+    return (yield from _unpacked(codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], limit)), 0
 
 
 def _unpacked(codec: Codec, data: Buffer, limit: int) -> Generator[None, None, bytes]:

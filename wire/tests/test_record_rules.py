@@ -5,12 +5,17 @@ Source: ``DefaultRecord.writeTo`` and ``readFrom``, ``MemoryRecordsBuilder.java`
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
 from ottla.wire.errors import WireError
+from ottla.wire.primitives import write_varlong
 from ottla.wire.tests import test_legacy, test_record_walk
 
 
@@ -160,7 +165,62 @@ def test_the_first_record_as_late_at_or_behind_an_offset(
 def test_where_the_log_stamped_a_batch_all_its_records_have_that_time() -> None:
     raw, header = times(1000, 2000, attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=7000)
     assert r.first_by_time(raw, header, 7000, 51) == (51, 7000)
+    assert r.first_by_time(raw, header, 6999, 0) == (50, 7000)
     assert r.first_by_time(raw, header, 7001, 50) is None
+    assert r.first_by_time(raw, header, 0, 52) is None
+
+
+@pytest.mark.parametrize("attributes", [0, b.TIMESTAMP_TYPE_BIT])
+def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes: int) -> None:
+    """A stranger's megabyte may unpack to one record of sixty million headers."""
+    count = 200_000
+    body = test_record_walk.told(b"\0\0\0\1\1" + write_varlong(count) + b"\0\1" * count)
+    raw, header = batch_of(body, 1)
+    header = header._replace(attributes=attributes)
+    r.first_by_time(raw, header, 0, 0)
+    tracemalloc.start()
+    try:
+        assert r.first_by_time(raw, header, 0, 0) == (0, 0)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """The result, and how often it paused."""
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(
+    ("some", "found"),
+    [((5,), (0, 5)), ((1, 2, 3), (2, 3)), ((9, -5, 9), (0, 9)), ((-7, -3, -3), (1, -3)), ((), None)],
+)
+def test_the_latest_record_is_found_whatever_the_header_claims(
+    codec: Codec, some: tuple[int, ...], found: tuple[int, int] | None
+) -> None:
+    raw = r.build([r.NewRecord(b"k", b"v", t) for t in some], codec=codec, base_offset=100)
+    header = b.parse_header(raw)._replace(max_timestamp=10**12)
+    want = None if found is None else (100 + found[0], found[1])
+    assert went_through(r.finding_latest(raw, header))[0] == want
+    assert went_through(r.finding_latest(memoryview(raw), header))[0] == want
+
+
+def test_looking_at_records_pauses_every_two_thousand() -> None:
+    raw = r.build([r.NewRecord(None, None, t) for t in range(6001)])
+    header = b.parse_header(raw)
+    assert went_through(r.finding_latest(raw, header)) == ((6000, 6000), 3)
+    assert went_through(r.finding_by_time(raw, header, 6000, 0)) == ((6000, 6000), 3)
+    old = test_legacy.message(5, b"k", b"v", time=7)
+    from ottla.wire.legacy import any_header
+
+    assert went_through(r.finding_latest(old, any_header(old)))[0] == (5, 7)
 
 
 @pytest.mark.parametrize("body", [b"\x80\x80\x01" + bytes(10), b"\x7f" + bytes(30), b""])
@@ -168,3 +228,5 @@ def test_records_whose_sizes_lie_are_told(body: bytes) -> None:
     raw, header = batch_of(body, 5)
     with pytest.raises(WireError):
         r.first_by_time(raw, header, 10, 0)
+    with pytest.raises(WireError):
+        went_through(r.finding_latest(raw, header))
