@@ -93,7 +93,7 @@ class DecodeEmitter(Emitter):
                     self.line("if n > 127: n, pos = long_uvarint(buf, pos, n)", depth)
                 else:
                     self.line(f"n, = {self.fused('b')}.unpack_from(buf, pos); pos += 1", depth)
-                self.line(f"if n <= 0: {into} = None", depth)
+                self.line(f"if n {'== 0' if tagged else '< 0'}: {into} = None", depth)
                 self.line(f"else: {into}, pos = {read}", depth)
             else:
                 self.line(f"{into}, pos = {read}", depth)

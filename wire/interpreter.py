@@ -80,7 +80,7 @@ class Reader:
             return items, pos
         if spec.kind == "struct" and nullable:
             present, pos = p.read_uvarint(buf, pos) if tagged else p.read_fixed("int8", buf, pos)
-            if (present <= 0) if not tagged else present == 0:
+            if present == 0 if tagged else present < 0:  # as Kafka reads it; -1 and 1 are written, 0 and 1 in a tag
                 self.trace(path, start, pos, None)
                 return None, pos
         if spec.kind == "struct":

@@ -176,7 +176,8 @@ class RecordWalk:
         if count < 0 or count * 2 > self._stop:
             raise BadRecord(f"{count} headers in {self._stop} bytes")
         while count:
-            at, count = _headers(self._data, self._at, len(self._data), self._at + self._stop, count)
+            stop = self._at + self._stop
+            at, count = _headers(self._data, self._at, min(len(self._data), stop), stop, count)
             self._stop -= at - self._at
             self._at = at
             if count:  # one that reaches into the next piece

@@ -103,6 +103,11 @@ def test_old_and_new_batches_are_walked_together() -> None:
     assert len(list(legacy.any_batches(old + new + bytes(16)))) == 3, "too few bytes to tell"
 
 
+def test_of_an_old_messages_attributes_the_codec_and_the_kind_of_time_are_told() -> None:
+    for attributes in (0, 1, 3, 0x08, 0x0A, 0x71):
+        assert legacy.any_header(message(0, None, b"v", attributes=attributes)).attributes == attributes & 0x0F
+
+
 def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
     smallest = message(0, None, None, magic=0)
     assert len(smallest) == legacy.MIN_BYTES

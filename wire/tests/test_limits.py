@@ -18,6 +18,11 @@ from ottla.wire.errors import WireError
 from ottla.wire.interpreter import smallest_size, spec_of
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.catalogue import all_messages
+from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+)
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -178,6 +183,33 @@ def test_tagged_fields_are_written_by_tag_and_only_if_they_differ(encode: Encode
     both = FetchRequest(cluster_id="c", replica_state=ReplicaState(5, 6))
     assert encode(both, 15) == FETCH + tags((0, b"\2c"), (1, b"\0\0\0\5" + b"\0" * 7 + b"\6" + b"\0"))
     assert encode(FetchRequest(replica_state=ReplicaState(-1, -1)), 15) == FETCH + b"\0"
+
+
+CURSOR = b"\2t\0\0\0\7\0"
+
+
+@each_decoder
+@pytest.mark.parametrize(
+    ("mark", "there"),
+    [(b"\x80", False), (b"\xfe", False), (b"\xff", False), (b"\0", True), (b"\1", True), (b"\x7f", True)],
+)
+def test_a_struct_is_there_unless_its_mark_is_negative(decode: Decode, mark: bytes, *, there: bool) -> None:
+    got, _ = decode(DescribeTopicPartitionsRequest, 0, b"\1\0\0\0\1" + mark + CURSOR * there + b"\0")
+    assert got.cursor == (DescribeTopicPartitionsRequestCursor("t", 7) if there else None)
+
+
+@each_decoder
+@pytest.mark.parametrize(
+    ("mark", "there"), [(b"\0", False), (b"\x80\0", False), (b"\1", True), (b"\x81\1", True), (b"\x80\1", True)]
+)
+def test_a_tagged_struct_is_there_unless_its_mark_is_0(decode: Decode, mark: bytes, *, there: bool) -> None:
+    value = ConsumerGroupMemberMetadataValue(classic_member_metadata=ClassicMemberMetadata(9))
+    raw = compiler.encode(value, 0)
+    body = b"\0\0\0\x09\1\0"
+    assert raw.endswith(b"\1\0\7\1" + body)
+    marked = raw[: -len(body) - 3] + b"\0" + bytes([len(mark) + len(body) * there]) + mark + body * there
+    got, _ = decode(ConsumerGroupMemberMetadataValue, 0, marked)
+    assert got.classic_member_metadata == (ClassicMemberMetadata(9) if there else None)
 
 
 # ---------------------------------------------------------------- counts

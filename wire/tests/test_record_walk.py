@@ -53,6 +53,7 @@ SOME = [
     (record(b"", b""), Seen(0, 0, 0)),
     (record(b"k" * 300, b"v" * 5000, time_delta=-7), Seen(-7, 300, 5000)),
     (record(b"k", None, HEADERS, time_delta=2**40), Seen(2**40, 1, -1)),
+    (record(b"k" * 64, b"", [(b"h" * 64, b"v" * 64), (b"h" * 63, b"v" * 63)]), Seen(0, 64, 0)),
     (record(None, b"v" * 64, [(b"", b""), (b"long", b"h" * 1000), (b"", None)]), Seen(0, -1, 64)),
 ]
 
@@ -107,6 +108,10 @@ BAD = {
     "headers that reach into the next record": (
         told(START + n(-1) + n(-1) + n(2) + n(1) + b"k" + n(1) + b"v"),
         "behind (its|their)|ends inside|in a record with",
+    ),
+    "a header whose value stands behind the record": (
+        told(START + n(-1) + n(-1) + n(1) + n(1) + b"k") + n(-1),
+        "1 headers end behind their record|ends inside",
     ),
     "bytes behind the headers": (told(START + n(-1) + n(-1) + n(0) + b"?"), "1 bytes more than it fills"),
     "an offset of six bytes": (told(b"\0\0" + b"\x80" * 5 + b"\0" + n(-1) + n(-1) + n(0)), "more than five bytes"),
