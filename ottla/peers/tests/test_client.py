@@ -56,6 +56,8 @@ def test_the_newest_version_both_speak_is_used() -> None:
     assert channel.version_for(ApiKey.HEARTBEAT) == 2
     assert channel.version_for(ApiKey.FETCH) == request_spec(ApiKey.FETCH).versions.high
     assert channel.version_for(ApiKey.FETCH, 12) == 12
+    oldest = request_spec(ApiKey.FETCH).versions.low
+    assert channel.version_for(ApiKey.FETCH, oldest) == oldest
     with pytest.raises(WireError, match="does not speak FETCH"):
         channel.version_for(ApiKey.FETCH, request_spec(ApiKey.FETCH).versions.low - 1)
     with pytest.raises(WireError, match="does not speak FETCH"):
@@ -91,7 +93,7 @@ def test_numbers_of_requests_begin_again_behind_the_largest() -> None:
         (None, Disconnected),
         (b"\0\0", Disconnected),
         (struct.pack(">i", -1), WireError),
-        (struct.pack(">iibih", 11, 99, 0, 0, 0), WireError),
+        (struct.pack(">iibihb", 12, 99, 0, 0, 0, 0), WireError),
         (struct.pack(">iib", 5, 2, 0), WireError),
     ],
     ids=["nothing", "half a size", "a negative size", "another request's answer", "an answer cut off"],
@@ -262,6 +264,10 @@ def test_an_offset_is_asked_for_by_time() -> None:
 
     assert run(Brokers(list_offsets=on_list).client().offset("t", 0, -2)) == 41
     assert seen == [(-1, 0, -1, -2, 10)]
+    row = list_offsets.ListOffsetsPartitionResponse(0, ErrorCode.OFFSET_NOT_AVAILABLE)
+    refusal = list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [row])])
+    with pytest.raises(ProtocolError, match="OFFSET_NOT_AVAILABLE: t-0"):
+        run(Brokers(list_offsets=lambda *_: refusal).client().offset("t", 0, -1))
 
 
 def fetched(raw: bytes, error: int = 0, partition_error: int = 0) -> Handler:
