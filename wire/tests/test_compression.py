@@ -134,6 +134,10 @@ def broken() -> dict[str, tuple[Codec, bytes]]:
         "snappy head cut off": (Codec.SNAPPY, XERIAL[:12]),
         "snappy block of negative size": (Codec.SNAPPY, XERIAL + struct.pack(">i", -1) + b"x" * 20),
         "snappy block longer than the data": (Codec.SNAPPY, XERIAL + struct.pack(">i", 21) + b"x" * 20),
+        "snappy block whose last byte is missing": (
+            Codec.SNAPPY,
+            (XERIAL + block(snappy.compress(b"abc") + b"!"))[:-1],
+        ),
         "snappy block without a size": (Codec.SNAPPY, XERIAL + block(b"")),
         "snappy without anything": (Codec.SNAPPY, b""),
         "snappy whose size has six bytes": (Codec.SNAPPY, b"\xff" * 5 + b"\x01" + b"x" * 20),
@@ -182,6 +186,13 @@ def test_one_byte_more_than_the_limit_is_refused(codec: Codec) -> None:
     if codec is not Codec.NONE:
         with pytest.raises(WireError, match=f"{codec.name.lower()} data unpacks to more than {len(TEXT) - 1} bytes"):
             decompress(codec, packed, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_nothing_fits_a_limit_of_nothing(codec: Codec) -> None:
+    assert decompress(codec, compress(codec, b""), 0) == b""
+    with pytest.raises(WireError, match="more than 0 bytes"):
+        decompress(codec, compress(codec, b"x"), 0)
 
 
 def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked() -> None:

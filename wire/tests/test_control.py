@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.wire import compiler
 from ottla.wire.control import ControlType, TxnEnd, control_record, control_type, decode_control, txn_end
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
@@ -75,6 +76,14 @@ def test_a_newer_leader_change_is_read_as_the_newest_we_know() -> None:
     assert raw is not None
     got = decode_control(Record(0, 0, b"\x00\x00\x00\x02", b"\x00\x09" + raw[2:], ()))
     assert got == ctl.LeaderChangeMessage(9, 3)
+
+
+def test_a_leader_change_of_version_1_names_directories() -> None:
+    voter = ctl.LeaderChangeMessageVoter(4, bytes(range(16)))
+    raw = compiler.encode(ctl.LeaderChangeMessage(1, 3, [voter], [voter]), 1)
+    assert decode_control(Record(0, 0, b"\0\0\0\2", raw, ())) == ctl.LeaderChangeMessage(1, 3, [voter], [voter])
+    negative = b"\xff\xff" + compiler.encode(ctl.LeaderChangeMessage(0, 3), 0)[2:]
+    assert decode_control(Record(0, 0, b"\0\0\0\2", negative, ())) == ctl.LeaderChangeMessage(-1, 3)
 
 
 def test_a_type_nobody_knows_is_tolerated_and_none_is_not() -> None:

@@ -116,6 +116,9 @@ def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
     struct.pack_into(">i", lying, 8, legacy.MIN_BYTES - b.LOG_OVERHEAD_BYTES - 1)
     with pytest.raises(WireError, match="batch of 25 bytes at 0"):
         list(legacy.any_batches(lying))
+    with pytest.raises(WireError, match="batch of 25 bytes at 0"):
+        list(legacy.any_batches(lying[: legacy.TELLING_BYTES]))
+    assert list(legacy.any_batches(lying[: legacy.TELLING_BYTES - 1])) == []
     with pytest.raises(WireError, match="message of 13 bytes"):
         legacy.any_header(lying)
     with pytest.raises(WireError, match="message of 14 bytes"):

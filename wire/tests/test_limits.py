@@ -24,6 +24,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequestCursor,
 )
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -317,6 +318,14 @@ def test_every_value_is_told_with_its_place() -> None:
         ("allow_auto_topic_creation", 40, 41, False),
         ("include_topic_authorized_operations", 41, 42, True),
         ("tags", 42, 43, 0),
+    ]
+    told.clear()
+    keys = compiler.encode(FindCoordinatorRequest("", 1, ["a", "bc"]), 4)
+    interpreter.decode(FindCoordinatorRequest, 4, keys, 0, lambda *what: told.append(what))
+    assert told[1:4] == [
+        ("coordinator_keys.count", 1, 2, 2),
+        ("coordinator_keys[0]", 2, 4, "a"),
+        ("coordinator_keys[1]", 4, 7, "bc"),
     ]
     told.clear()
     interpreter.decode(MetadataRequest, 12, b"\0\0\0\0", 0, lambda *what: told.append(what))

@@ -186,6 +186,13 @@ def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("size", [10, 54, 60, 8100, 8180, 8190, 8200, 8250, 70_000])
+def test_sizes_of_one_two_and_three_bytes_are_passed(size: int) -> None:
+    raw = r.build([r.NewRecord(None, bytes(size), 1), r.NewRecord(None, bytes(size), 2), r.NewRecord(b"k", b"v", 3)])
+    header = b.parse_header(raw)
+    assert [r.first_by_time(raw, header, t, 0) for t in (1, 2, 3, 4)] == [(0, 1), (1, 2), (2, 3), None]
+
+
 def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
     """The result, and how often it paused."""
     pauses = 0
