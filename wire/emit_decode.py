@@ -115,16 +115,18 @@ class DecodeEmitter(Emitter):
             depth += 1
         smallest = smallest_size(kind, spec.struct, self.version, flexible=self.flexible)
         self.line(f"if n < 0 or n * {smallest} > end - pos: raise bad('count of {spec.name}', n)", depth)
-        if self.sliced:
+        is_read_again = self.sliced and kind in ("struct", "string")
+        if self.sliced and not is_read_again:
             self.line(f"budget.take(n * {self.element_bytes(spec)})", depth)
         if kind in FIXED:
             self.numbers(CODES[kind], smallest, into, depth)
             return
-        if self.sliced and kind in ("struct", "string"):
+        if is_read_again:
             read = "read_compact" if self.compact(spec) else "read_string"
             if spec.struct is not None:
                 read = self.struct(spec.struct)
-            self.line(f"{into}, pos = yield from read_array({read}, n, buf, pos, end, budget)", depth)
+            arguments = f"{read}, n, {self.element_bytes(spec)}, buf, pos, end, budget"
+            self.line(f"{into}, pos = yield from read_array({arguments})", depth)
             return
         self.line(f"{into} = []", depth)
         self.line("for i in range(n):", depth)

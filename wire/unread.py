@@ -1,7 +1,7 @@
 """A long array of a large request: read once to see that it is right, and then again by whoever goes through it.
 
 200,000 elements as objects are some thirty megabytes, their bytes four; and nobody looks at them in any other way than
-one after the other. What an element costs is taken from the request's `Budget` all the same.
+one after the other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ FEW = 256
 LARGE_ELEMENT_BYTES = 4096
 """An element that is longer than this may be a long array itself: reading it again in one go would take too long."""
 READ_AT_ONCE = 64
+UNREAD_BYTES = 64
+"""What an element that is no object costs a budget: 200,000 are always let in, and what all of them may take of the
+processor, some ten microseconds each, has its end."""
 _INT16 = struct.Struct(">h").unpack_from
 
 
 class _Paid(Budget):
-    """What is read again has been paid for."""
+    """For elements of which nothing stays."""
 
     __slots__ = ()
 
@@ -102,32 +105,39 @@ def _string(buf: memoryview, pos: int, size: int, end: int, budget: Budget) -> t
 
 
 def read_array(
-    read: Callable[..., Any], count: int, buf: memoryview, pos: int, end: int, budget: Budget
+    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: Budget
 ) -> Generator[None, None, tuple[Any, int]]:
     """Read an array of structs or strings with ``read``, stopping often; gives it and the position behind it.
 
+    As objects its elements cost ``each_bytes`` and what is in them; else they cost time, and that is little each.
+
     Raises:
-        WireError, struct.error, IndexError: the bytes are not such an array.
+        WireError, struct.error, IndexError: the bytes are not such an array, or it would take too much.
     """
+    if budget.keeps or count <= FEW:
+        return (yield from _read_all(read, count, each_bytes, buf, pos, end, budget))
+    budget.take(count * UNREAD_BYTES)
     first, longest = pos, 0
-    elements: list[Any] = []
-    is_kept = budget.keeps or count <= FEW
     for number in range(count):
         at = pos
-        element = read(buf, pos, end, budget)
-        element, pos = (yield from element) if isinstance(element, Generator) else element
-        if is_kept:
-            elements.append(element)
+        element = read(buf, pos, end, _PAID)
+        _, pos = (yield from element) if isinstance(element, Generator) else element
         longest = max(longest, pos - at)
         if number % READ_AT_ONCE == 0:
             yield
-    if is_kept:
-        return elements, pos
     if longest <= LARGE_ELEMENT_BYTES:
         return Unread(read, count, buf, first, end), pos
-    pos = first
+    return (yield from _read_all(read, count, each_bytes, buf, first, end, budget))
+
+
+def _read_all(
+    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: Budget
+) -> Generator[None, None, tuple[list[Any], int]]:
+    """Read the elements as objects."""
+    budget.take(count * each_bytes)
+    elements: list[Any] = []
     for number in range(count):
-        element = read(buf, pos, end, _PAID)
+        element = read(buf, pos, end, budget)
         element, pos = (yield from element) if isinstance(element, Generator) else element
         elements.append(element)
         if number % READ_AT_ONCE == 0:

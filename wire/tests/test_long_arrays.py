@@ -13,6 +13,8 @@ from ottla.wire import compiler
 from ottla.wire.budget import FREE_BYTES, FREE_KEPT_BYTES, Budget
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -29,7 +31,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.tests.test_slices import encoded, went_through
-from ottla.wire.unread import FEW, LARGE_ELEMENT_BYTES, Unread
+from ottla.wire.unread import FEW, LARGE_ELEMENT_BYTES, UNREAD_BYTES, Unread
 from ottla.wire.written import KEPT, Written
 
 # ---------------------------------------------------------------- Unread
@@ -102,18 +104,40 @@ def test_what_no_element_can_be_is_found_before_anybody_goes_through_them() -> N
         went_through(compiler.decode_slices(FetchRequest, 12, raw, 0, Budget(len(raw))))
 
 
-def test_elements_are_paid_for_once_and_whether_or_not_they_are_objects() -> None:
-    raw = compiler.encode(names(2000), 12)
-    left = []
-    for keeps in (False, True):
-        budget = Budget(len(raw), keeps=keeps)
-        (out, _), _ = went_through(compiler.decode_slices(MetadataRequest, 12, raw, 0, budget))
-        before = budget.bytes_left, budget.early_bytes_left
-        assert len(list(out.topics)) == 2000
-        assert before == (budget.bytes_left, budget.early_bytes_left), "going through them is for nothing"
-        whole = Budget(len(raw), keeps=keeps)
-        left.append(whole.bytes_left + whole.early_bytes_left - sum(before))
-    assert left[0] == left[1] > 2000 * 50
+def cost(message: Any, version: int, *, keeps: bool = False) -> int:
+    raw = compiler.encode(message, version)
+    budget, whole = Budget(len(raw), keeps=keeps), Budget(len(raw), keeps=keeps)
+    went_through(compiler.decode_slices(type(message), version, raw, 0, budget))
+    return whole.bytes_left + whole.early_bytes_left - budget.bytes_left - budget.early_bytes_left
+
+
+def test_elements_that_are_no_objects_cost_a_little_whatever_is_in_them() -> None:
+    assert cost(names(2000), 12) == 2000 * UNREAD_BYTES < cost(names(2000), 12, keeps=True)
+    assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * UNREAD_BYTES
+    few = cost(names(FEW), 12)
+    assert few == cost(names(FEW), 12, keeps=True) > FEW * UNREAD_BYTES, "few are objects"
+    long = fetch(*(200,) * 300)
+    assert cost(long, 12) > 300 * 200 * UNREAD_BYTES, "and so are those that may be long themselves"
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (fetch(*(1,) * 100_000), 12),
+        (CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(200_000)]), 7),
+        (DescribeConfigsRequest([DescribeConfigsResource(2, f"t{n}") for n in range(200_000)]), 4),
+    ],
+    ids=["Fetch", "CreateTopics", "DescribeConfigs"],
+)
+def test_honest_requests_of_two_hundred_thousand_elements_are_let_in(message: Any, version: int) -> None:
+    raw = compiler.encode(message, version)
+    went_through(compiler.decode_slices(type(message), version, raw, 0, Budget(len(raw))))
+
+
+def test_elements_without_end_are_refused_though_none_is_an_object() -> None:
+    raw = compiler.encode(DescribeGroupsRequest([""] * 400_000), 5)
+    with pytest.raises(WireError, match="far more memory"):
+        went_through(compiler.decode_slices(DescribeGroupsRequest, 5, raw, 0, Budget(len(raw))))
 
 
 def test_what_is_kept_may_be_less() -> None:
