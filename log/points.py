@@ -1,4 +1,4 @@
-"""The checkpoints of a directory with very many logs, written in steps so that others may run in between.
+"""The checkpoints of a directory with very many logs, written in steps so that others may run in between, then synced.
 
 What others change meanwhile is made up for in the last step: no file ever names a recovery point or a high watermark
 above a cut, or a log start that records were deleted behind, or a log that is not there any more.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.log import checkpoints as c
 from ottla.log.directory import LogDirectory, TopicPartition
 from ottla.log.partition_log import PartitionLog
+from ottla.world.disk import sync_file
 
 STEP = 100
 
@@ -40,6 +41,8 @@ class PointsWriter:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._written: dict[PartitionLog, Points] = {}
+        self.unsynced = False
+        """Whether a power cut could take the files as a whole: then every batch of every log would be read."""
 
     def steps(self) -> Iterator[None]:
         """Write the files, unsynced, where something changed since the last time.
@@ -84,9 +87,25 @@ class PointsWriter:
     def _write(self, lines: dict[PartitionLog, tuple[str, str, str]]) -> None:
         """Write the three files, one after the other, and nobody runs in between."""
         directory = self._directory
+        self.unsynced = True
         for name, column in ((c.RECOVERY_POINTS, 0), (c.LOG_STARTS, 1), (c.HIGH_WATERMARKS, 2)):
             rows = [row[column] for row in lines.values() if row[column]]
             c.write_lines(directory.disk, f"{directory.path}/{name}", rows, sync=False)
+
+    def settle(self) -> None:
+        """Wait until the files are on the disk, those of now or newer ones: for a thread.
+
+        Raises:
+            OSError: final, unless the process is only short of something.
+        """
+        directory = self._directory
+        for name in (c.RECOVERY_POINTS, c.LOG_STARTS, c.HIGH_WATERMARKS):
+            sync_file(directory.disk, f"{directory.path}/{name}")
+        directory.disk.fsync_dir(directory.path)
+
+    def settled(self) -> None:
+        """They are."""
+        self.unsynced = False
 
 
 def _lines(log: PartitionLog, points: Points) -> tuple[str, str, str]:

@@ -117,6 +117,23 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
     assert not failures
 
 
+def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
+    memory, disk, storage, log = stage()
+    flusher = Flusher(cast("Env", Clock()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
+    log.update_settings(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
+    log.set_high_watermark(120)
+    told: list[bytes] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "rename" and path.endswith(".log"):
+            told.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
+
+    disk.fault = watch
+    in_virtual_time(flusher.retain, 60)
+    assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
+    assert log.log_start_offset == log.bases[0] > 0
+
+
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])
 def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     _, disk, _, log = stage()

@@ -153,7 +153,7 @@ class Flusher:
         return log.finish_sync(job)
 
     async def _checkpoint(self, directory: LogDirectory) -> bool:
-        """Write the checkpoints where they changed; False where that failed."""
+        """Write and sync the checkpoints where they changed; False where that failed."""
         writer = self._points.get(directory.path)
         if writer is None:
             writer = self._points[directory.path] = PointsWriter(directory)
@@ -161,6 +161,9 @@ class Flusher:
         try:
             for _ in writer.steps():
                 await turn.step()
+            if writer.unsynced:
+                await self._env.in_thread(writer.settle, Lane.SYNC)
+                writer.settled()
         except OSError as error:
             self._fail(error, directory)
             return False

@@ -13,7 +13,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.points import STEP, PointsWriter
 from ottla.log.settings import LogSettings
 from ottla.wire import records as r
-from ottla.world.memory_disk import MemoryDisk
+from ottla.world.memory_disk import MemoryDisk, Session
 
 NOW = 1_000_000
 LOGS = STEP + 3
@@ -146,3 +146,34 @@ def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
     stage.directory.disk.rename("/d/t-1", "/d/t-1.x-delete")
     again.create_partition("t", 1, bytes(16), LogSettings(), NOW)
     assert ("t", 1) not in {at for at, point in stage.read(c.RECOVERY_POINTS).items() if point > 0}
+
+
+def test_files_that_were_written_are_synced_as_a_whole() -> None:
+    """``CheckpointFile.write`` syncs. A file put over another unsynced may be lost with it: then all is read again."""
+    stage = Stage()
+    assert not stage.writer.unsynced
+    stage.write()
+    assert stage.writer.unsynced
+    stage.writer.settle()
+    stage.writer.settled()
+    assert not stage.writer.unsynced
+    stage.write()
+    assert not stage.writer.unsynced, "nothing changed"
+    disk = stage.directory.disk
+    assert isinstance(disk, Session)
+    before = {name: stage.read(name) for name in (c.RECOVERY_POINTS, c.LOG_STARTS, c.HIGH_WATERMARKS)}
+    disk.disk.lose_power()
+    assert {name: stage.read(name) for name in before} == before
+    assert len(before[c.RECOVERY_POINTS]) == LOGS
+
+
+def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None:
+    """DeleteRecords notes the starts that moved, and leaves those alone that lie within a first segment."""
+    stage = Stage()
+    for number in (1, 4):
+        stage.log(number).raise_start(1)
+    stage.write()
+    assert stage.read(c.LOG_STARTS) == {("t", 1): 1, ("t", 4): 1}
+    stage.log(7).raise_start(1)
+    stage.directory.note_starts([stage.log(7)])
+    assert stage.read(c.LOG_STARTS) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}
