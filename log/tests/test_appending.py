@@ -177,6 +177,26 @@ def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
         assert offsets(opened(memory)) == list(range(end)), seed
 
 
+def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_are() -> None:
+    """Below the recovery point nothing is read again: a torn time index would be believed."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings(index_interval_bytes=0))
+    for number in range(200):
+        log.append_as_leader(a_batch(number, 1), 0, NOW)
+    log.flush()
+    log.roll(NOW)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 200
+    for ending in (".index", ".timeindex"):
+        inode = memory.files[f"{log.directory}/{0:020d}{ending}"]
+        assert inode.durable == inode.data != b""
+    log.append_as_leader(a_batch(200, 1), 0, NOW)
+    log.flush()
+    log.roll(NOW)
+    assert log.recovery_point == 200, "what was sealed before stays so"
+
+
 def test_a_sync_speaks_for_what_was_appended_before_it_began() -> None:
     log = new_log(memory_disk().session())
     fill(log, 2)

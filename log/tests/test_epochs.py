@@ -257,6 +257,8 @@ def test_properties_are_written_with_their_date_and_read_without_comments() -> N
     assert c.read_properties(disk, "/d/p") == {"node.id": "1", "cluster.id": "x=y"}
     write_file(disk, "/d/p", b"# a=1\n! b=2\n\n c = 3 \nd\n")
     assert c.read_properties(disk, "/d/p") == {"c": "3", "d": ""}
+    write_file(disk, "/d/p", b"a=\xff1\nb=2\n")
+    assert c.read_properties(disk, "/d/p") == {"a": "\ufffd1", "b": "2"}, "what is no text is told where it is used"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ottla.log.tests.world import (
     put,
 )
 from ottla.log.validate import Origin
-from ottla.world.memory_disk import MemoryDisk
+from ottla.world.memory_disk import MemoryDisk, Session
 
 
 class Life:
@@ -131,3 +131,43 @@ def test_the_name_of_a_transaction_index_is_as_durable_as_the_marker_it_tells_of
         memory.lose_power()
         again = opened(memory, point=point)
         assert [tuple(entry)[:3] for entry in again.aborted_between(0, 5)] == [(1, 3, 4)], seed
+
+
+def test_the_name_of_a_new_transaction_index_awaits_a_sync() -> None:
+    log = new_log(memory_disk().session())
+    fill(log, 1)
+    log.flush()
+    for name_is_new in (True, False):
+        put(log, in_transaction(1, 0))
+        assert log.names_made == log.names_synced
+        put(log, marker(1, 0))
+        assert (log.names_made > log.names_synced) == name_is_new
+        log.flush()
+
+
+def test_what_an_earlier_process_wrote_is_opened_for_its_sync_one_file_after_the_other() -> None:
+    """There may be more segments to sync than descriptors."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 60)
+    segments, end = len(log.bases), log.log_end_offset
+    assert segments > 4
+    session = memory.session()
+    again = opened(memory)
+    again.disk = session
+    job = again.begin_sync(end)
+    assert [s.is_open for s in again.segments] == [False] * (segments - 1) + [True]
+    synced: list[str] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "fsync":
+            synced.append(path)
+
+    for disk in (session, again.segments[0]._disk):
+        assert isinstance(disk, Session)
+        disk.fault = watch
+    job()
+    assert {path for path in synced if path.endswith(".log")} == {f"{s.path}.log" for s in log.segments}
+    assert again.finish_sync(job) == end
+    memory.lose_power()
+    assert opened(memory, point=end).log_end_offset == end

@@ -380,3 +380,18 @@ def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Codec) -
         ]
         raw = bytearray(r.build(items, codec=codec))
         v.check_client_batch(raw, b.parse_header(raw), LogSettings(max_message_bytes=1 << 30), "t-0")
+
+
+@pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
+def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
+    """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
+    data = bytearray(r.build([r.NewRecord(None, b"v" * 20, NOW)] * 3))
+    data[b.HEADER_BYTES] = size * 2 if size >= 0 else 1
+    data[17:21] = b.crc32c(data[21:]).to_bytes(4, "big")
+    header = v.parse_single(data)
+    if taken:
+        v.check_client_batch(data, header, PLAIN, "t-0")
+    else:
+        with pytest.raises(ProtocolError) as caught:
+            v.check_client_batch(data, header, PLAIN, "t-0")
+        assert caught.value.code is ErrorCode.INVALID_RECORD
