@@ -1,0 +1,248 @@
+"""What a follower asks one leader for, and what it makes of the answers: partitions, fetch session, delays.
+
+Pure: `Following.request` gives the next Fetch, `Following.take` says what each row wants done; the shell sends, appends
+and cuts, and tells where a log ends now. One request is under way at a time.
+
+Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``FetchSessionHandler.java`` (apache/kafka
+4.3.1); KIP-227, KIP-320, KIP-516, KIP-595 (diverging epochs), KIP-903.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.log.epochs import UNDEFINED_EPOCH
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+from ottla.wire.schema import Opaque
+
+MAX_WAIT_MS = 500
+MIN_BYTES = 1
+MAX_BYTES = 10 * 1024 * 1024
+PARTITION_MAX_BYTES = 1024 * 1024
+BACKOFF_MS = 1000
+"""``replica.fetch.backoff.ms``: after an error, and where there is nothing to ask for (R314, R316)."""
+_MOST_REQUESTS = 2**31 - 1
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A partition, as this node has it: what the next Fetch says of it (R313)."""
+
+    leader_epoch: int
+    end: int
+    last_epoch: int
+    log_start: int
+    not_before_ms: float = 0
+    failed: bool = False
+    """Silent until it has another leader epoch."""
+    waits: bool = False
+    """Something was asked of the shell that it has not done yet."""
+
+
+class Append(NamedTuple):
+    """Records of the leader's, to be taken as they are; perhaps none, then only the offsets count (R319)."""
+
+    key: Key
+    records: Opaque
+    high_watermark: int
+    log_start: int
+
+
+class Diverged(NamedTuple):
+    """The leader's log has another past: ``epoch`` ends there at ``end`` (R320)."""
+
+    key: Key
+    epoch: int
+    end: int
+
+
+class OutOfRange(NamedTuple):
+    """The leader has nothing at this offset: ask it where its log lies (R322)."""
+
+    key: Key
+
+
+Outcome = Append | Diverged | OutOfRange
+
+
+class Following:
+    """Everything followed from one leader over one connection."""
+
+    def __init__(self, node_id: int, broker_epoch: int) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._partitions: dict[Key, Followed] = {}
+        self._session_id = self._session_epoch = 0
+        self._session: dict[Key, f.FetchPartition] = {}
+        """What the leader was last told of each partition."""
+        self._full = True
+        """The request under way names everything."""
+
+    # -------------------------------------------------------------- what the metadata and the shell say
+
+    def follow(self, key: Key, leader_epoch: int, end: int, last_epoch: int, log_start: int) -> None:
+        """Begin, or begin again under another epoch; the same epoch changes nothing (R317)."""
+        known = self._partitions.get(key)
+        if known is None or known.leader_epoch != leader_epoch:
+            self._partitions[key] = Followed(leader_epoch, end, last_epoch, log_start)
+
+    def forget(self, key: Key) -> None:
+        """It is led by somebody else, or gone."""
+        self._partitions.pop(key, None)
+
+    def stands(self, key: Key, end: int, last_epoch: int, log_start: int) -> None:
+        """The shell did what was asked: the log lies here now."""
+        part = self._partitions.get(key)
+        if part is not None:
+            part.end, part.last_epoch, part.log_start, part.waits = end, last_epoch, log_start, False
+
+    def broke(self, key: Key) -> None:
+        """It could not be taken, or the disk refused: silent until the leader epoch changes (R316)."""
+        part = self._partitions.get(key)
+        if part is not None:
+            part.failed, part.waits = True, False
+
+    def delay(self, key: Key, now_ms: float) -> None:
+        """Try again a little later."""
+        part = self._partitions.get(key)
+        if part is not None:
+            part.not_before_ms, part.waits = now_ms + BACKOFF_MS, False
+
+    # -------------------------------------------------------------- asking
+
+    def next_ms(self, now_ms: float) -> float:
+        """When there is something to ask for: now, or later (R314)."""
+        times = (p.not_before_ms for p in self._partitions.values() if not p.failed and not p.waits)
+        return max(now_ms, min(times, default=now_ms + BACKOFF_MS))
+
+    def request(self, now_ms: float) -> f.FetchRequest | None:
+        """The next Fetch; nothing where there is nothing to ask for (R313, R314)."""
+        wanted = {key: _row(key[1], p) for key, p in self._partitions.items() if _is_asked(p, now_ms)}
+        if not wanted:
+            return None
+        self._full = self._session_epoch <= 0
+        if self._full:
+            told, forgotten = wanted, {}
+        else:
+            told = {key: row for key, row in wanted.items() if self._session.get(key) != row}
+            forgotten = {key: row for key, row in self._session.items() if key not in wanted}
+        request = f.FetchRequest(
+            replica_state=f.ReplicaState(self._node_id, self._broker_epoch),
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=MIN_BYTES,
+            max_bytes=MAX_BYTES,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+        )
+        by_topic: dict[bytes, f.FetchTopic] = {}
+        for (topic_id, _), row in told.items():
+            by_topic.setdefault(topic_id, f.FetchTopic(topic_id=topic_id)).partitions.append(row)
+        gone: dict[bytes, f.ForgottenTopic] = {}
+        for topic_id, partition in forgotten:
+            gone.setdefault(topic_id, f.ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
+        request.topics, request.forgotten_topics_data = list(by_topic.values()), list(gone.values())
+        self._session = wanted
+        return request
+
+    # -------------------------------------------------------------- answers
+
+    def take(self, response: f.FetchResponse, now_ms: float) -> list[Outcome]:
+        """What the rows want done. A row that is no longer about what the log is now is left out (R315)."""
+        if response.error_code != ErrorCode.NONE:
+            self._refused(response.error_code, now_ms)
+            return []
+        rows = {(t.topic_id, p.partition_index): p for t in response.responses for p in t.partitions}
+        right = rows.keys() == self._session.keys() if self._full else rows.keys() <= self._session.keys()
+        if not right:
+            self._begin_anew()
+            return []
+        if response.session_id == 0:
+            self._session_id = self._session_epoch = 0
+        elif self._full:
+            self._session_id, self._session_epoch = response.session_id, 1
+        else:
+            self._session_epoch = self._session_epoch + 1 if self._session_epoch < _MOST_REQUESTS else 1
+        found = (self._judge(key, row, now_ms) for key, row in rows.items())
+        return [outcome for outcome in found if outcome is not None]
+
+    def lost(self, now_ms: float) -> None:
+        """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
+        self._begin_anew()
+        for part in self._partitions.values():
+            part.not_before_ms = now_ms + BACKOFF_MS
+
+    def _refused(self, code: int, now_ms: float) -> None:
+        match code:
+            case ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = self._session_epoch = 0
+            case ErrorCode.INVALID_FETCH_SESSION_EPOCH:
+                self._begin_anew()
+            case _:
+                self.lost(now_ms)
+
+    def _begin_anew(self) -> None:
+        """A full request under the old session's id closes it (KIP-227)."""
+        self._session_epoch = 0
+
+    def _judge(self, key: Key, row: f.PartitionData, now_ms: float) -> Outcome | None:
+        """R316, row by row."""
+        part, sent = self._partitions.get(key), self._session[key]
+        if part is None or (part.end, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):
+            return None
+        match row.error_code:
+            case ErrorCode.NONE if row.diverging_epoch.epoch >= 0:
+                part.waits = True
+                return Diverged(key, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+            case ErrorCode.NONE:
+                part.waits = True
+                return Append(key, row.records, row.high_watermark, row.log_start_offset)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                part.waits = True
+                return OutOfRange(key)
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                part.failed = True
+            case _:
+                part.not_before_ms = now_ms + BACKOFF_MS
+        return None
+
+
+def _is_asked(part: Followed, now_ms: float) -> bool:
+    return not part.failed and not part.waits and part.not_before_ms <= now_ms
+
+
+def _row(partition: int, part: Followed) -> f.FetchPartition:
+    return f.FetchPartition(
+        partition,
+        current_leader_epoch=part.leader_epoch,
+        fetch_offset=part.end,
+        last_fetched_epoch=part.last_epoch,
+        log_start_offset=part.log_start,
+        partition_max_bytes=PARTITION_MAX_BYTES,
+    )
+
+
+class Cut(NamedTuple):
+    """Where a follower's log is to be cut, and whether the leader must be asked again from there."""
+
+    offset: int
+    settled: bool
+
+
+def where_to_cut(epoch: int, end: int, own: tuple[int, int], log_end: int) -> Cut:
+    """How a log that diverged meets the leader's (R320).
+
+    ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
+    (`log.epochs.LeaderEpochs.end_offset_of`): the largest epoch not above it with its end, (-1, -1) for an epoch above
+    all of this log, or before it knew of any.
+    """
+    own_epoch, own_end = own
+    if own_epoch == epoch:
+        return Cut(min(own_end, end, log_end), settled=True)
+    if own_epoch == UNDEFINED_EPOCH:
+        return Cut(min(end, log_end), settled=True)
+    return Cut(min(own_end, log_end), settled=False)

@@ -1,0 +1,281 @@
+"""A follower's side of a Fetch, rule by rule (R310-R322): what is asked, in which session, what rows want done."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.replica.following import Append, Cut, Diverged, Following, Key, Outcome, OutOfRange, where_to_cut
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+
+TOPIC, OTHER = bytes(15) + b"\x07", bytes(15) + b"\x08"
+A, B, C = (TOPIC, 0), (TOPIC, 1), (OTHER, 0)
+
+
+def following(*keys: Key) -> Following:
+    out = Following(2, 77)
+    for key in keys:
+        out.follow(key, 5, 100, 4, 10)
+    return out
+
+
+def row(partition: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> f.PartitionData:
+    return f.PartitionData(partition, error, 90, log_start_offset=12, records=b"batches", **fields)  # type: ignore[arg-type]
+
+
+def answer(*rows: tuple[Key, f.PartitionData], session: int = 0, error: int = 0) -> f.FetchResponse:
+    topics = [f.FetchableTopicResponse(topic_id=key[0], partitions=[data]) for key, data in rows]
+    return f.FetchResponse(error_code=error, session_id=session, responses=topics)
+
+
+def asked(request: f.FetchRequest | None) -> list[Key]:
+    assert request is not None
+    return [(t.topic_id, p.partition) for t in request.topics for p in t.partitions]
+
+
+def forgotten(request: f.FetchRequest | None) -> list[Key]:
+    assert request is not None
+    return [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions]
+
+
+def session(request: f.FetchRequest | None) -> tuple[int, int]:
+    assert request is not None
+    return request.session_id, request.session_epoch
+
+
+def test_the_fields_of_a_followers_fetch() -> None:
+    """R313."""
+    request = following(A).request(0)
+    assert request is not None
+    assert request == f.FetchRequest(
+        replica_state=f.ReplicaState(2, 77),
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=10 * 1024 * 1024,
+        session_id=0,
+        session_epoch=0,
+        topics=[f.FetchTopic("", TOPIC, [f.FetchPartition(0, 5, 100, 4, 10, 1024 * 1024)])],
+    )
+    assert (request.isolation_level, request.rack_id, request.cluster_id) == (0, "", None)
+    assert request.topics[0].partitions[0].high_watermark == 2**63 - 1
+
+
+def test_partitions_of_a_topic_stand_together_however_they_came() -> None:
+    request = following(A, C, B).request(0)
+    assert request is not None
+    assert [(t.topic_id, [p.partition for p in t.partitions]) for t in request.topics] == [
+        (TOPIC, [0, 1]),
+        (OTHER, [0]),
+    ]
+
+
+def test_nothing_to_fetch_asks_nothing_and_looks_again_a_second_later() -> None:
+    """R314."""
+    nobody = following()
+    assert nobody.request(0) is None
+    assert nobody.next_ms(50) == 1050
+
+
+def test_a_session_names_only_what_changed_and_what_is_gone() -> None:
+    """KIP-227: epochs count up from 1 once the leader gave an id."""
+    ours = following(A, B)
+    assert session(ours.request(0)) == (0, 0)
+    found = ours.take(answer((A, row()), (B, row(1)), session=9), 0)
+    assert found == [Append(A, b"batches", 90, 12), Append(B, b"batches", 90, 12)]
+    ours.stands(A, 100, 4, 10)
+    ours.stands(B, 120, 5, 12)
+    second = ours.request(0)
+    assert (session(second), asked(second), forgotten(second)) == ((9, 1), [B], [])
+    assert ours.take(answer(session=9), 0) == []
+    ours.forget(A)
+    ours.follow(C, 1, 0, -1, 0)
+    third = ours.request(0)
+    assert (session(third), asked(third), forgotten(third)) == ((9, 2), [C], [A])
+    assert ours.take(answer((B, row(1)), session=9), 0) == [Append(B, b"batches", 90, 12)]
+
+
+def test_session_epochs_wrap_to_one() -> None:
+    ours = following(A)
+    ours.request(0)
+    ours.take(answer((A, row()), session=9), 0)
+    ours.stands(A, 100, 4, 10)
+    ours._session_epoch = 2**31 - 2
+    for expected in (2**31 - 2, 2**31 - 1, 1):
+        assert session(ours.request(0)) == (9, expected)
+        ours.take(answer(session=9), 0)
+
+
+def test_a_leader_without_sessions_is_asked_for_everything_each_time() -> None:
+    ours = following(A, B)
+    for _ in range(2):
+        request = ours.request(0)
+        assert (session(request), asked(request)) == ((0, 0), [A, B])
+        ours.take(answer((A, row()), (B, row(1))), 0)
+        ours.stands(A, 100, 4, 10)
+        ours.stands(B, 100, 4, 10)
+
+
+def open_session(*keys: Key) -> Following:
+    """Everything in session 9, the second request under way."""
+    ours = following(*keys)
+    ours.request(0)
+    ours.take(answer(*((k, row(k[1])) for k in keys), session=9), 0)
+    for key in keys:
+        ours.stands(key, 100, 4, 10)
+    ours.request(0)
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("code", "next_session", "wait_ms"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, (0, 0), 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, (9, 0), 0),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, (9, 0), 1000),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, (9, 0), 1000),
+    ],
+)
+def test_an_error_over_the_whole_answer_begins_a_session_anew(
+    code: ErrorCode, next_session: tuple[int, int], wait_ms: int
+) -> None:
+    """R315: a full request under the old id closes what was open; two errors are worth no delay."""
+    ours = open_session(A, B)
+    assert ours.take(answer((A, row()), error=code, session=9), 50) == []
+    assert ours.next_ms(50) == 50 + wait_ms
+    if wait_ms:
+        assert ours.request(50 + wait_ms - 1) is None
+    request = ours.request(50 + wait_ms)
+    assert (session(request), asked(request), forgotten(request)) == (next_session, [A, B], [])
+
+
+def test_a_lost_request_delays_everything_and_begins_anew() -> None:
+    ours = open_session(A)
+    ours.lost(50)
+    assert ours.request(1049) is None
+    assert session(ours.request(1050)) == (9, 0)
+
+
+@pytest.mark.parametrize("rows", [[A], [A, B, C], []], ids=["too few", "too many", "none"])
+def test_a_full_answer_holds_exactly_what_was_asked(rows: list[Key]) -> None:
+    ours = following(A, B)
+    ours.request(0)
+    assert ours.take(answer(*((k, row(k[1])) for k in rows), session=9), 0) == []
+    assert session(ours.request(0)) == (0, 0)
+
+
+def test_an_incremental_answer_with_a_stranger_ends_the_session() -> None:
+    ours = open_session(A)
+    assert ours.take(answer((A, row()), (C, row()), session=9), 0) == []
+    again = ours.request(0)
+    assert (session(again), asked(again)) == ((9, 0), [A])
+
+
+DIVERGING = f.EpochEndOffset(3, 80)
+LATER = 1000
+ROWS: list[tuple[f.PartitionData, list[Outcome], float | None]] = [
+    (row(), [Append(A, b"batches", 90, 12)], None),
+    (row(diverging_epoch=DIVERGING), [Diverged(A, 3, 80)], None),
+    (row(diverging_epoch=f.EpochEndOffset(0, 0)), [Diverged(A, 0, 0)], None),
+    (row(error=ErrorCode.OFFSET_OUT_OF_RANGE), [OutOfRange(A)], None),
+    (row(error=ErrorCode.FENCED_LEADER_EPOCH), [], None),
+    (row(error=ErrorCode.UNKNOWN_LEADER_EPOCH), [], LATER),
+    (row(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), [], LATER),
+    (row(error=ErrorCode.UNKNOWN_TOPIC_ID), [], LATER),
+    (row(error=ErrorCode.INCONSISTENT_TOPIC_ID), [], LATER),
+    (row(error=ErrorCode.KAFKA_STORAGE_ERROR), [], LATER),
+]
+
+
+@pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
+def test_what_a_row_wants_done(data: f.PartitionData, outcomes: list[Outcome], asked_again_ms: float | None) -> None:
+    """R316: what is handed out, or fenced, is not asked again by itself; every other error waits a second."""
+    ours = following(A)
+    ours.request(0)
+    assert ours.take(answer((A, data)), 0) == outcomes
+    assert ours.request(0) is None
+    later = ours.request(LATER)
+    assert (later is not None) == (asked_again_ms is not None)
+
+
+def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes() -> None:
+    for ours in (following(A), following(A)):
+        ours.request(0)
+        ours.take(answer((A, row(error=ErrorCode.FENCED_LEADER_EPOCH))), 0)
+        ours.broke(A)
+        ours.follow(A, 5, 100, 4, 10)
+        assert ours.request(10**9) is None
+        ours.follow(A, 6, 100, 4, 10)
+        assert asked(ours.request(0)) == [A]
+
+
+def test_what_could_not_be_taken_is_not_asked_for_again() -> None:
+    ours = following(A)
+    ours.request(0)
+    ours.take(answer((A, row())), 0)
+    ours.broke(A)
+    assert ours.request(10**9) is None
+
+
+def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
+    """R314."""
+    ours = open_session(A, B)
+    ours.take(answer(session=9), 0)
+    ours.delay(B, 0)
+    without = ours.request(0)
+    assert (asked(without), forgotten(without)) == ([], [B])
+    ours.take(answer(session=9), 0)
+    back = ours.request(1000)
+    assert (asked(back), forgotten(back)) == ([B], [])
+
+
+def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
+    """R315: metadata or a truncation came between."""
+    for change in ("offset", "epoch", "gone"):
+        ours = following(A)
+        ours.request(0)
+        match change:
+            case "offset":
+                ours.stands(A, 90, 4, 10)
+            case "epoch":
+                ours.follow(A, 6, 100, 4, 10)
+            case "gone":
+                ours.forget(A)
+        assert ours.take(answer((A, row())), 0) == []
+
+
+def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
+    """R317."""
+    ours = following(A)
+    ours.follow(A, 5, 0, -1, 0)
+    request = ours.request(0)
+    assert request is not None
+    assert request.topics[0].partitions[0].fetch_offset == 100
+
+
+@pytest.mark.parametrize(
+    ("leader", "own", "log_end", "cut"),
+    [
+        ((4, 80), (4, 95), 100, Cut(80, True)),
+        ((4, 95), (4, 80), 100, Cut(80, True)),
+        ((4, 95), (4, 98), 90, Cut(90, True)),
+        ((2, 30), (2, 20), 100, Cut(20, True)),
+        ((9, 70), (-1, -1), 100, Cut(70, True)),
+        ((9, 170), (-1, -1), 100, Cut(100, True)),
+        ((4, 80), (3, 60), 100, Cut(60, False)),
+        ((4, 50), (3, 60), 100, Cut(60, False)),
+        ((4, 50), (3, 60), 55, Cut(55, False)),
+    ],
+    ids=[
+        "same, leader's is shorter",
+        "same, ours is shorter",
+        "never above the end",
+        "below all ours",
+        "above all ours",
+    ]
+    + ["above all, longer than ours", "missing here", "missing here, leader's end counts not", "missing, end"],
+)
+def test_where_a_log_that_diverged_is_cut(
+    leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: Cut
+) -> None:
+    """R320."""
+    assert where_to_cut(*leader, own, log_end) == cut
