@@ -197,23 +197,31 @@ def test_what_a_row_wants_done(data: f.PartitionData, outcomes: list[Outcome], a
     assert (later is not None) == (asked_again_ms is not None)
 
 
-def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes() -> None:
-    for ours in (following(A), following(A)):
-        ours.request(0)
-        ours.take(answer((A, row(error=ErrorCode.FENCED_LEADER_EPOCH))), 0)
+@pytest.mark.parametrize("why", ["fenced", "broken"])
+def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes(why: str) -> None:
+    ours = following(A)
+    ours.request(0)
+    ours.take(answer((A, row(error=ErrorCode.FENCED_LEADER_EPOCH if why == "fenced" else ErrorCode.NONE))), 0)
+    if why == "broken":
         ours.broke(A)
-        ours.follow(A, 5, 100, 4, 10)
-        assert ours.request(10**9) is None
-        ours.follow(A, 6, 100, 4, 10)
-        assert asked(ours.request(0)) == [A]
+    ours.follow(A, 5, 100, 4, 10)
+    assert ours.request(10**9) is None
+    assert ours.next_ms(0) == 1000
+    ours.follow(A, 6, 100, 4, 10)
+    assert asked(ours.request(0)) == [A]
+    assert ours.next_ms(0) == 0
 
 
-def test_what_could_not_be_taken_is_not_asked_for_again() -> None:
+def test_while_the_shell_works_there_is_nothing_to_ask() -> None:
     ours = following(A)
     ours.request(0)
     ours.take(answer((A, row())), 0)
-    ours.broke(A)
-    assert ours.request(10**9) is None
+    assert ours.next_ms(0) == 1000
+
+
+def test_an_incremental_answer_may_tell_of_all_the_session_holds() -> None:
+    ours = open_session(A, B)
+    assert len(ours.take(answer((A, row()), (B, row(1)), session=9), 0)) == 2
 
 
 def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
@@ -271,11 +279,12 @@ def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
         "never above the end",
         "below all ours",
         "above all ours",
-    ]
-    + ["above all, longer than ours", "missing here", "missing here, leader's end counts not", "missing, end"],
+        "above all, longer than ours",
+        "missing here",
+        "missing here, leader's end counts not",
+        "missing here, end",
+    ],
 )
-def test_where_a_log_that_diverged_is_cut(
-    leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: Cut
-) -> None:
+def test_where_a_diverged_log_is_cut(leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: Cut) -> None:
     """R320."""
     assert where_to_cut(*leader, own, log_end) == cut
