@@ -1,6 +1,8 @@
 """Settings of topics, brokers, groups and client metrics: change them.
 
 Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
+
+One value at a time: KIP-339; settings of brokers: KIP-226.
 """
 
 from __future__ import annotations

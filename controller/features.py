@@ -4,6 +4,8 @@ All updates of a request count or none does. A level may only rise unless the re
 metadata.version never goes below a level at which records changed.
 
 Source: ``FeatureControlManager.java`` (apache/kafka 4.3.1).
+
+From KIP-584, with KRaft's levels: KIP-778.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 What ``StorageTool format --standalone`` writes (``Formatter.java``, apache/kafka 4.3.1). The identity comes last:
 a directory that was only half formatted has none, and is formatted again.
+
+From KIP-631; a voter set in the log instead of the settings: KIP-853.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Heartbeats: a broker says how far it is and what it wants; it is fenced, unfenced, or let go step by step.
 
 Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-631.
 """
 
 from __future__ import annotations

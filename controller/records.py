@@ -1,6 +1,8 @@
 """Metadata records as bytes and back: ``frame version, api key, version`` as varints, then the body.
 
 Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
+
+From KIP-631.
 """
 
 from __future__ import annotations

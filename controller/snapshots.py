@@ -4,6 +4,8 @@ One control batch (header, and where the quorum is dynamic: kraft version, voter
 (footer); offsets count from 0. A snapshot is never changed once it has its name.
 
 Source: ``RecordsSnapshotWriter.java``, ``Snapshots.java``, ``BootstrapDirectory.java`` (apache/kafka 4.3.1).
+
+From KIP-630.
 """
 
 from __future__ import annotations

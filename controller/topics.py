@@ -1,6 +1,8 @@
 """Topics: create, delete.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
+
+From KIP-4; ids: KIP-516.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """More partitions for topics that are there.
 
 Source: ``ReplicationControlManager.createPartitions`` (apache/kafka 4.3.1).
+
+From KIP-195.
 """
 
 from __future__ import annotations

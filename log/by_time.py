@@ -1,6 +1,8 @@
 """Records found by their time: what ListOffsets asks for.
 
 Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
+
+From KIP-79, and the largest timestamp: KIP-734.
 """
 
 from __future__ import annotations

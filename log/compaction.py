@@ -13,6 +13,8 @@ A pass runs beside the node, in a process of its own where there is one: it read
 names of its own. Only then does the node exchange them (`log.exchange`).
 
 Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
+
+How long a tombstone and a marker stay: KIP-534.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ A node that dies without closing rebuilds them from the segment, as Kafka does, 
 Layouts: ``.index`` int32 relative offset, int32 position; ``.timeindex`` int64 timestamp, int32 relative offset;
 ``.txnindex`` int16 version, int64 producer id, first offset, last offset, last stable offset.
 Sources: ``OffsetIndex.java``, ``TimeIndex.java``, ``TransactionIndex.java``, ``AbortedTxn.java`` (apache/kafka 4.3.1).
+
+Times: KIP-33; aborted transactions: KIP-98.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Per producer id: its epoch, its last five batches (so a retry is answered, not a
 its open transaction (`producer_table`). Restored from the newest ``.snapshot`` and the batches behind it.
 
 Sources: ``ProducerStateManager.java``, ``ProducerStateEntry.java``, ``ProducerAppendInfo.java`` (apache/kafka 4.3.1).
+
+From KIP-98, KIP-360.
 """
 
 from __future__ import annotations

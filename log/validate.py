@@ -6,6 +6,8 @@ piece at a time, in bounded memory, and pauses between the pieces, so that a cal
 
 Source: ``LogValidator.java``, ``UnifiedLog.analyzeAndValidateRecords``, ``ProduceRequest.validateRecords``,
 ``ByteBufferLogInputStream.java`` (apache/kafka 4.3.1).
+
+Timestamps: KIP-32, KIP-937.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Control records: what a batch with the control bit says. A key of two int16 (version, type), then a message.
 
 Source: ``ControlRecordType.java``, ``EndTransactionMarker.java``, ``ControlRecordUtils.java`` (apache/kafka 4.3.1).
+
+From KIP-98; the quorum's own: KIP-595, KIP-630, KIP-853.
 """
 
 from __future__ import annotations

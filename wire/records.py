@@ -2,6 +2,8 @@
 
 Only what must see a record comes here: clients, internal topics, timestamp look-ups, checks the header cannot do.
 Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
+
+Headers: KIP-82.
 """
 
 from __future__ import annotations

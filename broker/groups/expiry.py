@@ -6,6 +6,8 @@ goes with its last position.
 
 Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).
+
+From when on a position counts as unused: KIP-211.
 """
 
 from __future__ import annotations

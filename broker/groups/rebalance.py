@@ -4,6 +4,8 @@ Each step takes the group and the `Effects` it adds to. Timers: ``("join", group
 ``("sync", group)`` ends the wait for assignments, ``("session", group, member)`` ends a member.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
+
+The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart from the session's: KIP-62.
 """
 
 from __future__ import annotations

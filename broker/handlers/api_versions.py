@@ -5,6 +5,8 @@ newer client can come down. The response header is always v0. Below v4 supported
 out, since older clients refuse them. From v3 a bad software name or version is INVALID_REQUEST.
 
 Source: ``ApiVersionsRequest.java``, ``ApiVersionsResponse.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+
+From KIP-35; who the client is: KIP-511; feature levels: KIP-584.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: a group with members is NON_EMPTY_GROUP, one nobody knows GROUP_ID_NO
 The empty id is a group like any other.
 
 Source: ``GroupCoordinatorShard.deleteGroups`` (apache/kafka 4.3.1).
+
+From KIP-229.
 """
 
 from __future__ import annotations

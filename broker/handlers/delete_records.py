@@ -5,6 +5,8 @@ refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The
 -1 with an error.
 
 Source: ``ReplicaManager.deleteRecords`` (apache/kafka 4.3.1).
+
+From KIP-107.
 """
 
 from __future__ import annotations

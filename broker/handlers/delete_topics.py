@@ -1,6 +1,8 @@
 """DeleteTopics (20), v1-6: by name, from v6 also by id. The files are renamed at once and removed a minute later.
 
 Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
+
+From KIP-4; by id: KIP-516.
 """
 
 from __future__ import annotations

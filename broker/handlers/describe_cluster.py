@@ -3,6 +3,8 @@
 Behaviour: the endpoint type must be brokers on this listener (MISMATCHED_ENDPOINT_TYPE); v2 may list fenced brokers.
 
 Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
+
+From KIP-700; endpoint types: KIP-919; fenced brokers: KIP-1073.
 """
 
 from __future__ import annotations

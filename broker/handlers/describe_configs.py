@@ -5,6 +5,8 @@ Kafka's broker keys are answered; those Ottla does not honour are read-only defa
 Deviation: a resource asked for twice is answered once, with the keys that were named first.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
+
+From KIP-133; synonyms: KIP-226; types and documentation: KIP-569.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Member metadata and assignments are shown for a stable group only, metadata empt
 Deviation: a group asked for twice is answered once.
 
 Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
+
+Static members: KIP-345; authorized operations: KIP-430; GROUP_ID_NOT_FOUND from v6: KIP-1043.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: null topics mean all; a partition that does not lie here is left out.
 KAFKA_STORAGE_ERROR and nothing else.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
+
+From KIP-113; room of a directory: KIP-827.
 """
 
 from __future__ import annotations

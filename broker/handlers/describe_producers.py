@@ -3,6 +3,8 @@
 Deviation: a partition asked for twice is answered once.
 
 Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
+
+From KIP-664.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: exactly one partition may be asked for, `__cluster_metadata`-0; any o
 partitions. A quorum of one is always caught up: the leader's own times are now.
 
 Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``DescribeQuorumRequest.java`` (apache/kafka 4.3.1).
+
+From KIP-595; directory ids and listeners from v2: KIP-853.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: no topics means all. A page holds at most ``response_partition_limit`
 more follow, ``next_cursor`` says where to go on. A topic before the cursor is left out.
 
 Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
+
+From KIP-966.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Version notes: v7 sessions; v9 leader epochs; v12 diverging epochs; v13 topic id
 Deviation: a node alone has no followers: a request with a replica id is answered NOT_LEADER_OR_FOLLOWER.
 
 Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch.scala`` (apache/kafka 4.3.1).
+
+Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; topic ids: KIP-516.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ client asks again. v4 asks for several keys at once.
 Deviation: transactions (type 1) and share groups (type 2) are not served: INVALID_REQUEST.
 
 Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
+
+Several keys in one request: KIP-699.
 """
 
 from __future__ import annotations

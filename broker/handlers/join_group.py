@@ -4,6 +4,8 @@ Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); 
 the join phase ends. The rules are in `broker.groups.classic`.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+
+A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; reasons: KIP-800.
 """
 
 from __future__ import annotations

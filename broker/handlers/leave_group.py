@@ -4,6 +4,8 @@ Behaviour: static members may be named by instance id alone.
 The rules are in `broker.groups.classic`.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+
+Several members: KIP-345; reasons: KIP-800.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Behaviour: v0 lists client metrics only; v1 the kinds asked for, or all. A kind nobody knows is UNSUPPORTED_VERSION.
 
 Source: ``KafkaApis.handleListConfigResources`` (apache/kafka 4.3.1).
+
+From KIP-714 made it for client metrics, KIP-1142 for all resources.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: v4 filters by state, v5 by type, both without regard to case; a name 
 shard is still being read the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
 Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
+
+By state: KIP-518; by type: KIP-848.
 """
 
 from __future__ import annotations

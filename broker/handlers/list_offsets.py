@@ -6,6 +6,8 @@ earliest pending upload (v11), both -1 here. A timestamp finds the first record,
 A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST.
 
 Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
+
+By time: KIP-79; epochs: KIP-320; the largest timestamp: KIP-734; local and tiered ends: KIP-405, KIP-1005.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for
 id is that of a live broker (KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
+
+Topic ids: KIP-516; authorized operations: KIP-430; leader epochs: KIP-320.
 """
 
 from __future__ import annotations

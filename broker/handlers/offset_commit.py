@@ -5,6 +5,8 @@ unknown id 100); the group's verdict holds for all the rest, and where it is goo
 Each topic is answered once, what is unknown first. v2-4 may carry a retention time.
 
 Source: ``KafkaApis.handleOffsetCommitRequest``, ``OffsetMetadataManager.commitOffset`` (apache/kafka 4.3.1).
+
+Leader epochs: KIP-320; static members: KIP-345; topic ids: KIP-848.
 """
 
 from __future__ import annotations

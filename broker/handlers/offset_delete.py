@@ -4,6 +4,8 @@ Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; 
 type must be empty; a group nobody knows is GROUP_ID_NOT_FOUND. A position that was never there is no error.
 
 Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
+
+From KIP-496.
 """
 
 from __future__ import annotations

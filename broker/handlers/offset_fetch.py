@@ -6,6 +6,8 @@ answered last. While positions wait for the disk or for followers, so does the a
 Deviation: a group whose every position is asked for twice is answered once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
+
+Several groups: KIP-709; only stable positions: KIP-447.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Version notes: v8 names the records at fault; v10 tells the current leader; v13 
 Deviation: transactional batches are refused until transactions are served.
 
 Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (apache/kafka 4.3.1).
+
+Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Behaviour: answered when the assignment is committed to the log.
 The rules are in `broker.groups.classic`.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+
+Static members: KIP-345; protocol type and name: KIP-559.
 """
 
 from __future__ import annotations

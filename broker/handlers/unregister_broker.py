@@ -1,6 +1,8 @@
 """UnregisterBroker (64), v0: forget a broker. One that still runs registers anew, as it would at its next heartbeat.
 
 Source: ``ClusterControlManager.unregisterBroker``, ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
+
+From KIP-631.
 """
 
 from __future__ import annotations

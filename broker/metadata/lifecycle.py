@@ -1,6 +1,8 @@
 """A broker's life as the controller sees it: it registers, leads, hands its leaderships back, and goes.
 
 Source: ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
+
+Registration and heartbeats: KIP-631.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Producer ids for this node: blocks of 1,000 from the controller, handed out one by one.
 
 Source: ``RPCProducerIdManager.java`` (apache/kafka 4.3.1).
+
+From KIP-730.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The ``quorum-state`` file: epoch, leader and vote, on disk before anything that follows from them is said.
 
 Source: ``FileQuorumStateStore.java`` and its schema ``QuorumStateData`` (apache/kafka 4.3.1).
+
+From KIP-595; without the voters from version 1 on: KIP-853.
 """
 
 from __future__ import annotations
