@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ottla.controller import brokers, configs, features, heartbeats, places, topics, widening
+from ottla.controller import brokers, configs, features, heartbeats, isr, places, topics, widening
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
@@ -17,6 +17,7 @@ from ottla.controller.image import Image
 from ottla.controller.placement import Chance
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition as alp
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -84,6 +85,8 @@ class ControllerMachine:
                 return heartbeats.heartbeat(image, self.contacts, event, next_offset, static)
             case ad.AssignReplicasToDirsRequest():
                 return places.assign(image, event, static)
+            case alp.AlterPartitionRequest():
+                return isr.alter_partition(image, event, version, static)
             case cr.ControllerRegistrationRequest():
                 return brokers.register_controller(event)
             case _:

@@ -36,11 +36,13 @@ def change(
     isr: Collection[int] | None = None,
     lost: Collection[int] = (),
     directories: Mapping[int, bytes] | None = None,
+    recovery: int | None = None,
 ) -> m.PartitionChangeRecord | None:
     """The record that changes a partition; None where nothing does.
 
     ``at``: topic id and number. ``isr``: the in-sync set it shall have. ``lost``: replicas that restarted uncleanly and
-    may have lost what they had. ``directories``: where replicas lie now, of those that moved.
+    may have lost what they had. ``directories``: where replicas lie now, of those that moved. ``recovery``: whether the
+    leader still recovers from an unclean election, where it says so.
     """
     record = m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
     target = list(p.isr if isr is None else isr)
@@ -71,6 +73,8 @@ def change(
         places = [directories.get(i, place) for i, place in zip(p.replicas, known, strict=True)]
         if places != list(known):
             record.directories = places
+    if recovery is not None and recovery != p.recovering:
+        record.leader_recovery_state = recovery
     return None if record == m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
 
 

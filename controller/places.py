@@ -27,7 +27,9 @@ def _row_error(topic: Topic | None, number: int, broker_id: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _may_lead(image: Image, p: Partition) -> Callable[[int], bool]:
+def may_lead(image: Image, p: Partition) -> Callable[[int], bool]:
+    """Who may lead a partition as things stand (R287)."""
+
     def check(broker_id: int) -> bool:
         broker = image.brokers.get(broker_id)
         fine = broker is not None and not broker.fenced and not broker.in_controlled_shutdown
@@ -66,7 +68,7 @@ def assign(image: Image, request: ad.AssignReplicasToDirsRequest, static: Mappin
                 assert rules is not None
                 p = topic.partitions[number]
                 at = (topic.id, number)
-                record = change(at, p, _may_lead(image, p), rules, directories={broker_id: directory.id})
+                record = change(at, p, may_lead(image, p), rules, directories={broker_id: directory.id})
                 if record is not None:
                     records.append(record)
                 if directory.id not in broker.log_dirs:

@@ -1,0 +1,94 @@
+"""A leader says who is in sync with it: AlterPartition.
+
+Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers stay out),
+KIP-903 (so do brokers of another epoch), KIP-704 (recovery after an unclean election).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.image import NO_LEADER_CHANGE, Image, Partition, changed
+from ottla.controller.leadership import rules_of
+from ottla.controller.partition_change import RECOVERING, change
+from ottla.controller.places import may_lead
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.schema import Message
+
+_RECOVERY_STATES = (0, RECOVERING)
+_ANY_EPOCH = -1
+
+
+def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]) -> Steps:
+    """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return Decision(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    response = ap.AlterPartitionResponse()
+    records: list[Message] = []
+    seen = 0
+    for wanted in request.topics:
+        topic = image.topic_by_id(wanted.topic_id)
+        rules = rules_of(image, static, topic) if topic is not None else None
+        rows = ap.AlterPartitionResponseTopicData(wanted.topic_id)
+        response.topics.append(rows)
+        for asked in wanted.partitions:
+            seen += 1
+            if seen % PAUSE_EVERY == 0:
+                yield
+            row = ap.AlterPartitionResponsePartitionData(asked.partition_index)
+            rows.partitions.append(row)
+            if topic is None or rules is None:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+            if version < 3:
+                asked.new_isr_with_epochs = [ap.BrokerState(i) for i in asked.new_isr]
+            p = topic.partitions.get(asked.partition_index)
+            row.error_code = _error(image, request.broker_id, p, asked)
+            if row.error_code != ErrorCode.NONE:
+                continue
+            assert p is not None
+            at, isr = (topic.id, asked.partition_index), [i.broker_id for i in asked.new_isr_with_epochs]
+            record = change(at, p, may_lead(image, p), rules, isr=isr, recovery=asked.leader_recovery_state)
+            if record is not None:
+                records.append(record)
+                p = changed(p, record)
+                if record.leader not in (request.broker_id, NO_LEADER_CHANGE):
+                    row.error_code = ErrorCode.NEW_LEADER_ELECTED
+                    continue
+            row.leader_id, row.leader_epoch, row.isr = p.leader, p.leader_epoch, list(p.isr)
+            row.leader_recovery_state, row.partition_epoch = p.recovering, p.partition_epoch
+    return Decision(response, records)
+
+
+def _error(image: Image, sender: int, p: Partition | None, asked: ap.AlterPartitionRequestPartitionData) -> ErrorCode:
+    """In Kafka's order (R291). A sender that knows more than this image does has a newer controller."""
+    if p is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if asked.leader_epoch > p.leader_epoch or asked.partition_epoch > p.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if asked.leader_epoch < p.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != p.leader:
+        return ErrorCode.INVALID_REQUEST
+    if asked.partition_epoch < p.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [i.broker_id for i in asked.new_isr_with_epochs]
+    if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(p.replicas) or p.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if asked.leader_recovery_state not in _RECOVERY_STATES:
+        return ErrorCode.INVALID_REQUEST
+    if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or p.recovering != RECOVERING):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, member) for member in asked.new_isr_with_epochs):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(image: Image, member: ap.BrokerState) -> bool:
+    broker = image.brokers.get(member.broker_id)
+    if broker is None or broker.fenced or broker.in_controlled_shutdown:
+        return False
+    return member.broker_epoch in (_ANY_EPOCH, broker.broker_epoch)
