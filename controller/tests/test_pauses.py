@@ -14,6 +14,7 @@ from ottla.controller.machine import ControllerMachine
 from ottla.controller.snapshots import Snapshot, snapshot_steps
 from ottla.controller.tests.test_controller import create, machine, publish
 from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition as alp
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_partitions as cp
@@ -79,6 +80,14 @@ def placed(count: int) -> Steps:
     return controller.decide(ad.AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
 
 
+def in_sync(count: int) -> Steps:
+    controller = filled(count)
+    topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
+    rows = [alp.AlterPartitionRequestPartitionData(n) for n in range(count)]
+    topics = [alp.AlterPartitionRequestTopicData(topic.id, rows)]
+    return controller.decide(alp.AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
+
+
 def snapshot(count: int) -> Steps:
     return snapshot_steps(Snapshot(), (m.NoOpRecord() for _ in range(count)), 1, 0)
 
@@ -107,6 +116,7 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (changes, 1, 0),
     (changes_over_topics, 1, 0),
     (placed, 1, 0),
+    (in_sync, 1, 0),
     (snapshot, 1, 0),
     (deleted, 2, 0),
     (many_wider, 2, 0),
