@@ -36,13 +36,28 @@ from compat_tests.raw import RawClient
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node
 from ottla.cli.serve import tidy
+from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
 from ottla.world.real_env import RealEnv
 
 PULSE_S = 0.001
 GOAL_MS = 50
+SNAPSHOT_EVERY_S = 30
+POSITIONS_BYTES = 100_000_000
+BATCHES = 20
+HOSTILE = 200_000
+SETTINGS = {
+    "log.retention.check.interval.ms": "3000",
+    "metadata.log.max.snapshot.interval.ms": str(SNAPSHOT_EVERY_S * 1000),
+    "offsets.topic.num.partitions": "1",
+}
 
 
 class Watch(trio.abc.Instrument):
@@ -90,7 +105,7 @@ class Watch(trio.abc.Instrument):
 async def inside(directory: str, port: int, metrics_port: int) -> None:
     """The child: a node, and answers to what is asked on standard input."""
     watch = Watch()
-    settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", "log.retention.check.interval.ms": "3000"}
+    settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS}
     node = Node(RealEnv(), NodeConfig(settings, directory, port=port), tidy)
     stop = trio.Event()
     trio.lowlevel.add_instrument(watch)
@@ -158,8 +173,9 @@ class Child:
 class Scenes:
     """What is done to the node."""
 
-    def __init__(self, child: Child, topics: int, partitions: int) -> None:
+    def __init__(self, child: Child, topics: int, partitions: int, where: Path) -> None:
         self._child = child
+        self._where = where
         self._admin = AdminClient(
             {"bootstrap.servers": f"127.0.0.1:{child.port}", "socket.timeout.ms": 300_000, "log_level": 0}
         )
@@ -167,8 +183,9 @@ class Scenes:
         self._partitions = partitions
         self._peer = RawClient(child.port, timeout_s=300)
 
-    def _make(self, name: str, partitions: int) -> None:
-        done = self._admin.create_topics([NewTopic(name, partitions, 1)], request_timeout=300, operation_timeout=300)
+    def _make(self, name: str, partitions: int, **config: str) -> None:
+        wanted = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        done = self._admin.create_topics([wanted], request_timeout=300, operation_timeout=300)
         done[name].result(300)
         for first in range(0, partitions, 100):
             rows = [lo.ListOffsetsPartition(n, timestamp=-1) for n in range(first, min(first + 100, partitions))]
@@ -211,6 +228,62 @@ class Scenes:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._child.metrics_port}/metrics", timeout=60) as page:
                 assert page.read().count(b"kafka_log_log_size{") >= self._topics * self._partitions
 
+    def snapshot(self) -> None:
+        """Settings change until the metadata log has another snapshot."""
+        place = self._where / "__cluster_metadata-0"
+        before = set(place.glob("*.checkpoint"))
+        number = 0
+        while set(place.glob("*.checkpoint")) <= before:
+            number += 1
+            self._set(ResourceType.TOPIC, "t0", "retention.ms", str(86_400_000 + number))
+            time.sleep(0.5)
+
+    def _produce(self, topic: str, **config: str) -> None:
+        self._make(topic, 1, **config)
+        raw = r.build([r.NewRecord(b"k%d" % n, b"%0100d" % n, int(time.time() * 1000)) for n in range(8000)])
+        for _ in range(BATCHES):
+            row = self._peer.produce(topic, 0, raw)
+            assert row.error_code == 0, row
+
+    def recompression(self) -> None:
+        """Batches of a megabyte that come plain and are stored as zstd."""
+        self._produce("recompressed", compression_type="zstd")
+
+    def validation(self) -> None:
+        """Batches of a megabyte whose every record is looked at."""
+        self._produce("validated", ottla_validate_records="true")
+
+    def positions(self) -> None:
+        """A hundred megabytes of positions, ten thousand a request, all in one shard."""
+        self._peer.call(ApiKey.FIND_COORDINATOR, 3, fc.FindCoordinatorRequest("load-0"))
+        numbers = range(self._partitions)
+        topics = [
+            oc.OffsetCommitRequestTopic(
+                f"t{n}", partitions=[oc.OffsetCommitRequestPartition(p, 5, -1, "m" * 16) for p in numbers]
+            )
+            for n in range(self._topics)
+        ]
+        number = 0
+        while sum(x.stat().st_size for x in (self._where / "__consumer_offsets-0").glob("*.log")) < POSITIONS_BYTES:
+            request = oc.OffsetCommitRequest(f"load-{number}", topics=topics)
+            answer = self._peer.call(ApiKey.OFFSET_COMMIT, 8, request)
+            number += answer.topics[0].partitions[0].error_code == 0
+
+    def loaded(self) -> None:
+        """The shard of the positions is read again."""
+        request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", [0])])
+        while (answer := self._peer.call(ApiKey.OFFSET_FETCH, 7, request)).error_code:
+            assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+            time.sleep(0.05)
+        assert answer.topics[0].partitions[0].committed_offset == 5
+
+    def hostile(self) -> None:
+        """Requests of very many small things: members that leave and are none, positions nobody has committed."""
+        leaves = lg.LeaveGroupRequest("load-0", members=[lg.MemberIdentity(f"m{n}") for n in range(HOSTILE)])
+        self._peer.call(ApiKey.LEAVE_GROUP, 4, leaves)
+        asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(HOSTILE)))])
+        self._peer.call(ApiKey.OFFSET_FETCH, 7, asked)
+
     def at_rest(self) -> None:
         """Nothing: retention and checkpoints go their rounds."""
         time.sleep(8)
@@ -227,7 +300,7 @@ def measure(topics: int, partitions: int, where: Path) -> None:
     child = Child(where)
     print(f"start: {time.perf_counter() - began:.2f} s", flush=True)
     try:
-        scenes = Scenes(child, topics, partitions)
+        scenes = Scenes(child, topics, partitions, where)
         rows: list[tuple[str, Callable[[], None]]] = [
             (f"{topics * partitions} partitions made", scenes.fill),
             ("at rest", scenes.at_rest),
@@ -237,23 +310,35 @@ def measure(topics: int, partitions: int, where: Path) -> None:
             ("metadata of everything", scenes.metadata),
             ("scrape", scenes.scrape),
             ("1,000 partitions deleted", scenes.deletion),
+            ("snapshot of the metadata", scenes.snapshot),
+            ("recompression", scenes.recompression),
+            ("validation", scenes.validation),
+            ("100 MB of positions committed", scenes.positions),
+            ("hostile requests", scenes.hostile),
         ]
         print(f"{'milliseconds':32} {'held':>8} {'computed':>8} {'late':>8}  took  by")
         for name, scene in rows:
             child.ask()
-            began = time.perf_counter()
-            scene()
-            took = time.perf_counter() - began
-            seen = child.ask()
-            numbers = " ".join(f"{seen[x] * 1000:8.1f}" for x in ("held", "computed", "late"))
-            print(f"{name:32} {numbers} {took:5.1f}  {seen['who']}", flush=True)
+            row(child, name, scene)
         print(f"clean stop: {child.stop():.1f} s", flush=True)
         began = time.perf_counter()
         child = Child(where)
         print(f"start with all of them: {time.perf_counter() - began:.1f} s", flush=True)
+        child.ask()
+        row(child, "100 MB of positions loaded", Scenes(child, topics, partitions, where).loaded)
         child.stop()
     finally:
         child.kill()
+
+
+def row(child: Child, name: str, scene: Callable[[], None]) -> None:
+    """Do something to the node, and print what that held up."""
+    began = time.perf_counter()
+    scene()
+    took = time.perf_counter() - began
+    seen = child.ask()
+    numbers = " ".join(f"{seen[x] * 1000:8.1f}" for x in ("held", "computed", "late"))
+    print(f"{name:32} {numbers} {took:5.1f}  {seen['who']}", flush=True)
 
 
 def main() -> None:
