@@ -17,7 +17,7 @@ Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Awaitable, Generator, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import trio
@@ -375,12 +375,20 @@ async def _wait(
     timeout_ms: int,
 ) -> Message | None:
     """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
-    keys = [("hw", replica.topic, replica.partition) for replica, _, _ in waiting]
+    left: dict[Hashable, tuple[Replica, int]] = {}
+    for replica, _, end in waiting:
+        left["hw", replica.topic, replica.partition] = replica, end  # of a partition named twice the second ends later
 
-    def ready() -> bool:
-        return all(replica.log.high_watermark >= end or not replica.is_leader for replica, _, end in waiting)
+    def is_ready_after(key: Hashable) -> bool:  # each change costs its own size, however many are waited for
+        replica, end = left.get(key, (None, 0))
+        if replica is not None and (replica.log.high_watermark >= end or not replica.is_leader):
+            del left[key]
+        return not left
 
-    await context.services.purgatory.wait(keys, ready, timeout_ms)
+    for key in list(left):
+        is_ready_after(key)
+    if left:
+        await context.services.purgatory.wait_for_change(list(left), is_ready_after, timeout_ms)
     for replica, row, end in waiting:
         if not replica.is_leader:
             row.error_code = _why_gone(context, replica)

@@ -12,6 +12,7 @@ import trio
 from ottla.broker.handlers import produce
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
+from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, a_batch
 from ottla.log.validate import PIECE_BYTES
@@ -329,3 +330,40 @@ def test_what_is_not_in_time_says_so_though_it_stays(replicated: Stage) -> None:
 
 def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
     assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
+
+
+def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 60
+    stage = Stage()
+    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)
+    looks = [0]
+
+    def high_watermark(log: Any) -> int:
+        looks[0] += 1
+        offset: int = log.__dict__["high_watermark"]
+        return offset
+
+    def move(log: Any, offset: int) -> None:
+        log.__dict__["high_watermark"] = offset
+
+    async def all_of_them(replica: Any) -> None:
+        await trio.sleep(0.1)
+        monkeypatch.setattr(PartitionLog, "high_watermark", property(high_watermark, move), raising=False)
+        for number in range(many):
+            one = stage.hosted.replicas["r", number]
+            move(one.log, one.log.log_end_offset)
+            one.changed()
+
+    what = request(*(("r", number, a_batch(0)) for number in (*range(many), 0)))
+    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(all_of_them, None)
+            response = await answer
+            assert trio.current_time() == pytest.approx(0.1)
+        codes = [row.error_code for topic in response.responses for row in topic.partition_responses]
+        assert len(codes) == many + 1
+
+    virtually(main)
+    assert looks[0] < 5 * many
