@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from dataclasses import replace
 
 import pytest
 import trio
@@ -260,3 +261,26 @@ def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
         assert ground.hosted() == {("u", 0)}
 
     ground.play(story)
+
+
+def test_whoever_waits_for_what_is_not_wanted_any_more_hears_of_it_before_the_others_are_made() -> None:
+    ground = Ground("/a,/b")
+    ground.storage.take_out(ground.storage.directories[1], OSError(errno.EIO, "gone"))
+    gone, away = ("t", BATCH), ("t", BATCH + 1)
+
+    async def story() -> None:
+        ground.say(topic("t", BATCH + 2))
+        await ground.applier.caught_up()
+        await trio.sleep(MAKES_S / 2)  # the first batch is under way
+        partitions = dict(ground.image.topics["t"].partitions)
+        del partitions[gone[1]]
+        partitions[away[1]] = replace(partitions[away[1]], directories=(ground.storage.directories[1].id,))
+        ground.replicas.image = Image(topics={"t": replace(ground.image.topics["t"], partitions=partitions)})
+        assert await ground.making.made([gone, away], ALL_S)
+        assert trio.current_time() < MAKES_S * 2
+        assert away in ground.replicas.offline, "where it lies nobody can look"
+        assert gone not in ground.replicas.offline
+
+    ground.making.starting = False
+    ground.play(story)
+    assert not {gone, away} & ground.hosted()

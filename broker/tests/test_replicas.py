@@ -358,3 +358,16 @@ def test_the_controller_is_told_where_a_partition_lies_if_it_knows_otherwise(kno
         assert MIGRATING not in ids.values()
 
     ground.play(story)
+
+
+def test_who_begins_to_lead_counts_what_was_found_before_anybody_hears_of_it() -> None:
+    ground = Ground()
+    made(ground, 0, "t", records=3)
+    load(ground, "t")
+    replica = ground.replicas.get("t", 0)
+    assert replica is not None
+    replica.log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+    seen: list[int] = []
+    ground.replicas.on_leader.append(lambda led: seen.append(led.log.high_watermark))
+    ground.replicas.follow(("t", 0), ground.image.topics["t"].partitions[0])
+    assert seen == [4]
