@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.broker.server.asked import NAMING
 from ottla.broker.server.dispatch import MAKING_PATIENCE_S, Preparing
@@ -45,6 +46,7 @@ class Making:
     async def made(self, asked: Any, patience_s: float) -> bool:
         assert patience_s == MAKING_PATIENCE_S
         self.asked.append(list(asked))
+        await trio.sleep(2)
         return True
 
 
@@ -93,7 +95,9 @@ def test_what_a_request_names_is_made_before_it_goes_on(
         peer, turn = Peer("h", ("a", 1)), Turn(stage.env)  # type: ignore[arg-type]
         result: Any = stage.dispatcher.answer(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn)
         assert isinstance(result, Preparing)
-        assert await result.work == stage.env.now_ms()
+        began = stage.env.now_ms()
+        assert await result.work == stage.env.now_ms(), "the handler's time is that after the waiting"
+        assert stage.env.now_ms() - began == (2000 if left == "one" else 0)
         assert making.asked == ([asked] if left == "one" else [])
 
     in_virtual_time(run)

@@ -198,7 +198,7 @@ def test_of_a_long_produce_with_bytes_that_are_no_batch_nothing_is_appended() ->
 
 
 def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> f.FetchRequest:
-    topic = f.FetchTopic("t", topic_id_of("t") if version >= 13 else ZERO_UUID)
+    topic = f.FetchTopic("", topic_id_of("t")) if version >= 13 else f.FetchTopic("t")
     topic.partitions = [f.FetchPartition(n, -1, offset, partition_max_bytes=1 << 20) for n, offset in parts]
     return f.FetchRequest(max_wait_ms=0, max_bytes=1 << 24, session_epoch=epoch, topics=[topic])
 

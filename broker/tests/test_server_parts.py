@@ -131,6 +131,16 @@ def test_only_waits_that_change_nothing_end_with_their_client() -> None:
     assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 
 
+def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
+    kept = {key for key, route in ROUTES.items() if route.keeps}
+    assert kept == {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP}
+
+
+def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:
+    peer = Peer("h", ("a", 1))
+    assert (peer.software_name, peer.software_version, peer.principal) == ("unknown", "unknown", ANONYMOUS)
+
+
 # ---------------------------------------------------------------- Acceptor
 
 

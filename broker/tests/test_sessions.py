@@ -245,6 +245,17 @@ def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that
     assert isinstance(reader.ask(request(second or first, 1)), f.FetchResponse) is False
 
 
+@pytest.mark.parametrize(
+    ("replica", "state", "is_follower"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
+)
+def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
+    reader: Reader, replica: int, state: int, *, is_follower: bool
+) -> None:
+    what = request(wanted={"a": (0,)})
+    what.replica_id, what.replica_state.replica_id = replica, state
+    assert [want.is_follower for want in reader.ask(what, 15).wanted()] == [is_follower]
+
+
 def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: Reader) -> None:
     def stops(what: f.FetchRequest) -> int:
         return sum(1 for _ in reader.sessions.open({}, 13, what))
