@@ -28,11 +28,11 @@ def _take(row: DeletableGroupResult, answer: Any) -> None:
 
 def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
     response, waits = DeleteGroupsResponse(results=Written(DeleteGroupsResponse, context.version)), Waits()
-    asked: set[str] = set()
+    asked: set[bytes] = set()
     for name in request.groups_names:
-        if name in asked:
+        if (at := name.encode()) in asked:  # a quarter smaller than the text
             continue
-        asked.add(name)
+        asked.add(at)
         row = DeletableGroupResult(name)
         response.results.append(row)
         ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))

@@ -63,11 +63,11 @@ def _describe(context: Context, group: Group | None, group_id: str) -> Described
 
 def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
     out, waits = DescribeGroupsResponse(groups=Written(DescribeGroupsResponse, context.version)), Waits()
-    asked: set[str] = set()
+    asked: set[bytes] = set()
     for group_id in request.groups:
-        if group_id in asked:
+        if (at := group_id.encode()) in asked:  # a quarter smaller than the text
             continue
-        asked.add(group_id)
+        asked.add(at)
         try:
             shard = context.services.groups.shard_of(group_id)
         except ProtocolError as error:
