@@ -211,7 +211,7 @@ def settings(stage: Stage) -> None:
         stage.change(f"all brokers: {rows}", 4, "", *rows)
     stage.change("all brokers: no minimum", 4, "", ("min.insync.replicas", 1, None))
     stage.change("all brokers: minimum of one", 4, "", ("min.insync.replicas", 0, "1"))
-    stage.change("too long", 2, "set", ("leader.replication.throttled.replicas", 0, "1:1," * 9000 + "1:1"))
+    stage.set_beyond_a_text("too long", "set", "leader.replication.throttled.replicas", "1:1," * 9000 + "1:1")
     stage.change("dry", 2, "set", ("retention.ms", 0, "1"), dry=True)
     stage.change("back", 2, "set", ("retention.ms", 1, None))
     stage.look("topic without its own", 2, "set", *watched)

@@ -9,12 +9,14 @@ from typing import Any
 from compat_tests.raw import RawClient, until
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
+from ottla.wire.primitives import write_uvarint
 from ottla.wire.schema import Message
 
 _MEMBER = re.compile(r"^.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -102,6 +104,21 @@ class Stage:
         done = self.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
             time.sleep(self.pause_s)
+
+    def set_beyond_a_text(self, what: str, topic: str, name: str, value: str) -> None:
+        """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
+        resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
+        raw = request_frame(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "peer", ia.IncrementalAlterConfigsRequest([resource])
+        )
+        body = raw[4:].replace(write_uvarint(6) + b"short", write_uvarint(len(value) + 1) + value.encode())
+        peer = self["a"]
+        peer.sock.sendall(len(body).to_bytes(4, "big") + body)
+        try:
+            self.tell(what, f"{len(peer.read())} bytes")
+        except ConnectionError:
+            self.tell(what, "closed")
+            del self.peers["a"]
 
     def look(self, what: str, kind: int, name: str, *keys: str) -> None:
         """A resource's settings and where they come from."""

@@ -6,7 +6,7 @@ Keys 4 to 7 were removed in Apache Kafka 4.0. Source: ``ApiKeys.java`` and the r
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TypeVar
 
@@ -140,6 +140,7 @@ def request_header_version(key: ApiKey, version: int) -> int:
     return 2 if version in request_spec(key).flexible else 1
 
 
+@lru_cache(1024)
 def response_header_version(key: ApiKey, version: int) -> int:
     """1 (with tags) for flexible versions, else 0; always 0 for ApiVersions: any client can read it (KIP-511)."""
     if key is ApiKey.API_VERSIONS:

@@ -234,10 +234,12 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     """Append every partition's batch; each has its own outcome."""
     outcome = _Outcome(context, request)
     topics = request.topic_data
-    if len(topics) > _MANY or any(len(topic.partition_data) > _MANY for topic in topics):
+    if len(topics) > _MANY:
         return Preparing(_long(context, request, outcome))
     corrupt = None
     for topic in topics:
+        if len(topic.partition_data) > _MANY:
+            return Preparing(_long(context, request, outcome))
         corrupt = corrupt or _malformed(topic.partition_data)
     for topic in topics:
         name = topic.name if context.version < 13 else _topic_name(context, topic)

@@ -166,7 +166,8 @@ class Connection:
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
         request = self._heads.read(frame)
-        self._observer.received(self._peer, request)
+        if self._observer is not None:
+            self._observer.received(self._peer, request)
         key = request.key
         is_light = key in _LIGHT and len(frame) < LARGE_BYTES
         result = self._dispatcher.answer(self._peer, request, self._turn)
@@ -184,7 +185,8 @@ class Connection:
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)
         size_bytes = frame_bytes(chunks)
-        self._observer.answered(self._peer, request, size_bytes)
+        if self._observer is not None:
+            self._observer.answered(self._peer, request, size_bytes)
         self._out += chunks
         self._out_bytes += size_bytes
         if self._out_bytes >= _FLUSH_BYTES:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.server.asked import NAMING, partitions_of
-from ottla.broker.server.observer import Counts, Observer
+from ottla.broker.server.observer import Observer
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.wire import compiler
@@ -134,7 +134,7 @@ class Dispatcher:
         observer: Observer | None = None,
     ) -> None:
         self.services = services
-        self.observer = Counts() if observer is None else observer
+        self.observer = observer
         self.apis = apis
         self.listener = listener
         self._env = services.env
