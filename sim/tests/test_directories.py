@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.config import BadConfig, NodeConfig
-from ottla.broker.node import Node, StartRefused, StorageFailed
+from ottla.broker.node import Node, StartRefused
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import records as r
 from ottla.wire.messages import delete_topics as dt
@@ -217,8 +217,8 @@ def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it
 
         await stage.life(stage.filled)
         with pytest.raises(BaseException) as caught:
-            await stage.life(never, broken="/a/t-0/leader-epoch-checkpoint", sound=9)
-        assert "a data directory failed" in refused(caught.value, StorageFailed)
+            await stage.life(never, broken="/a/t-0/leader-epoch-checkpoint", sound=7)
+        assert "broken: '/a/t-0/leader-epoch-checkpoint" in refused(caught.value, OSError)
 
     play(work)
 
@@ -232,6 +232,6 @@ def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_part
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
 
         await stage.life(stage.filled)
-        await stage.life(without, broken="/b/t-1/leader-epoch-checkpoint", sound=9)
+        await stage.life(without, broken="/b/t-1/leader-epoch-checkpoint", sound=7)
 
     play(work)
