@@ -40,7 +40,7 @@ from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
@@ -278,9 +278,9 @@ class Scenes:
         assert answer.topics[0].partitions[0].committed_offset == 5
 
     def hostile(self) -> None:
-        """Requests of very many small things: members that leave and are none, positions nobody has committed."""
-        leaves = lg.LeaveGroupRequest("load-0", members=[lg.MemberIdentity(f"m{n}") for n in range(HOSTILE)])
-        self._peer.call(ApiKey.LEAVE_GROUP, 4, leaves)
+        """Requests of very many small things: settings of topics that are none, positions nobody has committed."""
+        resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(HOSTILE)]
+        self._peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest(resources, True))
         asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(HOSTILE)))])
         self._peer.call(ApiKey.OFFSET_FETCH, 7, asked)
 

@@ -8,7 +8,8 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 
 import trio
 
@@ -28,8 +29,9 @@ logger = logging.getLogger("ottla.connection")
 _FIRST_BUFFER_BYTES = 4 * 1024
 _BUSY_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
-_SHARE_BELIEVED = 8
+_GROWN_BYTES = 4 * 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
+_AT_ONCE_BYTES = 1024 * 1024
 _REQUESTS_IN_A_ROW = 64
 _LOOK_EVERY = 4
 _LIGHT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
@@ -114,8 +116,8 @@ class Connection:
         """See that there is room behind what has been received.
 
         The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
-        announces; it shrinks again once a large frame is done. A frame of which an eighth has come gets all its room:
-        what is copied is never much.
+        announces; it shrinks again once a large frame is done. From a mebibyte on it grows where it lies, by a few more
+        at a time: copying or clearing 100 MB would hold the loop.
         """
         have, size = self._end - self._start, len(self._buffer)
         if have == 0:
@@ -134,9 +136,11 @@ class Connection:
             self._buffer[:have] = self._buffer[self._start : self._end]
             self._start, self._end = 0, have
         if have == size or (self._filled and size < _BUSY_BUFFER_BYTES):
-            is_large = need > _KEPT_BUFFER_BYTES and have * _SHARE_BELIEVED >= need
-            most = max(need, _KEPT_BUFFER_BYTES)
-            grown = bytearray(need if is_large else min(max(size * 2, _BUSY_BUFFER_BYTES), most))
+            if size >= _KEPT_BUFFER_BYTES:
+                with suppress(BufferError):  # parts of it are still looked at: then it is copied
+                    self._buffer += bytes(min(need - size, size, _GROWN_BYTES))
+                    return
+            grown = bytearray(min(max(size * 2, _BUSY_BUFFER_BYTES), max(need, _KEPT_BUFFER_BYTES)))
             grown[:have] = memoryview(self._buffer)[:have]
             self._buffer = grown
 
@@ -222,10 +226,29 @@ class Connection:
 
     async def _flush(self) -> None:
         if self._out:
-            out, self._out, self._out_bytes = self._out, [], 0
+            out, size_bytes = self._out, self._out_bytes
+            self._out, self._out_bytes = [], 0
             self._waiting_since_ms = self._turn.started_ms
-            await self._stream.send(out)
+            if size_bytes < _AT_ONCE_BYTES:
+                await self._stream.send(out)
+            else:
+                for group in _groups(out):
+                    await self._stream.send(group)
             self._waiting_since_ms = None
+
+
+def _groups(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
+    """Chunks of ``_AT_ONCE_BYTES`` and a little: small ones are joined for the socket, and that takes its time."""
+    group: list[Chunk] = []
+    size_bytes = 0
+    for chunk in chunks:
+        group.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= _AT_ONCE_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
 
 
 def _goes_on(answer: Message) -> bool:
