@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.state import Group, GroupState
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -63,11 +63,10 @@ def _describe(context: Context, group: Group | None, group_id: str) -> Described
 
 def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[Answer]:
     out, waits = DescribeGroupsResponse(groups=Written(DescribeGroupsResponse, context.version)), Waits()
-    asked: set[bytes] = set()
-    for group_id in request.groups:
-        if (at := group_id.encode()) in asked:  # a quarter smaller than the text
+    for group_id in once(request.groups):
+        yield None
+        if group_id is None:
             continue
-        asked.add(at)
         try:
             shard = context.services.groups.shard_of(group_id)
         except ProtocolError as error:
@@ -80,7 +79,6 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             ticket = shard.read()
             if ticket is not None:
                 waits.append((ticket, partial(_take, row)))
-        yield None
         if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
             yield from settle(waits)
     yield from settle(waits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from typing import Any, TypeVar
 
@@ -34,6 +34,15 @@ def each(
         rows.append(row)
         yield
     return rows
+
+
+def once(names: Iterable[str]) -> Iterator[str | None]:
+    """Each name the first time it comes, None where it comes again: very many of those take their time too."""
+    seen: set[bytes] = set()  # a quarter smaller than the text
+    for name in names:
+        raw = name.encode()
+        yield None if raw in seen else name
+        seen.add(raw)
 
 
 def in_order(names: Iterable[str]) -> Steps[list[str]]:
