@@ -123,8 +123,7 @@ def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -
             node.create()
             for raw in first:
                 node.produce(raw)
-            written = len(node.read())
-            results[name] = [node.settled(written)]
+            results[name] = [node.settled(node.end(-1))]  # as many as were written: a pass may have begun already
             for raw in second:
                 node.produce(raw)
             time.sleep(2)  # the first pass's tombstones are due now
