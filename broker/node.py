@@ -27,7 +27,8 @@ from ottla.broker.server.listening import CannotListen, listen
 from ottla.broker.server.observer import Counts
 from ottla.broker.upkeep.supervise import raise_alone, supervise
 from ottla.controller.delta import Delta
-from ottla.controller.format import Endpoint, format_directory
+from ottla.controller.format import format_directory
+from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import Identity
 from ottla.world.env import FOREVER_S, Env, Listener
 

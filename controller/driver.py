@@ -21,9 +21,9 @@ from ottla.controller import heartbeats, startup
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults
 from ottla.controller.delta import Listener
-from ottla.controller.format import Endpoint
 from ottla.controller.image import Image, records_of
 from ottla.controller.machine import ControllerMachine
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import events
 from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings

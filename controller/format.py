@@ -9,8 +9,8 @@ From KIP-631; a voter set in the log instead of the settings: KIP-853.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.records import ELR_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_bytes, write_snapshot
 from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
@@ -28,14 +28,6 @@ BOOTSTRAP_LEVELS = {
     "streams.version": 1,
     "transaction.version": 2,
 }
-
-
-class Endpoint(NamedTuple):
-    """Where a listener is reached."""
-
-    name: str
-    host: str
-    port: int
 
 
 def bootstrap_records() -> list[Message]:

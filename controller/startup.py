@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.format import BOOTSTRAP_FILE, Endpoint, bootstrap_records
+from ottla.controller.format import BOOTSTRAP_FILE, bootstrap_records
 from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.controller.machine import ControllerMachine
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum
 from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.controller.snapshots import Snapshot, read_snapshot

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft.events import (
     NOBODY,
     Answer,
@@ -37,14 +38,6 @@ FETCH_MAX_BYTES = 1024 * 1024
 _REPLICA_ID_FIELD_UNTIL = 14
 _FETCH_NAMES_NODES_FROM = 17
 _CODES = frozenset(ErrorCode)
-
-
-class Endpoint(NamedTuple):
-    """Where a controller listens, under the listener's name."""
-
-    listener: str
-    host: str
-    port: int
 
 
 class Refusal(NamedTuple):

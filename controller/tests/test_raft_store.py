@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.controller.decision import at_once
-from ottla.controller.format import Endpoint, format_directory
+from ottla.controller.format import format_directory
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import events
 from ottla.controller.raft.events import Append, HardState, ReplicaKey
 from ottla.controller.raft.machine import RaftMachine

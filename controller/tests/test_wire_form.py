@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import wire_form
 from ottla.controller.raft.events import (
     NOBODY,
@@ -16,7 +17,7 @@ from ottla.controller.raft.events import (
     Request,
     Vote,
 )
-from ottla.controller.raft.wire_form import Endpoint, Heard, Refusal
+from ottla.controller.raft.wire_form import Heard, Refusal
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode

@@ -12,7 +12,8 @@ import trio
 
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
-from ottla.controller.format import Endpoint, format_directory
+from ottla.controller.format import format_directory
+from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import LogDirectory
 from ottla.world.memory_disk import MemoryDisk
 

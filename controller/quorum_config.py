@@ -1,0 +1,34 @@
+"""Where the controllers of a cluster are, as a node's settings say it: what it starts to look for the quorum with.
+
+From KIP-595 (static voters) and KIP-853 (voters as records, bootstrap servers).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.controller.raft.node import DEFAULT_TIMEOUTS, Timeouts
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is reached."""
+
+    name: str
+    host: str
+    port: int
+
+
+class QuorumConfig(NamedTuple):
+    """A node's part in the quorum, and the addresses it knows of before anybody has told it any."""
+
+    listener: str = "CONTROLLER"
+    """First of ``controller.listener.names``: where peers are spoken to (R240)."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """This node's own controller listeners as others reach them; empty: a broker only."""
+    static_voters: tuple[tuple[int, Endpoint], ...] = ()
+    """``controller.quorum.voters``; they count only until the log holds a set of voters (R237)."""
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    """``controller.quorum.bootstrap.servers``."""
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    auto_join: bool = False
+    """``controller.quorum.auto.join.enable``."""
