@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ottla.broker import addresses as at
+from ottla.broker.addresses import Address, BadConfig
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import (
     CLAIMED_TIME,
@@ -22,14 +24,11 @@ from ottla.controller.config_keys import (
     topic_key,
 )
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft.node import Timeouts
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
 from ottla.world.env import SocketBuffers
-
-
-class BadConfig(Exception):
-    """A setting that cannot be; the message is one line for the user."""
-
 
 # A node on its own: what Kafka's own sample server.properties sets for one.
 SINGLE_NODE = {
@@ -40,6 +39,7 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+_TIMEOUTS = ("election.timeout", "fetch.timeout", "election.backoff.max", "retry.backoff")
 _DEFAULTS: Mapping[str, str | None] = {
     **{name: key.default for name, key in BROKER_KEYS.items()},
     **{name: key.default for name, key in OWN_BROKER_KEYS.items()},
@@ -54,24 +54,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def parse_listener(text: str) -> tuple[str, str, int]:
-    """``NAME://HOST:PORT`` -> (name, host, port).
-
-    Raises:
-        BadConfig: not such an address.
-    """
-    name, separator, address = text.strip().partition("://")
-    if not separator:
-        name, address = "PLAINTEXT", text.strip()
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise BadConfig(f"{text!r} is no address: write HOST:PORT, or NAME://HOST:PORT")
-    return name.upper(), host.strip("[]"), int(port)
-
-
 @dataclass(slots=True)
 class NodeConfig:
-    """What a node is started with."""
+    """What a node is started with. ``host`` and ``port`` are its first client listener's, whatever the values say."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     data_dir: str = "./ottla-data"
@@ -79,13 +64,19 @@ class NodeConfig:
     host: str = "127.0.0.1"
     port: int = 9092
     cluster_id: str | None = None
+    host_name: str = "localhost"
+    """What others call this machine: told of a listener at every address."""
+    grown: bool = False
+    """The data directory says that the quorum has other nodes, whatever the settings say."""
+    _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def text(self, name: str) -> str:
         """A setting's effective text."""
         if name in self.values:
             return self.values[name]
-        if name in SINGLE_NODE:
-            return SINGLE_NODE[name]
+        own = self._own_defaults()
+        if name in own:
+            return own[name]
         default = BROKER_KEYS[name].default
         return "" if default is None else default
 
@@ -118,22 +109,113 @@ class NodeConfig:
 
     @property
     def static(self) -> Mapping[str, str]:
-        """What was set at start, by the user or because this is one node."""
-        return {**SINGLE_NODE, **self.values}
+        """What was set at start, by the user or because this is one node alone."""
+        return {**self._own_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
         """A setting that is true or false."""
         return self.text(name).strip().lower() == "true"
 
-    def advertised(self) -> tuple[str, int] | None:
-        """The address clients are told; None means: the one each of them dialled."""
-        text = self.values.get("advertised.listeners", "")
-        for part in text.split(","):
-            if part.strip():
-                name, host, port = parse_listener(part)
-                if name != "CONTROLLER":
-                    return host, port
+    # ------------------------------------------------------------------ where it is, and who decides
+
+    def grow(self) -> None:
+        """The data directory knows of other nodes: what is good for one alone no longer is."""
+        self.grown, self._own = True, None
+
+    def _own_defaults(self) -> Mapping[str, str]:
+        """What a node alone needs otherwise than Kafka's defaults have it."""
+        if self._own is None:
+            self._own = SINGLE_NODE if self.alone else {}
+        return self._own
+
+    @property
+    def alone(self) -> bool:
+        """Whether this node is a cluster of its own, as far as settings and data directory say."""
+        return not self.grown and not at.names_others(
+            self.values, self.node_id, tuple(self.controller_listeners), self.host_name
+        )
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """``broker``, ``controller``, or both."""
+        return at.roles_of(self.values)
+
+    @property
+    def client_listeners(self) -> list[Address]:
+        """Where to listen for clients and brokers."""
+        if at.BROKER not in self.roles:
+            return []
+        names = at.controller_names(self.values)
+        named = [x for x in at.addresses_of(self.values, at.LISTENERS) if x.name not in names]
+        first = named[0] if named else Address(at.DEFAULT_LISTENER, "", 0)
+        return [first._replace(host=self.host, port=self.port), *named[1:]]
+
+    @property
+    def controller_listeners(self) -> list[Address]:
+        """Where to listen for other controllers, and for brokers that look for one; the first is told to peers.
+
+        Where the settings name none it is beside the clients' listener, at a port that is chosen once.
+        """
+        if at.CONTROLLER not in self.roles:
+            return []
+        names = at.controller_names(self.values)
+        named = [x for x in at.addresses_of(self.values, at.LISTENERS) if x.name in names]
+        return sorted(named, key=lambda x: names.index(x.name)) or [Address(names[0], self.host, 0)]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener where brokers reach one another."""
+        named = self.values.get(at.INTER_BROKER, "").strip().upper()
+        clients = [x.name for x in self.client_listeners]
+        if named:
+            return named
+        protocol = self.values.get(at.INTER_BROKER_PROTOCOL, at.DEFAULT_LISTENER).strip().upper()
+        return protocol if protocol in clients or not clients else clients[0]
+
+    def advertised(self, listener: str | None = None) -> tuple[str, int] | None:
+        """The address clients of a listener are told, the first's by default; None: the one each of them dialled."""
+        if at.ADVERTISED not in self.values:
+            return None
+        names = at.controller_names(self.values)
+        for found in at.addresses_of(self.values, at.ADVERTISED):
+            if found.name == listener or (listener is None and found.name not in names):
+                return found.host, found.port
         return None
+
+    def registered(self, ports: Mapping[str, int]) -> list[Address]:
+        """What the cluster is told of the clients' listeners; ``ports``: where they are bound, by name."""
+        names = at.controller_names(self.values)
+        told = [x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name not in names]
+        return [self._reachable(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
+
+    def _reachable(self, address: Address, bound: int) -> Address:
+        """An address for others: never one that means every address, or any port."""
+        host = self.host_name if address.host in at.ANY_HOST else address.host
+        return address._replace(host=host, port=address.port or bound)
+
+    def quorum(self, *ports: int) -> QuorumConfig:
+        """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order."""
+        values, numbers = self.values, (self.number(f"controller.quorum.{x}.ms") for x in _TIMEOUTS)
+        listener = at.controller_names(values)[0]
+        return QuorumConfig(
+            listener,
+            tuple(self._controller_endpoint(x, p) for x, p in zip(self.controller_listeners, ports, strict=True)),
+            tuple((v.id, Endpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
+            at.bootstrap_of(values),
+            Timeouts(*numbers),
+            self.flag(at.AUTO_JOIN),
+        )
+
+    def _controller_endpoint(self, bound: Address, port: int) -> Endpoint:
+        """As others reach it (R241): advertised, else bound, else as the voters' setting has it."""
+        told = next((x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name == bound.name), bound)
+        own = next((v for v in at.voters_of(self.values) if v.id == self.node_id), None)
+        if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_names(self.values)[0]:
+            return Endpoint(bound.name, own.host, own.port)
+        reachable = self._reachable(told, port)
+        return Endpoint(reachable.name, reachable.host, reachable.port)
+
+    # ------------------------------------------------------------------ as it stands now
 
     def current(self, image: Image, name: str) -> str | None:
         """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
@@ -142,7 +224,7 @@ class NodeConfig:
         """
         names = synonyms_of(name)
         own, everyone = image.config(RESOURCE_BROKER, str(self.node_id)), image.config(RESOURCE_BROKER, "")
-        for source in (own, everyone, self.values, SINGLE_NODE, _DEFAULTS):
+        for source in (own, everyone, self.values, self._own_defaults(), _DEFAULTS):
             for other, unit in names:
                 value = source.get(other)
                 if value is not None:
@@ -222,7 +304,7 @@ def check_values(values: Mapping[str, str]) -> list[str]:
     """
     warnings = []
     for name, value in values.items():
-        if name.startswith(("listener.name.", "controller.quorum.")):
+        if name.startswith("listener.name."):
             continue
         key = broker_key(name)
         if key is None:

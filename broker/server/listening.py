@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ottla.broker.config import NodeConfig, parse_listener
+from ottla.broker.addresses import parse_listener
+from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.world.env import Env, Listener, SocketBuffers
 

@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, nearest, parse_listener
+from ottla.broker.addresses import BadConfig, parse_listener
+from ottla.broker.config import NodeConfig, check_values, from_environment, nearest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import java_hash, partition_of
 from ottla.broker.server.purgatory import Purgatory

@@ -12,7 +12,8 @@ import sys
 
 import trio
 
-from ottla.broker.config import BadConfig, NodeConfig, check_values, from_environment, parse_listener
+from ottla.broker.addresses import BadConfig, parse_listener
+from ottla.broker.config import NodeConfig, check_values, from_environment
 from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile

@@ -7,7 +7,7 @@ from functools import partial
 
 import trio
 
-from ottla.broker.config import BadConfig, parse_listener
+from ottla.broker.addresses import BadConfig, parse_listener
 from ottla.cli.common import command_parser
 from ottla.peers.client import read_exactly
 from ottla.tools.trace import Address, Conversation

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.broker.config import BadConfig, nearest, parse_listener
+from ottla.broker import addresses
+from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listener
+from ottla.broker.config import nearest
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import broker_key, check_value
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
-ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-LOCAL_HOST = ("localhost", "127.0.0.1", "::1")
 _OF_ZOOKEEPER = (
     "zookeeper.",
     "broker.id.generation.enable",
@@ -127,16 +127,6 @@ def _zookeeper(c: _Config) -> Iterator[Finding]:
             yield Finding(line.number, line.key, WRONG if line.key == "zookeeper.connect" else DOUBTFUL, text)
 
 
-def _readable_listeners(c: _Config) -> Iterator[Finding]:
-    for key in ("listeners", "advertised.listeners"):
-        for part in c.given(key).split(","):
-            try:
-                if part.strip():
-                    parse_listener(part)
-            except BadConfig as error:
-                yield c.found(key, WRONG, str(error))
-
-
 def _advertised(c: _Config) -> Iterator[Finding]:
     """Clients must be told an address that means something where they are."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
@@ -165,20 +155,12 @@ def _listeners_clash(c: _Config) -> Iterator[Finding]:
         seen[port or name] = name
 
 
-def _protocols(c: _Config) -> Iterator[Finding]:
-    """Listener names need a protocol, and only plain text is served."""
-    mapped: dict[str, str] = {}
-    for part in c.get("listener.security.protocol.map").split(","):
-        name, _, protocol = part.strip().partition(":")
-        mapped[name.upper()] = protocol.upper()
-    controllers = [x.strip().upper() for x in c.get("controller.listener.names").split(",")]
-    for name, _, _ in c.listeners("listeners"):
-        wanted = mapped.get(name)
-        if wanted is None and name not in controllers:
-            text = f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
-            yield c.found("listeners", WRONG, text)
-        elif wanted in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
-            yield c.found("listeners", WRONG, f"listener {name} wants {wanted}; Ottla serves plain text only so far")
+def _cannot_be(c: _Config) -> Iterator[Finding]:
+    """Roles, listeners and voters that do not go together."""
+    values = {line.key: line.value for line in c.lines.values()}
+    node_id = c.given("node.id") or c.given("broker.id")
+    for key, text in addresses.refusals(values, int(node_id) if node_id.isdecimal() else -1):
+        yield c.found(key, WRONG, text)
 
 
 def _replication(c: _Config) -> Iterator[Finding]:
@@ -197,25 +179,16 @@ def _replication(c: _Config) -> Iterator[Finding]:
         yield c.found("min.insync.replicas", DOUBTFUL, text)
 
 
-def _roles(c: _Config) -> Iterator[Finding]:
+def _not_yet(c: _Config) -> Iterator[Finding]:
+    """Clusters of several nodes."""
     roles = [x.strip() for x in c.get("process.roles").split(",")] if "process.roles" in c.lines else []
-    if roles and sorted(roles) != ["broker", "controller"]:
-        yield c.found(
-            "process.roles", WRONG, "a node of Ottla is broker and controller in one: write broker,controller"
-        )
-    if roles and "node.id" not in c.lines and "broker.id" not in c.lines:
-        yield c.found("node.id", WRONG, "process.roles needs a node.id")
-    names = [x.strip().upper() for x in c.get("controller.listener.names").split(",") if x.strip() and "<" not in x]
-    told = {name for name, _, _ in c.listeners("advertised.listeners")}
-    for name in names:
-        if name in told:
-            text = f"{name} is the controllers' listener: clients must not be told of it"
-            yield c.found("advertised.listeners", DOUBTFUL, text)
+    if len(roles) == 1:
+        text = "a node of Ottla is broker and controller in one: write broker,controller"
+        yield c.found("process.roles", WRONG, text)
     voters = [x for x in c.given("controller.quorum.voters").split(",") if x.strip()]
     if len(voters) > 1:
-        yield c.found(
-            "controller.quorum.voters", WRONG, f"names {len(voters)} voters; Ottla's quorum is one node so far"
-        )
+        text = f"names {len(voters)} voters; Ottla's quorum is one node so far"
+        yield c.found("controller.quorum.voters", WRONG, text)
 
 
 def _security(c: _Config) -> Iterator[Finding]:
@@ -256,12 +229,11 @@ def _retention(c: _Config) -> Iterator[Finding]:
 RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
     _unknown_and_bad_values,
     _zookeeper,
-    _readable_listeners,
     _advertised,
     _listeners_clash,
-    _protocols,
+    _cannot_be,
     _replication,
-    _roles,
+    _not_yet,
     _security,
     _sizes,
     _directories,
@@ -278,5 +250,5 @@ def diagnose(lines: list[Line]) -> list[Finding]:
 def refusals(values: Mapping[str, str]) -> list[str]:
     """What a node must not start with: settings it could not keep to."""
     config = _Config([Line(0, key, value) for key, value in values.items()])
-    rules = (_advertised, _listeners_clash, _protocols, _roles, _security)
+    rules = (_advertised, _listeners_clash, _cannot_be, _not_yet, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 import trio
 
-from ottla.broker.config import BadConfig, NodeConfig
+from ottla.broker.addresses import BadConfig
+from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StartRefused
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire import records as r

@@ -13,7 +13,7 @@ node.id=1
 controller.quorum.bootstrap.servers=localhost:9093
 listeners=PLAINTEXT://:9092,CONTROLLER://:9093
 inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://broker.example.org:9092
+advertised.listeners=PLAINTEXT://broker.example.org:9092,CONTROLLER://broker.example.org:9093
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 num.network.threads=3
@@ -45,11 +45,8 @@ MISTAKES = {
     "TLS": ("listeners=SSL://:9092,CONTROLLER://:9093", "plain text only", WRONG),
     "no port": ("listeners=PLAINTEXT://localhost", "write HOST:PORT", WRONG),
     "in-sync copies of one": ("min.insync.replicas=2", "2 in-sync copies", DOUBTFUL),
-    "the controllers' listener told": (
-        "advertised.listeners=PLAINTEXT://h:9092,CONTROLLER://h:9093",
-        "clients must not be told",
-        DOUBTFUL,
-    ),
+    "two inter-broker settings": ("security.inter.broker.protocol=PLAINTEXT", "leave it out", WRONG),
+    "a voter that is none": ("controller.quorum.voters=1:localhost:9093", "ID@HOST:PORT", WRONG),
 }
 
 

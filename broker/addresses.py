@@ -1,0 +1,281 @@
+"""Where a node is, and who decides: roles, listeners and voters as Kafka's settings say them, and what cannot be.
+
+Source: ``KafkaConfig.validateValues``, ``QuorumConfig.java``, ``SocketServerConfigs.java`` (apache/kafka 4.3.1).
+
+From KIP-103 (named listeners), KIP-500 (roles), KIP-853 (bootstrap servers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+LOCAL_HOST = ("localhost", "127.0.0.1", "::1")
+BROKER, CONTROLLER = "broker", "controller"
+DEFAULT_LISTENER = "PLAINTEXT"
+DEFAULT_CONTROLLER_LISTENER = "CONTROLLER"
+PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Security protocols with their numbers in a registration."""
+SERVED = ("PLAINTEXT",)
+VOTERS = "controller.quorum.voters"
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
+AUTO_JOIN = "controller.quorum.auto.join.enable"
+NAMES = "controller.listener.names"
+ROLES = "process.roles"
+INTER_BROKER = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
+MAP = "listener.security.protocol.map"
+LISTENERS = "listeners"
+ADVERTISED = "advertised.listeners"
+
+Refusal = tuple[str, str]
+"""A setting, and why a node cannot keep to it."""
+
+
+class BadConfig(Exception):
+    """A setting that cannot be; the message is one line for the user."""
+
+
+class Address(NamedTuple):
+    """A listener, and where it is or is said to be; port 0: any that is free."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class Voter(NamedTuple):
+    """One of ``controller.quorum.voters``."""
+
+    id: int
+    host: str
+    port: int
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` -> (host, port); an IPv6 address stands in brackets.
+
+    Raises:
+        BadConfig: not such an address.
+    """
+    host, separator, port = text.strip().rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise BadConfig(f"{text.strip()!r} is no address: write HOST:PORT, or NAME://HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def parse_listener(text: str) -> tuple[str, str, int]:
+    """``NAME://HOST:PORT`` -> (name, host, port).
+
+    Raises:
+        BadConfig: not such an address.
+    """
+    name, separator, address = text.strip().partition("://")
+    host, port = parse_host_port(address if separator else text)
+    return (name.upper() if separator else DEFAULT_LISTENER), host, port
+
+
+def parse_voter(text: str) -> Voter:
+    """``ID@HOST:PORT``.
+
+    Raises:
+        BadConfig: not such a voter.
+    """
+    number, separator, address = text.strip().partition("@")
+    if not separator or not number.isascii() or not number.isdigit():
+        raise BadConfig(f"{text.strip()!r} is no voter: write ID@HOST:PORT")
+    return Voter(int(number), *parse_host_port(address))
+
+
+def listed(values: Mapping[str, str], key: str) -> list[str]:
+    """The entries of a list."""
+    return [x.strip() for x in values.get(key, "").split(",") if x.strip()]
+
+
+def controller_names(values: Mapping[str, str]) -> tuple[str, ...]:
+    """``controller.listener.names``; the first is where peers are spoken to."""
+    return tuple(x.upper() for x in listed(values, NAMES)) or (DEFAULT_CONTROLLER_LISTENER,)
+
+
+def roles_of(values: Mapping[str, str]) -> frozenset[str]:
+    """``process.roles``; both where nothing is said."""
+    return frozenset(x.lower() for x in listed(values, ROLES)) or frozenset((BROKER, CONTROLLER))
+
+
+def voters_of(values: Mapping[str, str]) -> tuple[Voter, ...]:
+    """``controller.quorum.voters``.
+
+    Raises:
+        BadConfig: one cannot be read.
+    """
+    return tuple(parse_voter(x) for x in listed(values, VOTERS))
+
+
+def bootstrap_of(values: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """``controller.quorum.bootstrap.servers``.
+
+    Raises:
+        BadConfig: one cannot be read.
+    """
+    return tuple(parse_host_port(x) for x in listed(values, BOOTSTRAP))
+
+
+def protocols_of(values: Mapping[str, str]) -> dict[str, str]:
+    """Security protocol by listener name. Controllers need no entry where none is written and all is plain text.
+
+    Raises:
+        BadConfig: an entry that cannot be read.
+    """
+    out = {name: name for name in PROTOCOLS}
+    if MAP not in values:
+        if not any(x.upper().startswith(("SSL:", "SASL_")) for x in listed(values, LISTENERS)):
+            out.update((name, DEFAULT_LISTENER) for name in controller_names(values) if name not in out)
+        return out
+    out = {}
+    for part in listed(values, MAP):
+        name, _, protocol = (x.strip().upper() for x in part.partition(":"))
+        if protocol not in PROTOCOLS:
+            raise BadConfig(f"{part!r} maps no listener to a protocol: write NAME:PLAINTEXT")
+        out[name] = protocol
+    return out
+
+
+def addresses_of(values: Mapping[str, str], key: str) -> tuple[Address, ...]:
+    """The listeners that a setting names.
+
+    Raises:
+        BadConfig: one cannot be read.
+    """
+    protocols = protocols_of(values)
+    out = []
+    for text in listed(values, key):
+        name, host, port = parse_listener(text)
+        out.append(Address(name, host, port, PROTOCOLS[protocols.get(name, DEFAULT_LISTENER)]))
+    return tuple(out)
+
+
+def names_others(values: Mapping[str, str], node_id: int, here: tuple[Address, ...], host_name: str) -> bool:
+    """Whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
+
+    Raises:
+        BadConfig: a voter or server cannot be read.
+    """
+    if VOTERS not in values and BOOTSTRAP not in values:
+        return False
+    own = (*here, *addresses_of(values, ADVERTISED))
+    if any(v.id != node_id for v in voters_of(values)):
+        return True
+    return not all(any(_same(host, port, x, host_name) for x in own) for host, port in bootstrap_of(values))
+
+
+def _same(host: str, port: int, at: Address, host_name: str) -> bool:
+    names = {at.host, host_name, *LOCAL_HOST} if at.host in (*ANY_HOST, *LOCAL_HOST) else {at.host}
+    return port == at.port and host in names
+
+
+# ------------------------------------------------------------------ what cannot be
+
+
+def refusals(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
+    """What a node cannot start with, by setting: the rules of ``KafkaConfig.validateValues`` (R239) among them."""
+    yield from _ids(values, node_id)
+    readable = True
+    for key, read in ((VOTERS, voters_of), (BOOTSTRAP, bootstrap_of), (MAP, protocols_of)):
+        try:
+            read(values)
+        except BadConfig as error:
+            readable = False
+            yield key, str(error)
+    for key in (LISTENERS, ADVERTISED):
+        try:
+            for text in listed(values, key):
+                parse_listener(text)
+        except BadConfig as error:
+            readable = False
+            yield key, str(error)
+    if readable:
+        yield from _served(values)
+        yield from _quorum(values, node_id)
+        yield from _listeners(values)
+
+
+def _ids(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
+    if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
+        yield "broker.id", f"says {values['broker.id']}, node.id says {values['node.id']}: leave broker.id out"
+    if ROLES in values and "node.id" not in values and "broker.id" not in values and node_id < 0:
+        yield "node.id", "process.roles needs a node.id"
+    unknown = roles_of(values) - {BROKER, CONTROLLER}
+    if unknown:
+        yield ROLES, f"{sorted(unknown)[0]!r} is no role: write broker, controller or broker,controller"
+
+
+def _served(values: Mapping[str, str]) -> Iterator[Refusal]:
+    """Listener names need a protocol, and only plain text is served."""
+    mapped = protocols_of(values)
+    names = controller_names(values)
+    for at in addresses_of(values, LISTENERS):
+        wanted = mapped.get(at.name)
+        if wanted is None:
+            yield LISTENERS, f"listener {at.name} has no protocol: add {at.name}:PLAINTEXT to {MAP}"
+        elif wanted not in SERVED:
+            yield LISTENERS, f"listener {at.name} wants {wanted}; Ottla serves plain text only so far"
+    if CONTROLLER not in roles_of(values) and mapped.get(names[0]) != DEFAULT_LISTENER:
+        what = "has no protocol" if names[0] not in mapped else f"wants {mapped[names[0]]}; Ottla has plain text so far"
+        yield MAP, f"controller listener {names[0]} {what}: add {names[0]}:PLAINTEXT"
+
+
+def _quorum(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
+    roles, voters = roles_of(values), voters_of(values)
+    ids = [v.id for v in voters]
+    if len(set(ids)) != len(ids):
+        yield VOTERS, "names a voter twice"
+    if CONTROLLER in roles:
+        if ids and node_id not in ids:
+            yield VOTERS, f"names {_told(ids)}, but not this node, {node_id}, which is a controller"
+        return
+    if node_id in ids:
+        yield VOTERS, f"names this node, {node_id}, which is a broker only (process.roles)"
+    if not ids and not bootstrap_of(values):
+        yield BOOTSTRAP, "a broker needs the controllers' addresses here, or in controller.quorum.voters"
+    if values.get(AUTO_JOIN, "").strip().lower() == "true":
+        yield AUTO_JOIN, "is for controllers; this node is a broker only (process.roles)"
+
+
+def _told(ids: list[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _listeners(values: Mapping[str, str]) -> Iterator[Refusal]:
+    roles, names = roles_of(values), controller_names(values)
+    bound = [x.name for x in addresses_of(values, LISTENERS)] if LISTENERS in values else [DEFAULT_LISTENER]
+    clients = [x for x in bound if x not in names]
+    missing = [x for x in names if x not in bound]
+    wanted = NAMES in values or roles == {CONTROLLER} or voters_of(values)
+    if CONTROLLER in roles and missing and wanted and (LISTENERS in values or roles == {CONTROLLER}):
+        yield NAMES, f"{missing[0]} is not among the listeners ({', '.join(bound)})"
+    elif CONTROLLER not in roles and len(clients) < len(bound):
+        yield LISTENERS, f"has the controllers' listener {names[0]}, and this node is a broker only (process.roles)"
+    if roles == {CONTROLLER}:
+        if clients and LISTENERS in values:
+            yield LISTENERS, f"{clients[0]} is not in {NAMES}, and this node is a controller only (process.roles)"
+        return
+    if not clients:
+        yield LISTENERS, f"leaves no listener to clients: all are in {NAMES}"
+    yield from _between_brokers(values, clients)
+
+
+def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[Refusal]:
+    advertised = [x.name for x in addresses_of(values, ADVERTISED) if x.name not in controller_names(values)]
+    told = advertised if ADVERTISED in values else clients
+    if clients and not told:
+        yield ADVERTISED, "names no listener for clients"
+    named = values.get(INTER_BROKER, "").strip().upper()
+    if named and INTER_BROKER_PROTOCOL in values:
+        yield INTER_BROKER_PROTOCOL, f"cannot stand beside {INTER_BROKER}: leave it out"
+    if named and told and named not in told:
+        yield INTER_BROKER, f"{named} is not among the advertised listeners ({', '.join(told)})"
+    protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
+    if protocol not in SERVED:
+        yield INTER_BROKER_PROTOCOL, f"{protocol} is not spoken here yet: plain text only"

@@ -1,0 +1,204 @@
+"""Roles, listeners and voters as Kafka's settings have them: what they mean, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.addresses import Address, BadConfig, parse_listener, parse_voter, refusals
+from ottla.broker.config import NodeConfig, check_values
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft.node import Timeouts
+
+
+def values_of(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.split())
+
+
+# Three nodes, each broker and controller; the voters are fixed by the settings.
+COMBINED = """
+process.roles=broker,controller
+node.id=2
+controller.quorum.voters=1@one:9093,2@two:9093,3@three:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+advertised.listeners=PLAINTEXT://two.example:9092
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+broker.rack=b
+"""
+# One of three controllers beside three brokers.
+CONTROLLER_ONLY = """
+process.roles=controller
+node.id=1
+controller.quorum.voters=1@one:9093,2@two:9093,3@three:9093
+listeners=CONTROLLER://one:9093
+controller.listener.names=CONTROLLER
+"""
+BROKER_ONLY = """
+process.roles=broker
+node.id=4
+controller.quorum.voters=1@one:9093,2@two:9093,3@three:9093
+listeners=INSIDE://:9092,OUTSIDE://:19092
+advertised.listeners=INSIDE://four:9092,OUTSIDE://four.example:19092
+inter.broker.listener.name=INSIDE
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT
+"""
+# The voters are records; the settings only say where to ask.
+DYNAMIC = """
+process.roles=broker,controller
+node.id=3
+controller.quorum.bootstrap.servers=one:9093,two:9093,three:9093
+listeners=PLAINTEXT://three:9092,CONTROLLER://three:9093
+controller.listener.names=CONTROLLER
+controller.quorum.election.timeout.ms=300
+controller.quorum.fetch.timeout.ms=700
+controller.quorum.auto.join.enable=true
+"""
+VOTERS = (
+    (1, Endpoint("CONTROLLER", "one", 9093)),
+    (2, Endpoint("CONTROLLER", "two", 9093)),
+    (3, Endpoint("CONTROLLER", "three", 9093)),
+)
+
+
+@pytest.mark.parametrize(("text", "node_id"), [(COMBINED, 2), (CONTROLLER_ONLY, 1), (BROKER_ONLY, 4), (DYNAMIC, 3)])
+def test_settings_of_a_cluster_of_kafkas_are_taken_as_they_are(text: str, node_id: int) -> None:
+    values = values_of(text)
+    assert list(refusals(values, node_id)) == []
+    assert check_values(values) == []
+    assert not NodeConfig(values, node_id=node_id).alone
+
+
+def test_three_combined_nodes_with_fixed_voters() -> None:
+    config = NodeConfig(values_of(COMBINED), node_id=2, host="", host_name="machine")
+    assert config.roles == {"broker", "controller"}
+    assert config.client_listeners == [Address("PLAINTEXT", "", 9092)]
+    assert config.controller_listeners == [Address("CONTROLLER", "", 9093)]
+    assert config.registered({"PLAINTEXT": 9092}) == [Address("PLAINTEXT", "two.example", 9092)]
+    assert config.quorum(9093) == QuorumConfig("CONTROLLER", (VOTERS[1][1],), VOTERS), "every address: as the voters"
+
+
+def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_for_controllers() -> None:
+    controller = NodeConfig(values_of(CONTROLLER_ONLY), node_id=1)
+    assert controller.client_listeners == []
+    assert controller.quorum(9093).endpoints == (Endpoint("CONTROLLER", "one", 9093),)
+    broker = NodeConfig(values_of(BROKER_ONLY), node_id=4, host="")
+    assert broker.controller_listeners == []
+    assert broker.quorum() == QuorumConfig("CONTROLLER", (), VOTERS)
+    assert broker.client_listeners == [Address("INSIDE", "", 9092), Address("OUTSIDE", "", 19092)]
+    assert broker.inter_broker_listener == "INSIDE"
+    assert broker.advertised("OUTSIDE") == ("four.example", 19092)
+    assert broker.advertised() == ("four", 9092)
+
+
+def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> None:
+    quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum(9093)
+    assert quorum.static_voters == ()
+    assert quorum.bootstrap == (("one", 9093), ("two", 9093), ("three", 9093))
+    assert quorum.timeouts == Timeouts(300, 700, 1000, 20)
+    assert quorum.auto_join
+
+
+def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_names() -> None:
+    values = {
+        "controller.listener.names": "B,A",
+        "listeners": "A://:1,P://:9092,B://:0",
+        "advertised.listeners": "P://h:9092,A://a.example:11",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,P:PLAINTEXT",
+    }
+    config = NodeConfig(values, host="", host_name="machine")
+    assert config.quorum(40, 1).endpoints == (Endpoint("B", "machine", 40), Endpoint("A", "a.example", 11))
+
+
+def test_what_is_told_to_others_is_never_every_address_or_any_port() -> None:
+    config = NodeConfig({"listeners": "P://0.0.0.0:0,Q://[::]:0"}, host="0.0.0.0", port=0, host_name="machine")
+    told = config.registered({"P": 41, "Q": 42})
+    assert told == [Address("P", "machine", 41), Address("Q", "machine", 42)]
+
+
+def test_a_node_with_no_settings_is_alone_and_its_controller_beside_its_clients_at_any_port() -> None:
+    config = NodeConfig(host="10.0.0.1", port=19092)
+    assert config.alone
+    assert config.client_listeners == [Address("PLAINTEXT", "10.0.0.1", 19092)]
+    assert config.controller_listeners == [Address("CONTROLLER", "10.0.0.1", 0)]
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.text("offsets.topic.replication.factor") == "1"
+
+
+@pytest.mark.parametrize(
+    ("values", "alone"),
+    [
+        ({"controller.quorum.bootstrap.servers": "localhost:9093"}, True),
+        ({"controller.quorum.bootstrap.servers": "machine:9093"}, True),
+        ({"controller.quorum.bootstrap.servers": "localhost:19093"}, False),
+        ({"controller.quorum.bootstrap.servers": "localhost:9093,other:9093"}, False),
+        ({"controller.quorum.voters": "1@localhost:9093"}, True),
+        ({"controller.quorum.voters": "1@localhost:9093,2@localhost:9094"}, False),
+    ],
+)
+def test_a_node_is_alone_where_nobody_else_is_named(values: dict[str, str], alone: bool) -> None:
+    config = NodeConfig({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", **values}, host_name="machine")
+    assert config.alone is alone
+    assert config.text("offsets.topic.replication.factor") == ("1" if alone else "3")
+    assert ("offsets.topic.replication.factor" in config.static) is alone
+
+
+def test_a_node_whose_directory_knows_of_others_is_not_alone() -> None:
+    config = NodeConfig()
+    assert config.text("transaction.state.log.min.isr") == "1"
+    config.grow()
+    assert config.text("transaction.state.log.min.isr") == "2"
+
+
+# (settings that are changed in the text, which setting is refused, words of the line)
+REFUSED = [
+    (COMBINED, {"node.id": "4"}, "controller.quorum.voters", "not this node, 4"),
+    (COMBINED, {"broker.id": "9"}, "broker.id", "leave broker.id out"),
+    (COMBINED, {"controller.quorum.voters": "1@one"}, "controller.quorum.voters", "HOST:PORT"),
+    (COMBINED, {"controller.quorum.voters": "one:9093"}, "controller.quorum.voters", "ID@HOST:PORT"),
+    (COMBINED, {"controller.quorum.voters": "2@a:1,2@b:1"}, "controller.quorum.voters", "twice"),
+    (COMBINED, {"controller.listener.names": "C"}, "controller.listener.names", "C is not among the listeners"),
+    (COMBINED, {"controller.listener.names": "CONTROLLER,PLAINTEXT"}, "listeners", "no listener to clients"),
+    (COMBINED, {"inter.broker.listener.name": "X"}, "inter.broker.listener.name", "X is not among"),
+    (COMBINED, {"security.inter.broker.protocol": "PLAINTEXT"}, "security.inter.broker.protocol", "cannot stand"),
+    (COMBINED, {"advertised.listeners": "CONTROLLER://two:9093"}, "advertised.listeners", "no listener for clients"),
+    (COMBINED, {"process.roles": "broker,king"}, "process.roles", "'king' is no role"),
+    (COMBINED, {"listener.security.protocol.map": "CONTROLLER:PLAIN"}, "listener.security.protocol.map", "PLAIN"),
+    (COMBINED, {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}, "listeners", "add PLAINTEXT:PLAINTEXT"),
+    (COMBINED, {"listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT"}, "listeners", "wants SSL"),
+    (BROKER_ONLY, {"node.id": "2"}, "controller.quorum.voters", "a broker only"),
+    (BROKER_ONLY, {"controller.quorum.voters": ""}, "controller.quorum.bootstrap.servers", "controllers' addresses"),
+    (BROKER_ONLY, {"controller.listener.names": "INSIDE"}, "listeners", "a broker only"),
+    (BROKER_ONLY, {"controller.listener.names": "C"}, "listener.security.protocol.map", "add C:PLAINTEXT"),
+    (BROKER_ONLY, {"controller.quorum.auto.join.enable": "true"}, "controller.quorum.auto.join.enable", "controllers"),
+    (CONTROLLER_ONLY, {"listeners": "CONTROLLER://one:1,P://:2"}, "listeners", "a controller only"),
+    (CONTROLLER_ONLY, {"listeners": "P://one:1"}, "controller.listener.names", "CONTROLLER is not among"),
+    (DYNAMIC, {"controller.quorum.bootstrap.servers": "one"}, "controller.quorum.bootstrap.servers", "HOST:PORT"),
+    (DYNAMIC, {"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol", "SSL is not spoken"),
+]
+
+
+@pytest.mark.parametrize(("text", "changed", "key", "says"), REFUSED)
+def test_r239_settings_that_do_not_go_together_are_refused(
+    text: str, changed: dict[str, str], key: str, says: str
+) -> None:
+    values = {**values_of(text), **changed}
+    found = list(refusals(values, int(values["node.id"])))
+    assert any(k == key and says in why for k, why in found), found
+    assert all("\n" not in why for _, why in found)
+
+
+def test_a_process_with_roles_needs_a_number() -> None:
+    assert ("node.id", "process.roles needs a node.id") in list(refusals({"process.roles": "broker,controller"}, -1))
+
+
+@pytest.mark.parametrize("text", ["h", "h:", "h:x", "h:65536", "P://h", "h:²"])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadConfig):
+        parse_listener(text)
+
+
+def test_voters_and_listeners_may_be_at_ipv6_addresses() -> None:
+    assert parse_voter("3@[::1]:9093") == (3, "::1", 9093)
+    assert parse_listener("P://[fe80::1]:9") == ("P", "fe80::1", 9)
