@@ -144,8 +144,8 @@ def snapshot_bytes(
     return at_once(snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
 
 
-def timestamp_of(disk: Disk, path: str) -> int:
-    """The time of the last record a snapshot covers, from its first batch alone.
+def head_of(disk: Disk, path: str) -> Snapshot:
+    """What a snapshot's first batch alone says: voters, and the time of the last record it covers. No records.
 
     Raises:
         CorruptFile: its beginning cannot be read.
@@ -163,7 +163,16 @@ def timestamp_of(disk: Disk, path: str) -> int:
         raise CorruptFile(f"{path}: {error}") from None
     finally:
         file.close()
-    return out.timestamp_ms
+    return out
+
+
+def timestamp_of(disk: Disk, path: str) -> int:
+    """The time of the last record a snapshot covers.
+
+    Raises:
+        CorruptFile: its beginning cannot be read.
+    """
+    return head_of(disk, path).timestamp_ms
 
 
 def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
