@@ -1,0 +1,310 @@
+"""The history checker: what a log may never have shown its clients, by the names ``jepsen.tests.kafka`` gives them.
+
+``check`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing more):
+reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
+Beyond that checker: ``ghost`` (read, and nobody sent it), ``crc`` (a record that is not what was made for its place),
+``torn-txn`` (one half of a transaction is there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from sim.cycles import cycles
+from sim.history import Op, Outcome, Place
+
+Value = tuple[Place, int]
+"""A value and where it was sent: that is sent once."""
+
+
+class Anomaly(NamedTuple):
+    """Something found."""
+
+    name: str
+    detail: str
+    bad: bool = True
+
+
+class Book:
+    """What follows from a history: the logs as all clients together saw them, who wrote what, and who read it."""
+
+    def __init__(self, ops: list[Op], *, final: bool = True, idempotent: bool = True) -> None:
+        self.ops = ops
+        self.final = final
+        """Whether everything was read once more at the end."""
+        self.idempotent = idempotent
+        self.writer: dict[Value, int] = {}
+        self.readers: dict[Value, list[int]] = {}
+        """Only of reads that are ok."""
+        self.seen: dict[Place, dict[int, dict[int, None]]] = {}
+        """Place -> offset -> values that somebody saw there, from every poll, and from sends that were told."""
+        for number, op in enumerate(ops):
+            for send in op.sends:
+                self.writer[send.place, send.value] = number
+            for poll in op.polls:
+                self._read(number, op.outcome, poll.place, poll.records)
+        for op in ops:
+            for send in op.sends if self.committed(op) else ():
+                if send.offset >= 0:
+                    self.seen.setdefault(send.place, {}).setdefault(send.offset, {})[send.value] = None
+        self.rank: dict[Place, dict[int, int]] = {}
+        """Place -> offset -> its number among the offsets somebody saw: holes (markers, compaction) do not count."""
+        self.first: dict[Place, dict[int, int]] = {}
+        """Place -> value -> number of the first offset it was seen at."""
+        self.last: dict[Place, dict[int, int]] = {}
+        for place, offsets in self.seen.items():
+            self._order(place, sorted(offsets))
+
+    def _read(self, number: int, outcome: Outcome, place: Place, records: tuple[tuple[int, int | None], ...]) -> None:
+        for offset, value in records:
+            if value is None:
+                continue
+            self.seen.setdefault(place, {}).setdefault(offset, {})[value] = None
+            if outcome is Outcome.OK:
+                self.readers.setdefault((place, value), []).append(number)
+
+    def _order(self, place: Place, offsets: list[int]) -> None:
+        self.rank[place] = {offset: index for index, offset in enumerate(offsets)}
+        first, last = self.first.setdefault(place, {}), self.last.setdefault(place, {})
+        for index, offset in enumerate(offsets):
+            for value in self.seen[place][offset]:
+                first.setdefault(value, index)
+                last[value] = index
+
+    def committed(self, op: Op) -> bool:
+        """Whether it surely happened: the client was told, or somebody read what it wrote."""
+        if op.outcome is Outcome.INFO:
+            return any((x.place, x.value) in self.readers for x in op.sends)
+        return op.outcome is Outcome.OK
+
+
+def name_of(place: Place) -> str:
+    """``topic-partition``."""
+    return f"{place[0]}-{place[1]}"
+
+
+# ---------------------------------------------------------------------- what lies in the logs
+
+
+def inconsistent_offsets(book: Book) -> Iterator[Anomaly]:
+    """Two values were seen at one offset."""
+    for place, offsets in book.seen.items():
+        for offset, values in offsets.items():
+            if len(values) > 1:
+                yield Anomaly("inconsistent-offsets", f"{name_of(place)} at {offset}: {', '.join(map(str, values))}")
+
+
+def duplicate(book: Book) -> Iterator[Anomaly]:
+    """One value was seen at two offsets."""
+    for place, first in book.first.items():
+        for value, index in first.items():
+            if book.last[place][value] != index:
+                yield Anomaly("duplicate", f"{name_of(place)}: {value}", book.idempotent)
+
+
+def lost_write(book: Book) -> Iterator[Anomaly]:
+    """It was written, later ones were read, and nobody read it."""
+    for place, last in book.last.items():
+        read = [book.first[place][value] for value in last if (place, value) in book.readers]
+        bound = max(read, default=-1)
+        for value, index in last.items():
+            writer = book.writer.get((place, value))
+            if index > bound or (place, value) in book.readers or writer is None:
+                continue
+            if book.committed(book.ops[writer]):
+                yield Anomaly("lost-write", f"{name_of(place)}: {value}")
+
+
+def unseen(book: Book) -> Iterator[Anomaly]:
+    """It was acknowledged, and nobody found it though everything was read at the end."""
+    for op in book.ops if book.final else ():
+        for send in op.sends if op.outcome is Outcome.OK else ():
+            if (send.place, send.value) not in book.readers:
+                yield Anomaly("unseen", f"{name_of(send.place)}: {send.value} acknowledged at {send.offset}")
+
+
+def ghost(book: Book) -> Iterator[Anomaly]:
+    """It was read, and nobody sent it there."""
+    for place, first in book.first.items():
+        for value in first:
+            if (place, value) not in book.writer:
+                yield Anomaly("ghost", f"{name_of(place)}: {value}")
+
+
+def crc(book: Book) -> Iterator[Anomaly]:
+    """A record is not what was made for its place."""
+    for op in book.ops:
+        for poll in op.polls:
+            for offset, value in poll.records:
+                if value is None:
+                    yield Anomaly("crc", f"{name_of(poll.place)} at {offset}")
+
+
+def aborted_read(book: Book) -> Iterator[Anomaly]:
+    """Somebody read what certainly was not written."""
+    for place, value in book.readers:
+        writer = book.writer.get((place, value))
+        if writer is not None and book.ops[writer].outcome is Outcome.FAIL:
+            yield Anomaly("G1a", f"{name_of(place)}: {value}")
+
+
+def precommitted_read(book: Book) -> Iterator[Anomaly]:
+    """A transaction read what it was about to write itself."""
+    for (place, value), readers in book.readers.items():
+        if book.writer.get((place, value)) in readers:
+            yield Anomaly("precommitted-read", f"{name_of(place)}: {value}")
+
+
+def torn_txn(book: Book) -> Iterator[Anomaly]:
+    """Of what one transaction wrote, some is there and some is not."""
+    for op in book.ops if book.final else ():
+        found = [(x.place, x.value) in book.readers for x in op.sends]
+        if op.kind == "txn" and any(found) and not all(found):
+            yield Anomaly("torn-txn", f"{op.process}: {[x.value for x in op.sends]}")
+
+
+# ---------------------------------------------------------------------- what one client saw
+
+
+def _by_process(book: Book) -> Iterator[list[Op]]:
+    """The operations of each client in the order they ended, from one crash to the next."""
+    running: dict[str, list[Op]] = {}
+    for op in book.ops:
+        if op.kind == "crash":
+            yield running.pop(op.process, [])
+        else:
+            running.setdefault(op.process, []).append(op)
+    yield from running.values()
+
+
+def poll_order(book: Book) -> Iterator[Anomaly]:
+    """From one read of a partition to the client's next: ``poll-skip`` and ``nonmonotonic-poll``."""
+    for ops in _by_process(book):
+        before: dict[Place, int] = {}
+        dealt = False
+        for op in ops:
+            if op.outcome is not Outcome.OK:
+                continue
+            if op.kind in ("assign", "subscribe"):
+                dealt = op.kind == "subscribe"
+                before = {place: rank for place, rank in before.items() if place in op.places}
+            for poll in op.polls:
+                ranks = [book.rank[poll.place][offset] for offset, value in poll.records if value is not None]
+                if ranks and poll.place in before and ranks[0] - before[poll.place] != 1:
+                    name = "poll-skip" if ranks[0] > before[poll.place] else "nonmonotonic-poll"
+                    yield Anomaly(name, f"{op.process}: {name_of(poll.place)} at {poll.records[0][0]}", not dealt)
+                if ranks:
+                    before[poll.place] = ranks[-1]
+
+
+def poll_order_within(book: Book) -> Iterator[Anomaly]:
+    """Inside one operation: ``int-poll-skip`` and ``int-nonmonotonic-poll``."""
+    for op in book.ops:
+        before: dict[Place, int] = {}
+        for poll in op.polls if op.outcome is Outcome.OK else ():
+            if poll.place in op.places and op.kind not in ("assign", "subscribe"):
+                continue  # it was dealt anew meanwhile
+            for offset, value in poll.records:
+                rank = -1 if value is None else book.rank[poll.place][offset]
+                delta = rank - before.get(poll.place, rank - 1)
+                if rank >= 0 and delta != 1:
+                    name = "int-poll-skip" if delta > 1 else "int-nonmonotonic-poll"
+                    yield Anomaly(name, f"{op.process}: {name_of(poll.place)} at {offset}")
+                if rank >= 0:
+                    before[poll.place] = rank
+
+
+def send_order(book: Book) -> Iterator[Anomaly]:
+    """From one send of a client's to its next: ``nonmonotonic-send``."""
+    for ops in _by_process(book):
+        before: dict[Place, int] = {}
+        for op in ops:
+            ends: dict[Place, int] = {}
+            for send in op.sends if op.outcome is not Outcome.FAIL else ():
+                first = book.first.get(send.place, {}).get(send.value)
+                if first is None:
+                    continue
+                if send.place not in ends and first <= before.get(send.place, -1):
+                    yield Anomaly("nonmonotonic-send", f"{op.process}: {name_of(send.place)} {send.value}")
+                ends[send.place] = book.last[send.place][send.value]
+            before.update(ends)
+
+
+def send_order_within(book: Book) -> Iterator[Anomaly]:
+    """Inside one operation: ``int-nonmonotonic-send``, and ``int-send-skip``, which others' writes explain."""
+    for op in book.ops:
+        before: dict[Place, int] = {}
+        for send in op.sends if op.outcome is not Outcome.FAIL else ():
+            first = book.first.get(send.place, {}).get(send.value)
+            if first is None:
+                continue
+            delta = first - before.get(send.place, first - 1)
+            if delta != 1:
+                name = "int-send-skip" if delta > 1 else "int-nonmonotonic-send"
+                yield Anomaly(name, f"{op.process}: {name_of(send.place)} {send.value}", delta < 1)
+            before[send.place] = book.last[send.place][send.value]
+
+
+# ---------------------------------------------------------------------- cycles
+
+
+def cyclic(book: Book) -> Iterator[Anomaly]:
+    """Cycles among operations: ``G1c`` by who read from whom, ``G0`` by the order of writes."""
+    reads: dict[int, dict[int, None]] = {}
+    writes: dict[int, dict[int, None]] = {}
+    for value, readers in book.readers.items():
+        writer = book.writer.get(value)
+        for reader in readers:
+            if writer is not None and reader != writer:
+                reads.setdefault(writer, {})[reader] = None
+    for place, first in book.first.items():
+        line = [book.writer[place, v] for v in sorted(first, key=first.__getitem__) if (place, v) in book.writer]
+        for one, other in pairwise(line):
+            if one != other:
+                writes.setdefault(one, {})[other] = None
+    for name, edges, bad in (("G1c", reads, True), ("G0", writes, False)):
+        for suffix, ops in cycles(book.ops, edges):
+            yield Anomaly(name + suffix, " -> ".join(f"{book.ops[x].process}#{x}" for x in ops), bad)
+
+
+RULES: tuple[Callable[[Book], Iterator[Anomaly]], ...] = (
+    inconsistent_offsets,
+    duplicate,
+    lost_write,
+    unseen,
+    ghost,
+    crc,
+    aborted_read,
+    precommitted_read,
+    torn_txn,
+    poll_order,
+    poll_order_within,
+    send_order,
+    send_order_within,
+    cyclic,
+)
+
+
+def check(ops: list[Op], *, final: bool = True, idempotent: bool = True) -> list[Anomaly]:
+    """Every anomaly of a history.
+
+    ``final``: everything was read once more at the end. ``idempotent``: nothing may be there twice.
+    """
+    book = Book(ops, final=final, idempotent=idempotent)
+    return [found for rule in RULES for found in rule(book)]
+
+
+def worst_lag_s(ops: list[Op]) -> float:
+    """At least how far behind an ok read was: how long a record had been acknowledged that it did not reach."""
+    worst = 0.0
+    acked: list[tuple[float, Place, int]] = []
+    for op in sorted(ops, key=lambda x: x.ended):
+        if op.outcome is Outcome.OK:
+            acked += [(op.ended_s, x.place, x.offset) for x in op.sends if x.offset >= 0]
+        reached = {x.place: x.records[-1][0] for x in op.polls if x.records and op.outcome is Outcome.OK}
+        for place, offset in reached.items():
+            missed = [at for at, where, o in acked if where == place and o > offset and at < op.began_s]
+            worst = max(worst, op.began_s - min(missed, default=op.began_s))
+    return worst
