@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.peers.client import Channel, decode_records
 from ottla.wire import records as r
@@ -21,6 +23,7 @@ from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import sync_group as sg
+from sim.history import Outcome, Place, Poll, Send, payload, value_of
 
 if TYPE_CHECKING:
     from sim.world import World
@@ -38,6 +41,31 @@ SESSION_MS = 6000
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Service(NamedTuple):
+    """What the clients of a run find: where brokers are, and how topics are made there."""
+
+    bootstrap: tuple[Address, ...] = BOOTSTRAP
+    partitions: int = PARTITIONS
+    """Of each topic that is not the admin's."""
+    replicas: int = 1
+    checked: bool = False
+    """Whether each record's value carries a checksum of its own."""
+
+    def pack(self, place: Place, value: int) -> bytes:
+        """A record's value."""
+        return payload(place, value) if self.checked else struct.pack(">q", value)
+
+    def unpack(self, place: Place, raw: bytes | None) -> int | None:
+        """What `pack` took; None where that is not what it made."""
+        if self.checked:
+            return value_of(place, raw)
+        return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
+
+
+ALONE = Service()
 
 
 class Again(Exception):
@@ -51,11 +79,12 @@ class Unsure(Again):
 class SimClient:
     """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
 
-    def __init__(self, world: World, name: str, bootstrap: Sequence[Address] = BOOTSTRAP) -> None:
+    def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
         self.world = world
         self.name = name
+        self.service = service
         self.process = world.process(name)
-        self._bootstrap = deque(bootstrap)
+        self._bootstrap = deque(service.bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._leaders: dict[tuple[str, int], Address] = {}
 
@@ -87,13 +116,13 @@ class SimClient:
         return address
 
     def forget_leaders(self) -> None:
-        """What was heard of leaders is old."""
+        """What was heard of leaders is old; who said so is not asked next, where there are several."""
+        self._bootstrap.rotate(-1)
         self._leaders.clear()
 
     def drop(self) -> None:
         """Hang up everywhere; the next call goes to another node, where there are several."""
-        self._bootstrap.rotate(-1)
-        self._leaders.clear()
+        self.forget_leaders()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
@@ -108,17 +137,19 @@ class SimClient:
             try:
                 return await work()
             except Again:
-                self._leaders.clear()
+                self.forget_leaders()
                 await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
 
 
-async def make_topic(world: World, topic: str = TOPIC, **settings: str) -> None:
+async def make_topic(
+    world: World, topic: str = TOPIC, settings: Mapping[str, str] = NOTHING, service: Service = ALONE
+) -> None:
     """Create a topic, whoever is up."""
-    client = SimClient(world, f"maker-{topic}")
-    configs = [ct.CreatableTopicConfig(name.replace("_", "."), value) for name, value in settings.items()]
+    client = SimClient(world, f"maker-{topic}", service)
+    configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
     async def once() -> None:
-        creatable = ct.CreatableTopic(topic, PARTITIONS, 1, configs=configs)
+        creatable = ct.CreatableTopic(topic, service.partitions, service.replicas, configs=configs)
         answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
         if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise Again(ErrorCode(answer.topics[0].error_code).name)
@@ -130,8 +161,10 @@ async def make_topic(world: World, topic: str = TOPIC, **settings: str) -> None:
 class SimProducer(SimClient):
     """Writes numbered records with acks=all and idempotence; each batch is sent until it is acknowledged."""
 
-    def __init__(self, world: World, name: str, first: int, topic: str = TOPIC, keys: int = 0) -> None:
-        super().__init__(world, name)
+    def __init__(
+        self, world: World, name: str, first: int, topic: str = TOPIC, keys: int = 0, service: Service = ALONE
+    ) -> None:
+        super().__init__(world, name, service)
         self._topic = topic
         self._keys = keys
         self._next = first
@@ -141,7 +174,7 @@ class SimProducer(SimClient):
     async def run(self) -> None:
         """Produce until the world says that it is enough."""
         while not self.world.draining:
-            partition = int(self.world.rng.random() * PARTITIONS)
+            partition = int(self.world.rng.random() * self.service.partitions)
             count = 1 + int(self.world.rng.random() * 4)
             values = list(range(self._next, self._next + count))
             self._next += count
@@ -150,19 +183,23 @@ class SimProducer(SimClient):
         self.drop()
 
     async def _send(self, partition: int, values: list[int]) -> None:
-        self.world.ledger.sent((self._topic, partition), values)
+        place, world = (self._topic, partition), self.world
+        world.ledger.sent(place, values)
         if self._keys:
-            self.world.ledger.key_of.update({v: self._key(v) for v in values})
+            world.ledger.key_of.update({v: self._key(v) for v in values})
+        number = world.history.begin(self.name, "send", [Send(place, v) for v in values], world.now_s())
 
         async def once() -> tuple[int, int]:
             if self._pid < 0:
                 await self._init()
-            cuts = self.world.ledger.power_cuts
+            cuts = world.ledger.power_cuts
             return await self._produce(partition, values), cuts
 
         offset, cuts = await self.until_done(once)
         self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
-        self.world.ledger.acknowledged((self._topic, partition), values, offset, cuts)
+        world.ledger.acknowledged(place, values, offset, cuts)
+        done = [Send(place, v, offset + index) for index, v in enumerate(values)]
+        world.history.end(number, Outcome.OK, world.now_s(), done)
 
     async def _init(self) -> None:
         answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
@@ -173,7 +210,8 @@ class SimProducer(SimClient):
 
     async def _produce(self, partition: int, values: list[int]) -> int:
         now = self.process.env.now_ms()
-        records = [r.NewRecord(self._key(v), struct.pack(">q", v), now) for v in values]
+        place = (self._topic, partition)
+        records = [r.NewRecord(self._key(v), self.service.pack(place, v), now) for v in values]
         sequence = self._sequences.get(partition, 0)
         raw = r.build(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
         data = produce.TopicProduceData(self._topic, partition_data=[produce.PartitionProduceData(partition, raw)])
@@ -181,7 +219,7 @@ class SimProducer(SimClient):
         answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
         row = answer.responses[0].partition_responses[0]
         if row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self.world.ledger.out_of_order((self._topic, partition))
+            self.world.ledger.out_of_order(place)
             self._pid = -1
         if row.error_code:
             raise Again(ErrorCode(row.error_code).name)
@@ -195,8 +233,8 @@ class SimProducer(SimClient):
 class SimConsumer(SimClient):
     """A member of the group: joins, reads its partitions, commits what it has read."""
 
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name)
+    def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
+        super().__init__(world, name, service)
         self._member = ""
         self._generation = -1
         self._mine: dict[int, int] = {}
@@ -241,13 +279,17 @@ class SimConsumer(SimClient):
         if answer.leader == self._member:
             ids = [m.member_id for m in answer.members]
             for number, member in enumerate(ids):
-                mine = bytes(p for p in range(PARTITIONS) if p % len(ids) == number)
+                mine = bytes(p for p in range(self.service.partitions) if p % len(ids) == number)
                 shares.append(sg.SyncGroupRequestAssignment(member, mine))
         sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
         synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
         self._mine = dict.fromkeys(synced.assignment, 0)
+        for partition in self._mine:
+            self.world.ledger.owned((TOPIC, partition), self._generation, self._member)
         await self._positions()
+        number = self.world.history.begin(self.name, "subscribe", now_s=self.world.now_s())
+        self.world.history.end(number, Outcome.OK, self.world.now_s(), places=[(TOPIC, p) for p in self._mine])
 
     async def _positions(self) -> None:
         topic = of.OffsetFetchRequestTopic(TOPIC, list(self._mine))
@@ -280,7 +322,21 @@ class SimConsumer(SimClient):
 
 
 async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:
-    """One fetch from the leader; a batch with a bad checksum is a violation."""
+    """One fetch from the leader, as it goes into the history."""
+    world, place = client.world, (topic, partition)
+    number = world.history.begin(client.name, "poll", now_s=world.now_s())
+    try:
+        records = await _fetch(client, partition, offset, wait_ms, topic)
+    except Again:
+        world.history.end(number, Outcome.FAIL, world.now_s())
+        raise
+    found = tuple((x.offset, client.service.unpack(place, x.value)) for x in records)
+    world.history.end(number, Outcome.OK, world.now_s(), [Poll(place, found)])
+    return records
+
+
+async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> list[r.Record]:
+    """A batch with a bad checksum is a violation."""
     part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
         max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[fetch.FetchTopic(topic, partitions=[part])]
@@ -306,3 +362,20 @@ async def log_start(client: SimClient, topic: str, partition: int) -> int:
     if row.error_code:
         raise Again(ErrorCode(row.error_code).name)
     return int(row.offset)
+
+
+async def read_all(client: SimClient, topic: str, partition: int) -> list[r.Record]:
+    """A whole partition, from its start to where nothing more comes."""
+    world = client.world
+    number = world.history.begin(client.name, "assign", now_s=world.now_s())
+    world.history.end(number, Outcome.OK, world.now_s(), places=[])
+    out: list[r.Record] = []
+    at = await client.until_done(partial(log_start, client, topic, partition))
+    while True:
+        more = await client.until_done(partial(read, client, partition, at, 50, topic))
+        if not more:
+            break
+        out += more
+        at = out[-1].offset + 1
+    world.note(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
+    return out

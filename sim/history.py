@@ -105,10 +105,13 @@ class History:
         )
         self._events += 1
 
-    def ops(self) -> list[Op]:
-        """All of them by when they ended; what has not ended is ``info``, and last."""
+    def ops(self, topic: str | None = None) -> list[Op]:
+        """All of them by when they ended, or their steps at one topic; what has not ended is ``info``, and last."""
         end = self._events
-        return [*self._ended, *(op._replace(ended=end + index) for index, op in enumerate(self._open.values()))]
+        out = [*self._ended, *(op._replace(ended=end + index) for index, op in enumerate(self._open.values()))]
+        if topic is None:
+            return out
+        return [op._replace(steps=tuple(x for x in op.steps if x.place[0] == topic)) for op in out]
 
 
 def payload(place: Place, value: int) -> bytes:

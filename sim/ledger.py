@@ -3,8 +3,9 @@
 ``lost``: an acknowledged record is gone (after a power cut only those that had been synced must be there).
 ``duplicate``: a record stands twice. ``disorder``: a producer's records stand in another order than sent.
 ``hole``: offsets do not count up by one. ``ghost``: a record nobody sent. ``offset-back``: a committed position went
-back. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer was refused though nothing was
-lost. ``no-start``: the node could not start on what it had left behind.
+back. ``OneOwnerPerPartitionPerGeneration``: two members of a group were given the same. ``bad-crc``: bytes with a bad
+checksum were served. ``out-of-order``: a producer was refused though nothing was lost. ``no-start``: the node could not
+start on what it had left behind.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Ledger:
     on_power_cut: list[Callable[[], None]] = field(default_factory=list)
     key_of: dict[int, bytes] = field(default_factory=dict)
     """Value -> key, in topics that are compacted."""
+    owners: dict[tuple[Place, int], str] = field(default_factory=dict)
+    """Partition and generation -> the member it was dealt to."""
 
     def violation(self, name: str, detail: str) -> None:
         """A promise was broken."""
@@ -86,6 +89,15 @@ class Ledger:
         if offset > self.tried.get(place, 0):
             self.violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
+    def owned(self, place: Place, generation: int, member: str) -> None:
+        """A member was told that a partition is its own in a generation: nobody else is."""
+        owner = self.owners.setdefault((place, generation), member)
+        if owner != member and not self.power_cuts:
+            self.violation(
+                "OneOwnerPerPartitionPerGeneration",
+                f"{place[0]}-{place[1]} in generation {generation}: {owner} and {member}",
+            )
+
     def power_cut(self, synced: dict[Place, int]) -> None:
         """The machine lost power: what was not synced need not be there any more, and positions may go back."""
         self.power_cuts += 1
@@ -109,7 +121,7 @@ class Ledger:
         for index, record in enumerate(records, first):
             if record.offset != index:
                 self.violation("hole", f"{place[0]}-{place[1]}: offset {record.offset} at place {index}")
-            (value,) = struct.unpack(">q", record.value or b"\xff" * 8)
+            (value,) = struct.unpack_from(">q", record.value or b"\xff" * 8)
             if value in where:
                 self.violation("duplicate", f"{place[0]}-{place[1]}: {value} at {where[value]} and {record.offset}")
             if value not in self.sent_values.get(place, {}):
@@ -131,7 +143,7 @@ class Ledger:
         before = -1
         seen: dict[int, int] = {}
         for record in records:
-            (value,) = struct.unpack(">q", record.value or b"\xff" * 8)
+            (value,) = struct.unpack_from(">q", record.value or b"\xff" * 8)
             name = f"{place[0]}-{place[1]}: {value}"
             if record.offset <= before:
                 self.violation("hole", f"{name}: offset {record.offset} after {before}")

@@ -13,6 +13,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from sim.history import History
 from sim.hosts import Host
 from sim.ledger import Ledger
 from sim.network import Network
@@ -49,6 +50,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.network = Network(self.rng, self.host, self.now_s)
         self.ledger = Ledger()
+        self.history = History()
         self.draining = False
         """Clients finish what they have begun, and begin nothing."""
         self._nursery: trio.Nursery | None = None
