@@ -55,6 +55,8 @@ class Node:
         self._ground = trio.CancelScope()
         self._losses = Losses(self.storage, self._ground.cancel)
         self._listeners: list[Listener] = []
+        self.parts: Parts | None = None
+        """While it lives: what it consists of, for whoever looks at it from beside."""
 
     async def run(self, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None) -> None:
         """Serve until ``stop`` is set, then stop cleanly. Cancelled, it stops as a crash would.
@@ -106,6 +108,7 @@ class Node:
         """From the first look at the directories to the mark of a clean stop."""
         async with trio.open_nursery() as ground:
             made = Parts(self.env, self.config, self.storage, self._losses, self._identify(), ground)
+            self.parts = made
             made.lifecycle.port = self.port
             made.making.on_grown = self._on_grown
             ground.start_soon(made.controller.run)

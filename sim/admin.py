@@ -22,7 +22,7 @@ from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import produce
 from ottla.wire.messages import unregister_broker as ub
-from sim.clients import Again, SimClient, Unsure
+from sim.clients import ALONE, Again, Service, SimClient, Unsure
 
 if TYPE_CHECKING:
     from ottla.wire.records import Record
@@ -51,11 +51,13 @@ class Made:
 class SimAdmin(SimClient):
     """The one who administers."""
 
-    def __init__(self, world: World, name: str = "admin") -> None:
-        super().__init__(world, name)
+    def __init__(self, world: World, name: str = "admin", service: Service = ALONE) -> None:
+        super().__init__(world, name, service)
         self.topics: dict[str, Made] = {}
         self._next = FIRST_VALUE
         self._sent: dict[str, set[int]] = {}
+        self._gone: dict[bytes, None] = {}
+        """Ids of topics that were deleted: who still speaks of them has not heard it."""
         self._late: dict[str, set[tuple[str, int, int]]] = {name: set() for name in NAMES}
         """Name -> what may still happen, or has: verb, partition, number."""
         self._trying = ("", 0, 0)
@@ -72,7 +74,7 @@ class SimAdmin(SimClient):
             else:
                 verbs = (self._fill, self._fill, self._fill, self._set, self._grow, self._cut, self._delete)
                 await self._surely(rng.choice(verbs), name)
-            if rng.random() < 0.03:
+            if rng.random() < 0.03 and self.service.replicas == 1:
                 await self.until_done(self._unregister)
             await self.sleep(rng.random() * 0.8)
         self.drop()
@@ -105,10 +107,11 @@ class SimAdmin(SimClient):
 
     async def _create(self, name: str, count: int) -> None:
         self._trying = ("create", 0, 0)
-        answer = await self.call(ct.CreateTopicsRequest([ct.CreatableTopic(name, count, 1)], 5000), 7)
+        creatable = ct.CreatableTopic(name, count, self.service.replicas)
+        answer = await self.call(ct.CreateTopicsRequest([creatable], 5000), 7)
         self._check(answer.topics[0].error_code, name, ErrorCode.TOPIC_ALREADY_EXISTS, "undead")
         found = await self._look(name)
-        if found is None:
+        if found is None or found.topic_id in self._gone:
             raise Again("not seen yet")
         self.topics[name] = Made(found.topic_id, len(found.partitions))
         self._sent[name] = set()
@@ -181,7 +184,7 @@ class SimAdmin(SimClient):
         topic = dt.DeleteTopicState(None, self.topics[name].topic_id)
         answer = await self.call(dt.DeleteTopicsRequest([topic], timeout_ms=5000), 6)
         self._check(answer.responses[0].error_code, name, ErrorCode.UNKNOWN_TOPIC_ID, "unmade")
-        self.topics.pop(name, None)
+        self._gone[self.topics.pop(name).topic_id] = None
 
     async def _unregister(self) -> None:
         await self.call(ub.UnregisterBrokerRequest(1), 0)

@@ -178,11 +178,12 @@ class SimProducer(SimClient):
             count = 1 + int(self.world.rng.random() * 4)
             values = list(range(self._next, self._next + count))
             self._next += count
-            await self._send(partition, values)
+            await self.send(partition, values)
             await self.sleep(self.world.rng.random() * 0.3)
         self.drop()
 
-    async def _send(self, partition: int, values: list[int]) -> None:
+    async def send(self, partition: int, values: list[int]) -> None:
+        """One batch, until it is acknowledged."""
         place, world = (self._topic, partition), self.world
         world.ledger.sent(place, values)
         if self._keys:

@@ -23,6 +23,8 @@ FATES = ("kill", "power", "clean", "eio", "enospc", "emfile")
 """How a life of a node ends, or what its disk does in it."""
 DISTURBANCES = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
 """What happens beside: to the network, to clocks, to whoever runs."""
+AMONG_NODES = ("split", "isolate", "bridge")
+"""And to the network between several nodes."""
 BROKEN_DISK = {
     "eio": (errno.EIO, ("pwrite", "fsync", "open", "pread")),
     "enospc": (errno.ENOSPC, ("pwrite", "open")),
@@ -38,6 +40,9 @@ LONGEST_LIFE_S = 8.0
 LONGEST_CUT_S = 3.0
 LONGEST_PAUSE_S = 10.0
 LONGEST_SYNC_S = 1.0
+LONGEST_LIFE_IN_A_CLUSTER_S = 25.0
+LONGEST_GONE_IN_A_CLUSTER_S = 12.0
+LONGEST_CUT_IN_A_CLUSTER_S = 15.0
 WORST_LOSS = 0.3
 WORST_DELAY_S = 0.5
 WORST_JUMP_MS = 600_000
@@ -67,6 +72,11 @@ class Swarm:
     holes: bool
     slow_s: float
     """Longest time a sync takes from the start."""
+    longest_life_s: float = LONGEST_LIFE_S
+    """Of a node."""
+    longest_gone_s: float = 0.5
+    """Between two lives of a node."""
+    longest_cut_s: float = LONGEST_CUT_S
     counted: Counter[str] = field(default_factory=Counter)
     """How often each struck."""
 
@@ -88,6 +98,16 @@ class Swarm:
             slow_s = rng.random() * LONGEST_SYNC_S / 10
             fates, disturbances = ["power"], []
         return cls(fates, disturbances, dirs, settings, holes, slow_s)
+
+    @classmethod
+    def of_cluster(cls, rng: random.Random) -> Swarm:
+        """From the seed, for several nodes: they live longer, may be gone for longer, and may lose one another."""
+        drawn = cls.drawn(rng)
+        drawn.disturbances += [d for d in AMONG_NODES if rng.random() < RARE_SHARE]
+        drawn.longest_life_s = 4 + rng.random() * LONGEST_LIFE_IN_A_CLUSTER_S
+        drawn.longest_gone_s = 0.5 + rng.random() * rng.random() * LONGEST_GONE_IN_A_CLUSTER_S
+        drawn.longest_cut_s = 1 + rng.random() * LONGEST_CUT_IN_A_CLUSTER_S
+        return drawn
 
     @property
     def synced(self) -> bool:
@@ -152,13 +172,44 @@ class Disturber:
     def _cut(self) -> None:
         """A node hears nobody and nobody hears it; then what was sent arrives."""
         host = self._host()
-        host.deaf_until = host.mute_until = self._world.now_s() + self._rng.random() * LONGEST_CUT_S
+        host.deaf_until = host.mute_until = self._world.now_s() + self._rng.random() * self._swarm.longest_cut_s
 
     def _oneway(self) -> None:
         """One direction between two hosts is cut."""
         links = self._links()
         if links:
-            self._rng.choice(links).cut_until = self._world.now_s() + self._rng.random() * LONGEST_CUT_S * 2
+            self._rng.choice(links).cut_until = self._until(2)
+
+    def _until(self, times: float = 1) -> float:
+        """When a cut that begins now is over."""
+        return self._world.now_s() + self._rng.random() * self._swarm.longest_cut_s * times
+
+    def _part(self, some: list[str], others: list[str]) -> None:
+        """Those hear nothing of these, and the reverse; clients hear both."""
+        over = self._until()
+        for one in some:
+            for other in others:
+                for source, target in ((one, other), (other, one)):
+                    self._world.network.link(source, target).cut_until = over
+
+    def _shuffled(self) -> list[str]:
+        return self._rng.sample(self._victims, len(self._victims))
+
+    def _split(self) -> None:
+        """The nodes fall into two groups."""
+        nodes = self._shuffled()
+        at = 1 + int(self._rng.random() * (len(nodes) - 1))
+        self._part(nodes[:at], nodes[at:])
+
+    def _isolate(self) -> None:
+        """One node hears none of the others."""
+        first, *rest = self._shuffled()
+        self._part([first], rest)
+
+    def _bridge(self) -> None:
+        """Two nodes do not hear one another; the rest hears both."""
+        first, second, *_ = self._shuffled()
+        self._part([first], [second])
 
     def _reset(self) -> None:
         """One connection in two breaks, and both sides hear of it."""

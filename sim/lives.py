@@ -9,10 +9,12 @@ import trio
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
 from ottla.world.memory_disk import Killed
-from sim.clients import NODE, PORT
-from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, LONGEST_LIFE_S, Swarm, break_disk
+from sim.clients import NODE, NOTHING, PORT
+from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, Swarm, break_disk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from sim.processes import Process
     from sim.world import World
 
@@ -20,6 +22,26 @@ STOPS_WITHIN_S = 200.0
 EARLY_S = 0.1
 """A stop asked for before this is asked for during the start."""
 CALLS_OF_A_STOP = 80
+WAIT_S = 0.5
+"""Between two looks whether a node may die by now."""
+
+
+class Guard:
+    """Who may die when, and what that excuses. A node alone may at any time; what it lost with the power is gone."""
+
+    def __init__(self, world: World, swarm: Swarm) -> None:
+        self.world = world
+        self._swarm = swarm
+
+    def may_die(self, host: str) -> bool:
+        """Whether a node may end uncleanly now."""
+        return True
+
+    def power_cut(self, host: str, node: Node) -> bool:
+        """Whether a node may lose what is not synced now; then it does."""
+        if not self._swarm.synced:  # else it costs nothing
+            self.world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
+        return True
 
 
 def leaves(error: BaseException | None) -> list[BaseException]:
@@ -30,22 +52,37 @@ def leaves(error: BaseException | None) -> list[BaseException]:
 
 
 class Lives:
-    """The lives of one node."""
+    """The lives of one node. ``settings``: its own, beside the swarm's."""
 
-    def __init__(self, world: World, swarm: Swarm, node_id: int = 1, host: str = NODE) -> None:
+    def __init__(
+        self,
+        world: World,
+        swarm: Swarm,
+        node_id: int = 1,
+        host: str = NODE,
+        settings: Mapping[str, str] = NOTHING,
+        guard: Guard | None = None,
+    ) -> None:
         self._world = world
         self._swarm = swarm
         self._node_id = node_id
         self._host = host
+        self._settings = {**swarm.settings, **settings}
+        self._guard = guard or Guard(world, swarm)
+        self._said = "" if host == NODE else f"{host}: "
         self._broken = False
+        self.node: Node | None = None
+        """The one that lives now."""
+        self.process: Process | None = None
+        """What it lives in."""
 
-    async def until(self, peace: trio.Event, peace_at_s: float) -> None:
+    async def until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
         """Life after life; the last one begins with the peace and ends with the world."""
         world = self._world
         while world.now_s() < peace_at_s:
             await self.one(world.rng.choice(self._swarm.fates))
-            await trio.sleep(world.rng.random() * 0.5)
-        peace.set()
+            await trio.sleep(world.rng.random() * self._swarm.longest_gone_s)
+        last_begins()
         await self.one(None)
         world.ledger.violation("no-start", "the last life ended by itself")
 
@@ -56,13 +93,14 @@ class Lives:
         host.power_up()
         process = world.process(self._host)
         disk = host.disk
-        config = NodeConfig(self._swarm.settings, self._swarm.dirs, self._node_id, self._host, PORT)
-        node = Node(process.env, config)
-        world.note(f"start, fate {fate}, {disk.calls} calls")
+        config = NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT)
+        self.node = node = Node(process.env, config)
+        self.process = process
+        world.note(f"{self._said}start, fate {fate}, {disk.calls} calls")
         self._broken = False
-        if fate in ("kill", "power") and rng.random() < 0.7:
+        if fate in ("kill", "power") and rng.random() < 0.7 and self._guard.may_die(self._host):
             process.session.kill_at = disk.calls + int(rng.random() * CALLS_BEFORE_A_DEATH)
-        if fate in BROKEN_DISK:
+        if fate in BROKEN_DISK and self._guard.may_die(self._host):
             break_disk(process, fate, self._disk_broke)
         stop = trio.Event()
 
@@ -74,31 +112,36 @@ class Lives:
                 nursery.cancel_scope.cancel()
 
         error = await process.live(main)
+        self.node = self.process = None
         ended = self._sort(error, stopped=stop.is_set())
         if fate == "power" and ended == "killed" and host.up:
             self._power_cut(node)
         if fate is not None:
             self._swarm.counted[fate if ended != "stopped" else "clean"] += 1
-        world.note(f"ended: {ended}")
+        world.note(f"{self._said}ended: {ended}")
 
     async def _end_later(self, process: Process, node: Node, fate: str, stop: trio.Event) -> None:
         rng = self._world.rng
         early = fate == "clean" and rng.random() < 0.2
-        await trio.sleep(rng.random() * (EARLY_S if early else LONGEST_LIFE_S))
+        await trio.sleep(rng.random() * (EARLY_S if early else self._swarm.longest_life_s))
+        while True:
+            if fate == "clean" or self._guard.may_die(self._host):
+                break
+            await trio.sleep(WAIT_S)
         if fate == "clean":
             stop.set()
-            if "kill" in self._swarm.fates and rng.random() < 0.3:  # it dies on the way
+            dies = "kill" in self._swarm.fates and rng.random() < 0.3  # on the way
+            if dies and self._guard.may_die(self._host):
                 process.session.kill_at = process.session.disk.calls + int(rng.random() * CALLS_OF_A_STOP)
             await trio.sleep(STOPS_WITHIN_S)
-            self._world.ledger.violation("stuck", "the node did not stop")
+            self._world.ledger.violation("stuck", f"{self._said}the node did not stop")
         if fate == "power":
             self._power_cut(node)
         process.kill()
 
     def _power_cut(self, node: Node) -> None:
-        if not self._swarm.synced:  # else it costs nothing
-            self._world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
-        self._world.host(self._host).lose_power()
+        if self._guard.power_cut(self._host, node):
+            self._world.host(self._host).lose_power()
 
     def _disk_broke(self) -> None:
         self._broken = True
@@ -113,6 +156,6 @@ class Lives:
         if found and self._broken and all(isinstance(x, StorageFailed | OSError) for x in found):
             return "disk failed"
         if found or not stopped:
-            self._world.ledger.violation("no-start", repr(found))
+            self._world.ledger.violation("no-start", f"{self._said}{found!r}")
             return "failed"
         return "stopped"

@@ -315,6 +315,12 @@ class Network:
         for stream in self.streams:
             stream._in.tell()
 
+    def mend(self) -> None:
+        """Connections that a box between forgot end, and both sides hear of it."""
+        for stream in list(self.streams):
+            if stream._out.vanished and stream._out.link.target.up:
+                stream.reset()
+
     async def listen(self, owner: Process, host: str, port: int) -> Listener:
         """Listen on the owner's host. Raises OSError where the address is another's or the port in use."""
         await trio.lowlevel.checkpoint()

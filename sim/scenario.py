@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import trio
 
 from sim.admin import SimAdmin
 from sim.anomalies import check
-from sim.clients import NODE, PARTITIONS, TOPIC, SimClient, SimConsumer, SimProducer, make_topic, read_all
+from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimConsumer, SimProducer, make_topic, read_all
 from sim.faults import Disturber, Swarm
 from sim.lives import Lives
 from sim.world import World
@@ -41,12 +41,14 @@ class Result(NamedTuple):
 class Scenario:
     """A run under way."""
 
-    def __init__(self, seed: int, *, synced: bool = False) -> None:
-        self.world = World(seed)
-        self.swarm = Swarm.drawn(self.world.rng, synced=synced)
-        node = self.world.host(NODE)
-        node.disk.holes, node.slow_s = self.swarm.holes, self.swarm.slow_s
-        self.admin = SimAdmin(self.world)
+    def __init__(self, world: World, swarm: Swarm, hosts: Sequence[str] = (NODE,), service: Service = ALONE) -> None:
+        self.world = world
+        self.swarm = swarm
+        self.service = service
+        for name in hosts:
+            host = world.host(name)
+            host.disk.holes, host.slow_s = swarm.holes, swarm.slow_s
+        self.admin = SimAdmin(world, service=service)
         if not self.swarm.synced:
             self.world.ledger.on_power_cut.append(self.admin.power_cut)
         self._done = trio.Event()
@@ -58,7 +60,7 @@ class Scenario:
         disturber = Disturber(world, self.swarm, [NODE])
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            everything.start_soon(Lives(world, self.swarm).until, peace, RUN_S)
+            everything.start_soon(Lives(world, self.swarm).until, RUN_S, peace.set)
             async with trio.open_nursery() as trouble:
                 trouble.start_soon(disturber.run)
                 await peace.wait()
@@ -69,16 +71,17 @@ class Scenario:
             everything.cancel_scope.cancel()
 
     async def _work(self) -> None:
-        world = self.world
-        await make_topic(world)
-        await make_topic(world, COMPACTED, COMPACTION)
+        world, service = self.world, self.service
+        await make_topic(world, service=service)
+        await make_topic(world, COMPACTED, COMPACTION, service)
         async with trio.open_nursery() as consumers:
             for number in range(2):
-                consumers.start_soon(SimConsumer(world, f"consumer-{number}").run)
+                consumers.start_soon(SimConsumer(world, f"consumer-{number}", service).run)
             async with trio.open_nursery() as workers:
                 for number in range(4 if self.swarm.synced else 2):
-                    workers.start_soon(SimProducer(world, f"producer-{number}", number * 1_000_000).run)
-                workers.start_soon(SimProducer(world, "keeper", 10_000_000, COMPACTED, KEYS).run)
+                    producer = SimProducer(world, f"producer-{number}", number * 1_000_000, service=service)
+                    workers.start_soon(producer.run)
+                workers.start_soon(SimProducer(world, "keeper", 10_000_000, COMPACTED, KEYS, service).run)
                 workers.start_soon(self.admin.run)
             self._done.set()
             consumers.cancel_scope.cancel()
@@ -87,13 +90,13 @@ class Scenario:
         """When the clients have been acknowledged everything: read it all and compare."""
         with trio.move_on_after(SETTLED_WITHIN_S):
             await self._done.wait()
-            await self._reckon(SimClient(self.world, "reader"))
+            await self._reckon(SimClient(self.world, "reader", self.service))
             return
         self.world.ledger.violation("stuck", "clients were not served within 60 s after the faults had stopped")
 
     async def _reckon(self, client: SimClient) -> None:
         ledger = self.world.ledger
-        for partition in range(PARTITIONS):
+        for partition in range(self.service.partitions):
             ledger.check_partition((TOPIC, partition), await read_all(client, TOPIC, partition))
             ledger.check_compacted((COMPACTED, partition), await read_all(client, COMPACTED, partition))
         if not ledger.power_cuts:
@@ -126,7 +129,8 @@ def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] |
 
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """
-    scenario = Scenario(seed, synced=synced)
+    world = World(seed)
+    scenario = Scenario(world, Swarm.drawn(world.rng, synced=synced))
     scenario.world.trace.listen = listen
     scenario.world.run(scenario.run)
     return scenario.result()
