@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.raft import elections
-from ottla.controller.raft.chain import voter_keys
+from ottla.controller.raft import elections, following
 from ottla.controller.raft.events import (
     Answer,
-    Append,
     Batch,
     BeginEpoch,
     EndEpoch,
@@ -20,13 +18,12 @@ from ottla.controller.raft.events import (
     HardState,
     Reply,
     Request,
-    Send,
     Vote,
 )
 from ottla.controller.raft.leading import Parked, fetch_error, heard_from, majority_end, note_fetch, serve
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Candidate, Follower, Leader, Progress, Prospective, Resigned, Unattached
-from ottla.controller.raft.votes import grants, shape_error
+from ottla.controller.raft.votes import grants, sender_error, shape_error
 from ottla.wire.errors import ErrorCode
 
 
@@ -54,11 +51,12 @@ def _vote(raft: RaftNode, vote: Vote) -> Answer:
     wrong = shape_error(vote)
     if wrong != ErrorCode.NONE:
         return _answer(raft, wrong)
-    if vote.epoch < raft.epoch:
-        return _answer(raft, ErrorCode.FENCED_LEADER_EPOCH)
+    wrong = sender_error(vote.candidate.id, vote.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return _answer(raft, wrong)
     if vote.epoch > raft.epoch:
         raft.to_unattached(vote.epoch)
-    if vote.voter is not None and not vote.voter.is_same(raft.me):
+    if vote.voter is not None and not vote.voter.names(raft.me):
         return _answer(raft, ErrorCode.INVALID_VOTER_KEY)
     granted = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
     if granted and not vote.pre and raft.hard.voted is None:
@@ -70,35 +68,36 @@ def _vote(raft: RaftNode, vote: Vote) -> Answer:
 
 def _begin(raft: RaftNode, begin: BeginEpoch) -> Answer:
     """R214: the leader is followed first; only then the key is compared."""
-    if begin.leader_id < 0:
-        return _answer(raft, ErrorCode.INVALID_REQUEST)
-    if begin.epoch < raft.epoch:
-        return _answer(raft, ErrorCode.FENCED_LEADER_EPOCH)
+    wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return _answer(raft, wrong)
     raft.follow_news(begin.epoch, begin.leader_id)
-    if begin.voter is not None and not begin.voter.is_same(raft.me):
+    if begin.voter is not None and not begin.voter.names(raft.me):
         return _answer(raft, ErrorCode.INVALID_VOTER_KEY)
     return _answer(raft)
 
 
 def _end(raft: RaftNode, end: EndEpoch) -> Answer:
     """R215: the first of the successors tries at once, the others later, each twice as early as the next."""
-    if end.leader_id < 0:
-        return _answer(raft, ErrorCode.INVALID_REQUEST)
-    if end.epoch < raft.epoch:
-        return _answer(raft, ErrorCode.FENCED_LEADER_EPOCH)
+    wrong = sender_error(end.leader_id, end.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return _answer(raft, wrong)
     raft.follow_news(end.epoch, end.leader_id)
     if isinstance(raft.state, Follower) and raft.state.leader_id == end.leader_id:
         raft.state.deadline_ms = raft.now_ms + successor_wait_ms(
-            [s.is_same(raft.me) for s in end.successors], raft.timeouts.backoff_max_ms
+            [s.names(raft.me) for s in end.successors], raft.timeouts.backoff_max_ms
         )
     return _answer(raft)
 
 
 def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
-    """How long a follower waits before it asks for votes, by its place among the preferred successors (R215)."""
-    if True not in is_me:
+    """How long a follower waits before it asks for votes, by its place among the preferred successors (R215).
+
+    A leader that starts again knows no successor: then all of them hurry.
+    """
+    if is_me and True not in is_me:
         return max_ms
-    position = is_me.index(True)
+    position = is_me.index(True) if is_me else 0
     if position == 0:
         return 0
     base = int(max_ms) >> (len(is_me) - 1)
@@ -115,10 +114,14 @@ def _fetch(raft: RaftNode, ticket: Any, fetch: Fetch) -> None:
         raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
         return
     assert isinstance(state, Leader)
+    if fetch.replica.id == raft.me.id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
+        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
+        return
     answer = serve(fetch, raft.epoch, raft.me.id, raft.chain, raft.told_high_watermark)
-    if heard_from(state, raft.me, raft.voters, fetch.replica):
-        state.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
     if answer.offset >= 0:
+        if heard_from(state, raft.me, raft.voters, fetch.replica):
+            state.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
         note_fetch(state, fetch, raft.chain.end, raft.now_ms, raft.voters)
         _commit(raft, state)
         answer = answer._replace(high_watermark=raft.told_high_watermark)
@@ -141,7 +144,7 @@ def count_own_end(raft: RaftNode) -> None:
     state = raft.state
     assert isinstance(state, Leader)
     own = raft.voters.find(raft.me.id)
-    if own is not None and own.is_same(raft.me):
+    if own is not None and own.names(raft.me):
         state.ends.setdefault(own, Progress()).end = raft.synced
         _commit(raft, state)
 
@@ -150,25 +153,44 @@ def count_own_end(raft: RaftNode) -> None:
 
 
 def unreachable(raft: RaftNode, peer: int, request: Request) -> None:
-    """Try again a little later."""
+    """Try again a little later; a leader makes itself known in its own time (R214)."""
     if isinstance(request, Fetch):
         if request is raft.fetching:
-            raft.fetching = None
-            raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+            following.unreachable(raft, peer)
     elif peer in raft.asked:
-        raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+        wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
+        raft.asked[peer] = raft.now_ms + wait_ms
+
+
+def refused(raft: RaftNode, peer: int, request: Request, error: ErrorCode) -> None:
+    """Who cannot be asked whether it would vote is asked for its vote, at once (R207); else try again later."""
+    asks = isinstance(request, Vote) and request.pre and request.epoch == raft.epoch
+    if asks and isinstance(raft.state, Prospective) and error == ErrorCode.UNSUPPORTED_VERSION:
+        elections.to_candidate(raft)
+    else:
+        unreachable(raft, peer, request)
 
 
 def take_answer(
     raft: RaftNode, peer: int, request: Request, answer: Answer | FetchAnswer, batches: tuple[Batch, ...]
 ) -> None:
     """Epochs first, whatever the error but the one of who is behind (R209); then what the answer says."""
+    before, fetched = raft.state, request is raft.fetching
+    if fetched:
+        raft.fetching = None
     if answer.error != ErrorCode.UNKNOWN_LEADER_EPOCH and (answer.epoch > raft.epoch or answer.leader_id >= 0):
         raft.follow_news(answer.epoch, answer.leader_id)
+    if fetched:
+        assert isinstance(request, Fetch)
+        assert isinstance(answer, FetchAnswer)
+        following.take(raft, before, peer, request, answer, batches)
+        return
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return
     state = raft.state
     match request, state:
+        case Vote(), Prospective() | Candidate() if answer.error != ErrorCode.NONE:
+            unreachable(raft, peer, request)  # neither a yes nor a no
         case Vote(pre=True), Prospective(election=election):
             election.answers[peer] = _granted(answer)
             elections.count(raft)
@@ -179,59 +201,9 @@ def take_answer(
             raft.asked[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
         case EndEpoch(), Resigned(told=told):
             told.add(peer)
-        case Fetch(), Follower() if request is raft.fetching and isinstance(answer, FetchAnswer):
-            raft.fetching = None
-            _fetched(raft, state, request, answer, batches)
         case _:
             pass
 
 
 def _granted(answer: Answer | FetchAnswer) -> bool:
-    return isinstance(answer, Answer) and answer.error == ErrorCode.NONE and answer.granted
-
-
-def _fetched(raft: RaftNode, state: Follower, request: Fetch, answer: FetchAnswer, batches: tuple[Batch, ...]) -> None:
-    """R224-R226. The log is as it was when it was asked: nothing else changes a follower's."""
-    if answer.error != ErrorCode.NONE:
-        raft.asked[state.leader_id] = raft.now_ms + raft.timeouts.retry_ms
-        return
-    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
-    state.fetched = True
-    if answer.snapshot is not None:
-        raft.loading = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
-        return
-    if answer.diverging is not None:
-        epoch, end = answer.diverging
-        _, own_end = raft.chain.end_of(epoch)
-        raft.truncate(min(end, own_end))
-        return
-    for batch in batches:
-        if batch.first_offset != raft.chain.end or batch.epoch < raft.chain.last_epoch or batch.epoch > raft.epoch:
-            break  # what does not fit is left out, with all that follows it
-        _take_batch(raft, batch)
-    if answer.high_watermark >= 0:
-        raft.raise_high_watermark(min(raft.chain.end, answer.high_watermark))
-
-
-def _take_batch(raft: RaftNode, batch: Batch) -> None:
-    count = batch.last_offset - batch.first_offset + 1
-    raft.chain.append(batch.epoch, count)
-    if batch.voters is not None:
-        raft.voters.add(batch.first_offset, voter_keys(batch.voters))
-    raft.ready.append.append(Append(batch.first_offset, count, batch.epoch, batch.raw, verbatim=True))
-
-
-def fetch_more(raft: RaftNode) -> None:
-    """A follower asks for what comes next once all it has is on disk: where it asks from is a promise (R225)."""
-    state = raft.state
-    under_way = raft.fetching is not None or raft.loading is not None
-    if not isinstance(state, Follower) or under_way or raft.synced < raft.chain.end:
-        return
-    if raft.asked.get(state.leader_id, 0) > raft.now_ms:
-        return
-    raft.asked.pop(state.leader_id, None)
-    chain = raft.chain
-    raft.fetching = Fetch(
-        raft.me, raft.epoch, chain.end, chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
-    )
-    raft.ready.sends.append(Send(state.leader_id, raft.fetching))
+    return isinstance(answer, Answer) and answer.granted

@@ -133,7 +133,7 @@ class VoterHistory:
 
     def has(self, key: ReplicaKey) -> bool:
         """Whether that replica is a voter."""
-        return any(v.is_same(key) for v in self.current)
+        return any(v.names(key) for v in self.current)
 
 
 def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:

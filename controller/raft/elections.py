@@ -5,6 +5,7 @@ Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`
 
 from __future__ import annotations
 
+from ottla.controller.raft import following
 from ottla.controller.raft.events import NOBODY, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
 from ottla.controller.raft.leading import successors
 from ottla.controller.raft.node import RaftNode
@@ -31,15 +32,15 @@ def start(raft: RaftNode) -> None:
         raft.state = Unattached(election_ms)
     elif hard.leader_id == me.id:
         raft.state = Resigned(election_ms)
-    elif hard.voted is not None and hard.voted.is_same(me):
+    elif hard.voted is not None and hard.voted.names(me) and raft.voters.has(me):
         raft.state = Candidate(election_ms, Election({me.id: True}))
-    elif hard.leader_id >= 0 and raft.voters.find(hard.leader_id) is not None:
+    elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
         raft.state = Follower(hard.leader_id, raft.now_ms + raft.timeouts.fetch_ms)
     else:
         raft.state = Unattached(election_ms)
     if not raft.voters.has(me):
-        if not isinstance(raft.state, Follower):
-            raft.state = Unattached(FOREVER_MS)
+        if isinstance(raft.state, Unattached):
+            raft.state.deadline_ms = FOREVER_MS
     elif len(raft.voters.current) == 1:
         if isinstance(raft.state, Candidate):
             count(raft)
@@ -51,6 +52,8 @@ def start(raft: RaftNode) -> None:
 def tick(raft: RaftNode) -> None:
     """Whoever's time is over gives up what it was."""
     raft.expire_parked()
+    if raft.fetching is not None and raft.now_ms >= raft.fetching_until_ms:
+        following.unreachable(raft, raft.fetching_peer)
     state = raft.state
     if raft.now_ms < state.deadline_ms:
         return
@@ -67,8 +70,9 @@ def tick(raft: RaftNode) -> None:
         case Leader():
             resign(raft)  # no majority has listened for long (R228)
         case Resigned():
-            raft.become(Unattached(raft.now_ms), HardState(raft.epoch + 1))
-            if raft.voters.has(raft.me):
+            votes = raft.voters.has(raft.me)
+            raft.become(Unattached(raft.now_ms if votes else FOREVER_MS), HardState(raft.epoch + 1))
+            if votes:
                 to_prospective(raft)
 
 
@@ -79,14 +83,26 @@ def to_prospective(raft: RaftNode) -> None:
 
 
 def give_up(raft: RaftNode) -> None:
-    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R208)."""
+    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R208).
+
+    Else a refused node waits for a new while, and one whose time is over asks again at once: none remains (R203).
+    """
+    assert isinstance(raft.state, Prospective)
     known = raft.hard.leader_id
-    if known >= 0 and known != raft.me.id and raft.voters.find(known) is not None:
+    if known >= 0 and known != raft.me.id and raft.can_reach(known):
         raft.to_follower(raft.epoch, known)
+    elif raft.state.election.lost(len(raft.voters.current), raft.voters.majority):
+        raft.become(Unattached(raft.random_election_ms()), raft.hard)
     else:
-        assert isinstance(raft.state, Prospective)
-        deadline = raft.random_election_ms() if raft.now_ms >= raft.state.deadline_ms else raft.state.deadline_ms
-        raft.become(Unattached(deadline), raft.hard)
+        raft.become(Unattached(raft.now_ms), raft.hard)
+        to_prospective(raft)
+
+
+def to_candidate(raft: RaftNode) -> None:
+    """Begin an election, in an epoch of its own."""
+    chosen = Candidate(raft.random_election_ms(), Election({raft.me.id: True}))
+    raft.become(chosen, HardState(raft.epoch + 1, NOBODY, raft.me))
+    count(raft)
 
 
 def count(raft: RaftNode) -> None:
@@ -94,10 +110,7 @@ def count(raft: RaftNode) -> None:
     state, majority = raft.state, raft.voters.majority
     match state:
         case Prospective(election=election) if election.won(majority):
-            epoch = raft.epoch + 1
-            chosen = Candidate(raft.random_election_ms(), Election({raft.me.id: True}))
-            raft.become(chosen, HardState(epoch, NOBODY, raft.me))
-            count(raft)
+            to_candidate(raft)
         case Prospective(election=election) if election.lost(len(raft.voters.current), majority):
             give_up(raft)
         case Candidate(election=election) if election.won(majority):
@@ -133,7 +146,9 @@ def request_for(raft: RaftNode, peer: int) -> Request | None:
     state, me, chain = raft.state, raft.me, raft.chain
     key = raft.voters.find(peer)
     match state:
-        case Prospective(election=election) | Candidate(election=election) if peer not in election.answers:
+        case Prospective(election=election) | Candidate(election=election):
+            if peer in election.answers or election.lost(len(raft.voters.current), raft.voters.majority):
+                return None
             pre = isinstance(state, Prospective)
             return Vote(me, raft.epoch, chain.last_epoch, chain.end, pre, key)
         case Leader():

@@ -23,9 +23,16 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = ZERO_UUID
 
     def is_same(self, other: ReplicaKey) -> bool:
-        """Whether both may be one replica: a directory that is not known matches any (R201, R245)."""
+        """Whether both may be one replica: a directory that is not known matches any."""
         known = ZERO_UUID not in (self.directory_id, other.directory_id)
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
+
+    def names(self, replica: ReplicaKey) -> bool:
+        """Whether this key, of a voter set, a vote or a request, means ``replica``: without a directory any (R201).
+
+        It is not symmetrical: an entry with a directory does not mean a replica that names none (R245).
+        """
+        return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
 
 class HardState(NamedTuple):
@@ -154,6 +161,14 @@ class Answered(NamedTuple):
     batches: tuple[Batch, ...] = ()
 
 
+class Refused(NamedTuple):
+    """A request of ours was refused as a whole, or the peer speaks no version that can say it (UNSUPPORTED_VERSION)."""
+
+    peer: int
+    request: Request
+    error: ErrorCode
+
+
 class Unreachable(NamedTuple):
     """A request of ours got no answer."""
 
@@ -185,7 +200,18 @@ class Resign(NamedTuple):
 
 
 Event = (
-    Start | Tick | Propose | Synced | Asked | Answered | Unreachable | SnapshotPart | SnapshotLoaded | Covered | Resign
+    Start
+    | Tick
+    | Propose
+    | Synced
+    | Asked
+    | Answered
+    | Refused
+    | Unreachable
+    | SnapshotPart
+    | SnapshotLoaded
+    | Covered
+    | Resign
 )
 
 
@@ -204,7 +230,7 @@ class Append(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A request for another voter."""
+    """A request for another voter, or, where ``peer`` is below 0, for a bootstrap server (-2, -3, ...)."""
 
     peer: int
     request: Request

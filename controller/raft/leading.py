@@ -52,7 +52,7 @@ def note_fetch(leader: Leader, fetch: Fetch, end: int, now_ms: float, voters: Vo
     if fetch.replica.id < 0:
         return
     at = voters.find(fetch.replica.id)
-    key = at if at is not None and at.is_same(fetch.replica) else fetch.replica
+    key = at if at is not None and at.names(fetch.replica) else fetch.replica
     progress = leader.ends.setdefault(key, Progress())
     progress.end = fetch.offset
     progress.fetched_ms = now_ms
@@ -69,7 +69,7 @@ def majority_end(leader: Leader, voters: VoterHistory) -> int:
 def heard_from(leader: Leader, me: ReplicaKey, voters: VoterHistory, replica: ReplicaKey) -> bool:
     """Note a sign of life; says whether a majority has given one since the check began (R228)."""
     voter = voters.find(replica.id)
-    if voter is None or not voter.is_same(replica) or replica.id == me.id:
+    if voter is None or not voter.names(replica) or replica.id == me.id:
         return False
     leader.heard.add(replica.id)
     needed = voters.majority - (1 if voters.has(me) else 0)

@@ -9,7 +9,7 @@ Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 
 from __future__ import annotations
 
-from ottla.controller.raft import answers, elections, events
+from ottla.controller.raft import answers, elections, events, following
 from ottla.controller.raft.chain import VoterHistory, voter_keys
 from ottla.controller.raft.events import Event, Ready
 from ottla.controller.raft.node import RaftNode
@@ -38,6 +38,8 @@ class RaftMachine(RaftNode):
                 answers.to_request(self, ticket, request)
             case events.Answered(peer, request, answer, batches):
                 answers.take_answer(self, peer, request, answer, batches)
+            case events.Refused(peer, request, error):
+                answers.refused(self, peer, request, error)
             case events.Unreachable(peer, request):
                 answers.unreachable(self, peer, request)
             case events.SnapshotPart():
@@ -49,7 +51,7 @@ class RaftMachine(RaftNode):
             case events.Resign():
                 elections.resign(self)
         elections.ask_around(self)
-        answers.fetch_more(self)
+        following.fetch_more(self)
         if self.hard != before:
             self.ready.hard_state = self.hard
         return self.ready

@@ -37,6 +37,7 @@ class Timeouts(NamedTuple):
     backoff_max_ms: float = 1000
     retry_ms: float = 20
     max_wait_ms: int = 500
+    request_ms: float = 2000
 
     @property
     def check_quorum_ms(self) -> float:
@@ -59,6 +60,7 @@ class RaftNode:
         chance: Callable[[], float],
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         first_records: tuple[Message, ...] = (),
+        bootstrap: tuple[int, ...] = (),
     ) -> None:
         self.me = me
         self.voters = voters
@@ -71,8 +73,16 @@ class RaftNode:
         self.state: State = Unattached(FOREVER_MS)
         self.asked: dict[int, float] = {}
         """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
+        """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R223)."""
+        self.addressed: set[int] = set()
+        """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
+        them as leader: nobody follows a leader it cannot reach (R256)."""
         self.fetching: Fetch | None = None
         """The fetch that is under way: answers to any other come too late."""
+        self.fetching_peer = NOBODY
+        self.fetching_until_ms = FOREVER_MS
+        """When the peer is taken for dumb."""
         self.loading: tuple[int, int] | None = None
         """The snapshot that is being fetched from the leader."""
         self.parked: list[Parked] = []
@@ -102,14 +112,24 @@ class RaftNode:
     @property
     def deadline_ms(self) -> float:
         """When the next `Tick` is due at the latest."""
-        waits = [at for at in self.asked.values() if at < FOREVER_MS]
+        waits = [at for at in self.asked.values() if at > self.now_ms]
+        if self.fetching is not None:
+            waits.append(self.fetching_until_ms)
         return min([self.state.deadline_ms, *waits, *(p.until_ms for p in self.parked)])
+
+    def can_reach(self, replica_id: int) -> bool:
+        """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R256)."""
+        return replica_id in self.addressed or self.voters.find(replica_id) is not None
 
     # ------------------------------------------------------------------ transitions
 
     def random_election_ms(self) -> float:
         """Between once and twice the election timeout from now."""
         return self.now_ms + self.timeouts.election_ms * (1 + self._chance())
+
+    def any_of(self, peers: list[int]) -> int:
+        """One of several, by chance."""
+        return peers[int(self._chance() * len(peers))]
 
     def become(self, state: State, hard: HardState | None = None) -> None:
         """Enter a state; what it says that must survive goes to disk with this step."""
@@ -124,14 +144,19 @@ class RaftNode:
         self.asked.clear()
         self.fetching = self.loading = None
 
-    def to_unattached(self, epoch: int) -> None:
-        """A higher epoch is known, its leader is not. An election timer that runs goes on (R203)."""
+    def to_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
+        """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R203).
+
+        Who is no voter has none.
+        """
         assert epoch > self.epoch
         remaining = isinstance(self.state, Unattached | Prospective | Candidate | Resigned)
-        deadline = self.state.deadline_ms if remaining else self.random_election_ms()
-        if deadline == FOREVER_MS:
+        deadline = self.state.deadline_ms if remaining else FOREVER_MS
+        if not self.voters.has(self.me):
+            deadline = FOREVER_MS
+        elif deadline == FOREVER_MS:
             deadline = self.random_election_ms()
-        self.become(Unattached(deadline), HardState(epoch))
+        self.become(Unattached(deadline), HardState(epoch, leader_id))
 
     def to_follower(self, epoch: int, leader_id: int) -> None:
         """Follow the leader of an epoch; the vote given in that epoch stays known."""
@@ -148,9 +173,10 @@ class RaftNode:
             return
         if epoch == self.epoch and isinstance(self.state, Prospective) and leader_id == self.hard.leader_id:
             return
-        if epoch > self.epoch and leader_id < 0:
-            self.to_unattached(epoch)
-        elif epoch > self.epoch or (leader_id >= 0 and self.leader_id == NOBODY):
+        follows = leader_id >= 0 and self.can_reach(leader_id)
+        if epoch > self.epoch and not follows:
+            self.to_unattached(epoch, max(leader_id, NOBODY))
+        elif epoch > self.epoch or (follows and self.leader_id == NOBODY):
             known = self.hard.leader_id if epoch == self.epoch else NOBODY
             assert known in (NOBODY, leader_id), f"two leaders in epoch {epoch}: {known} and {leader_id}"
             self.to_follower(epoch, leader_id)

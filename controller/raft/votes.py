@@ -16,9 +16,14 @@ def shape_error(vote: Vote) -> ErrorCode:
     A candidate's log cannot reach into the epoch it asks for; with a pre-vote that epoch is not raised yet.
     """
     wrong = vote.last_epoch > vote.epoch if vote.pre else vote.last_epoch >= vote.epoch
-    if wrong or vote.last_epoch < 0 or vote.end_offset < 0 or vote.candidate.id < 0:
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NONE
+    return ErrorCode.INVALID_REQUEST if wrong or vote.last_epoch < 0 or vote.end_offset < 0 else ErrorCode.NONE
+
+
+def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
+    """What is wrong with who sent a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R211, R214)."""
+    if epoch < known_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
 
 
 def grants(state: State, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
@@ -37,5 +42,5 @@ def grants(state: State, hard: HardState, vote: Vote, last_epoch: int, end_offse
 
 def _real(hard: HardState, candidate: ReplicaKey, *, up_to_date: bool) -> bool:
     if hard.voted is not None:
-        return hard.voted.is_same(candidate)
+        return hard.voted.names(candidate)
     return hard.leader_id == NOBODY and up_to_date

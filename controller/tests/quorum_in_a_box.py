@@ -81,7 +81,8 @@ class Box:
                 epochs.append((entry.epoch, offset))
         voters = VoterHistory(h.key for h in self.hosts.values())
         chain = EpochChain(len(host.log), epochs)
-        host.machine = RaftMachine(host.key, voters, host.hard, chain, self.chance.random)
+        bootstrap = tuple(self.hosts)
+        host.machine = RaftMachine(host.key, voters, host.hard, chain, self.chance.random, bootstrap=bootstrap)
         host.committed = -1
         self.step(number, Start())
 

@@ -13,6 +13,7 @@ from ottla.controller.raft.events import (
     EndEpoch,
     Fetch,
     HardState,
+    Refused,
     ReplicaKey,
     Start,
     Tick,
@@ -93,9 +94,9 @@ def test_who_is_no_voter_never_asks_for_votes() -> None:
     assert not raft.step(0, Start()).sends
     assert isinstance(raft.state, Unattached)
     answer(raft, BeginEpoch(2, 3))
-    ready = raft.step(9000, Tick())
+    raft.step(9000, Tick())
     assert isinstance(raft.state, Follower)
-    assert [type(s.request) for s in ready.sends] == [Fetch]
+    assert [type(s.request) for s in raft.step(9020, Tick()).sends] == [Fetch]
 
 
 # ------------------------------------------------------------------ elections
@@ -105,8 +106,10 @@ def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
     raft = RaftMachine(KEYS[4], VoterHistory([ME, TWO, THREE]), HardState(5, 2), EpochChain(), lambda: 0.5)
     (send,) = raft.step(0, Start()).sends
     assert (send.peer, raft.deadline_ms) == (2, 2000)
-    for now in (2000, 4000):
-        (send,) = raft.step(now, Tick()).sends
+    for now in (2000, 4020):
+        assert not raft.step(now, Tick()).sends
+        assert raft.deadline_ms == now + 20
+        (send,) = raft.step(now + 20, Tick()).sends
         assert (send.peer, raft.deadline_ms) == (2, now + 2000)
 
 
@@ -178,13 +181,12 @@ def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None
     raft = prospective()
     at = raft.deadline_ms
     raft.step(at, Tick())
-    assert isinstance(raft.state, Unattached)
-    assert raft.deadline_ms == at + 1500, "a timer that ran out begins anew"
+    assert isinstance(raft.state, Prospective), "none of its time remains: it asks again"
+    assert raft.deadline_ms == at + 1500
     raft = prospective()
-    at = raft.deadline_ms
     for peer in (2, 3):
         raft.step(1600, Answered(peer, vote, no))
-    assert raft.deadline_ms == at, "one that runs goes on"
+    assert raft.deadline_ms == 3100, "who was refused waits anew"
 
 
 def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
@@ -217,11 +219,35 @@ def test_a_beaten_candidate_waits_out_its_timer() -> None:
 def test_an_answer_with_an_error_is_no_vote_and_one_to_an_older_question_none_at_all() -> None:
     raft = prospective()
     wrong = Answer(ErrorCode.INVALID_VOTER_KEY, 5, -1, granted=True)
-    raft.step(1600, Answered(2, Vote(ME, 5, 0, 0, pre=True), wrong))
+    assert not raft.step(1600, Answered(2, Vote(ME, 5, 0, 0, pre=True), wrong)).sends
     assert isinstance(raft.state, Prospective)
+    assert raft.state.election.answers == {1: True}, "neither a yes nor a no"
+    assert [s.peer for s in raft.step(1620, Tick()).sends] == [2], "asked again shortly"
     old = Answer(ErrorCode.NONE, 5, -1, granted=True)
     raft.step(1600, Answered(3, Vote(ME, 4, 0, 0, pre=True), old))
     assert isinstance(raft.state, Prospective)
+
+
+def test_a_candidate_that_is_beaten_asks_no_more() -> None:
+    raft = candidate(count=5)
+    for peer in (2, 3, 4):
+        ready = raft.step(1600, Answered(peer, Vote(ME, 6, 0, 0), Answer(ErrorCode.NONE, 6, -1)))
+    raft.step(1600, Unreachable(5, Vote(ME, 6, 0, 0)))
+    ready = raft.step(1620, Tick())
+    assert not ready.sends
+
+
+def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
+    raft = prospective()
+    pre = Vote(ME, 5, 0, 0, pre=True)
+    assert not raft.step(1600, Refused(2, pre, ErrorCode.UNKNOWN_SERVER_ERROR)).sends
+    assert isinstance(raft.state, Prospective)
+    ready = raft.step(1620, Refused(2, pre, ErrorCode.UNSUPPORTED_VERSION))
+    assert isinstance(raft.state, Candidate)
+    assert ready.hard_state == HardState(6, -1, ME)
+    assert [s.request for s in ready.sends] == [Vote(ME, 6, 0, 0, voter=TWO), Vote(ME, 6, 0, 0, voter=THREE)]
+    raft.step(1630, Refused(2, pre, ErrorCode.UNSUPPORTED_VERSION))
+    assert raft.epoch == 6, "an old refusal"
 
 
 def test_what_got_no_answer_is_asked_again_shortly() -> None:
@@ -249,6 +275,7 @@ def test_what_got_no_answer_is_asked_again_shortly() -> None:
         (Vote(ReplicaKey(0), 6, 5, 9), OK),
         (Vote(TWO, 4, 3, 9), FENCED),
         (Vote(TWO, 4, 4, 9), INVALID),
+        (Vote(ReplicaKey(-1), 4, 3, 9), FENCED),
         (Vote(TWO, 6, 5, 9, voter=TWO), KEY),
         (Vote(TWO, 6, 5, 9, voter=ReplicaKey(1, bytes([8] * 16))), KEY),
         (Vote(TWO, 6, 5, 9, voter=ReplicaKey(1)), OK),
@@ -271,7 +298,7 @@ def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
     assert raft.deadline_ms == 1600, "the timer begins anew"
     assert not answer(raft, Vote(THREE, 6, 0, 5)).granted
     assert answer(raft, Vote(TWO, 6, 0, 0)).granted
-    assert answer(raft, Vote(ReplicaKey(2), 6, 0, 0)).granted
+    assert not answer(raft, Vote(ReplicaKey(2), 6, 0, 0)).granted
     assert not answer(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).granted
 
 

@@ -84,7 +84,7 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
     ("places", "wait"),
     [
         ([True], 0),
-        ([], 1000),
+        ([], 0),  # a leader that started again knows no successor
         ([False, False], 1000),
         ([False, True], 500),
         ([False, True, False], 250),
@@ -111,7 +111,7 @@ def test_r215_only_who_follows_the_leader_that_goes_hurries() -> None:
 
 
 def test_r215_the_first_successor_tries_at_once() -> None:
-    for successors, deadline in (((ME, THREE), 10), ((THREE, ME), 510), ((), 1010)):
+    for successors, deadline in (((ME, THREE), 10), ((THREE, ME), 510), ((THREE,), 1010), ((), 10)):
         raft = follower()
         answer(raft, EndEpoch(2, 5, successors), 10)
         assert raft.deadline_ms == deadline
@@ -213,11 +213,29 @@ def test_r227_committed_is_what_a_majority_has_of_this_epoch() -> None:
 
 def test_r219_who_is_no_voter_does_not_count() -> None:
     raft = led()
-    for key in (KEYS[5], ReplicaKey(2, bytes([9] * 16)), ReplicaKey(-1)):
+    for key in (KEYS[5], ReplicaKey(2, bytes([9] * 16)), ReplicaKey(2), ReplicaKey(-1)):
         raft.step(1600, Asked("a", Fetch(key, 6, 11, 6)))
     assert raft.high_watermark == -1
-    raft.step(1600, Asked("a", Fetch(ReplicaKey(2), 6, 11, 6)))
+    raft.step(1600, Asked("a", Fetch(TWO, 6, 11, 6)))
     assert raft.high_watermark == 11
+
+
+def test_r201_an_entry_without_directory_means_any() -> None:
+    """kraft.version 0: the voters are known by their ids alone."""
+    raft = led()
+    raft.voters = VoterHistory(map(ReplicaKey, (1, 2, 3)))
+    raft.step(1600, Asked("a", Fetch(TWO, 6, 11, 6)))
+    raft.step(1600, Synced(11))
+    assert raft.high_watermark == 11
+
+
+def test_who_uses_the_leaders_id_gets_nothing() -> None:
+    raft = led()
+    for key in (ME, ReplicaKey(1, bytes([9] * 16))):
+        (reply,) = raft.step(1600, Asked("a", Fetch(key, 6, 4, 3))).replies
+        assert (reply.answer.error, reply.answer.offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+    raft.step(1600, Asked("a", Fetch(TWO, 6, 11, 6)))
+    assert raft.high_watermark == 11, "what this node has itself still counts"
 
 
 def test_r220_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() -> None:
@@ -276,7 +294,8 @@ def test_r228_a_leader_nobody_listens_to_resigns() -> None:
     raft.step(2000, Asked("a", Fetch(TWO, 6, 10, 3)))
     raft.step(2001, Asked("a", Fetch(TWO, 6, 10, 3)))
     raft.step(2001, Asked("a", Fetch(ReplicaKey(3, bytes([9] * 16)), 6, 10, 3)))
-    assert raft.state.deadline_ms == deadline, "two others are needed"
+    raft.step(2002, Asked("a", Fetch(THREE, 6, 12, 5)))
+    assert raft.state.deadline_ms == deadline, "two others are needed, and their logs must fit"
     raft.step(2500, Asked("b", Fetch(THREE, 6, 10, 3)))
     assert raft.state.deadline_ms == 5500
     raft.step(5499, Tick())
@@ -293,6 +312,9 @@ def test_a_leader_makes_itself_known_until_it_is_fetched_from() -> None:
     raft.step(1510, Answered(3, BeginEpoch(1, 6), Answer(OK, 6, 1)))
     raft.step(2400, Asked("a", Fetch(TWO, 6, 0, 0)))
     assert [s.peer for s in raft.step(2510, Tick()).sends] == [3]
+    raft.step(2520, Unreachable(3, BeginEpoch(1, 6)))
+    assert 3 not in [s.peer for s in raft.step(3519, Tick()).sends], "no hurry: who lives asks by itself"
+    assert [s.peer for s in raft.step(3520, Tick()).sends] == [3]
 
 
 def test_r243_the_first_leader_writes_the_quorum_down_and_no_other() -> None:

@@ -1,0 +1,90 @@
+"""How a node without leadership gets the log: whom it asks, and what it makes of what it is given.
+
+Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.chain import voter_keys
+from ottla.controller.raft.events import NOBODY, Append, Batch, Fetch, FetchAnswer, Send
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.states import Follower, State, Unattached
+from ottla.wire.errors import ErrorCode
+
+
+def fetch_more(raft: RaftNode) -> None:
+    """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R225).
+
+    One fetch is under way at a time. Who knows no leader asks others for it in the same way (R223).
+    """
+    under_way = raft.fetching is not None or raft.loading is not None
+    if not isinstance(raft.state, Follower | Unattached) or under_way or raft.synced < raft.chain.end:
+        return
+    peer = _whom(raft)
+    if peer == NOBODY:
+        return
+    chain = raft.chain
+    raft.asked.pop(peer, None)
+    raft.fetching = Fetch(
+        raft.me, raft.epoch, chain.end, chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
+    )
+    raft.fetching_peer = peer
+    raft.fetching_until_ms = raft.now_ms + raft.timeouts.request_ms
+    raft.ready.sends.append(Send(peer, raft.fetching))
+
+
+def _whom(raft: RaftNode) -> int:
+    """The leader; else, or while it does not answer, anybody who may know one (R223); -1 where all have to rest."""
+    if isinstance(raft.state, Follower) and _rested(raft, raft.state.leader_id):
+        return raft.state.leader_id
+    able = [peer for peer in raft.bootstrap if _rested(raft, peer)]
+    return raft.any_of(able) if able else NOBODY
+
+
+def _rested(raft: RaftNode, peer: int) -> bool:
+    return raft.asked.get(peer, 0) <= raft.now_ms
+
+
+def unreachable(raft: RaftNode, peer: int) -> None:
+    """The fetch that is under way failed, or came to nothing: its peer rests a little."""
+    raft.fetching = None
+    raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+
+
+def take(
+    raft: RaftNode, asked_in: State, peer: int, request: Fetch, answer: FetchAnswer, batches: tuple[Batch, ...]
+) -> None:
+    """What a fetch brought (R224-R226); the log is as it was when it was asked, for nothing else changes it.
+
+    Who asked without a leader, and was answered by it, follows it by now: what it sent counts at once (R209).
+    """
+    state = raft.state
+    current = request.epoch == answer.epoch == raft.epoch
+    if not isinstance(state, Follower) or not current or answer.error != ErrorCode.NONE:
+        if state is asked_in:
+            raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+        return
+    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
+    state.fetched = True
+    if answer.snapshot is not None:
+        raft.loading = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
+        return
+    if answer.diverging is not None:
+        epoch, end = answer.diverging
+        _, own_end = raft.chain.end_of(epoch)
+        raft.truncate(min(end, own_end))
+        return
+    for batch in batches:
+        if batch.first_offset != raft.chain.end or batch.epoch < raft.chain.last_epoch or batch.epoch > raft.epoch:
+            break  # what does not fit is left out, with all that follows it
+        _take_batch(raft, batch)
+    if answer.high_watermark >= 0:
+        raft.raise_high_watermark(min(raft.chain.end, answer.high_watermark))
+
+
+def _take_batch(raft: RaftNode, batch: Batch) -> None:
+    count = batch.last_offset - batch.first_offset + 1
+    raft.chain.append(batch.epoch, count)
+    if batch.voters is not None:
+        raft.voters.add(batch.first_offset, voter_keys(batch.voters))
+    raft.ready.append.append(Append(batch.first_offset, count, batch.epoch, batch.raw, verbatim=True))
