@@ -141,6 +141,13 @@ class NodeConfig:
         return at.roles_of(self.values)
 
     @property
+    def first_listener(self) -> tuple[str, int]:
+        """Host and port of the first listener for clients that ``listeners`` name; else this node's own."""
+        names = at.controller_names(self.values)
+        found = (x for x in at.addresses_of(self.values, at.LISTENERS) if x.name not in names)
+        return next(((x.host, x.port) for x in found), (self.host, self.port))
+
+    @property
     def client_listeners(self) -> list[Address]:
         """Where to listen for clients and brokers."""
         if at.BROKER not in self.roles:

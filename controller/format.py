@@ -152,7 +152,7 @@ def _format(
 ) -> Identity:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     disk.makedirs(directory.path)
-    raw = snapshot_bytes(Snapshot(bootstrap_records(plan.levels), timestamp_ms=now_ms), 0, now_ms)
+    raw = snapshot_bytes(Snapshot(bootstrap_records(plan.levels)), 0, now_ms)
     write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=0o644)
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)

@@ -103,7 +103,7 @@ def _help(command: str) -> Iterator[str]:
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     out = io.StringIO()
-    module = import_module(f"ottla.cli.{command}")
+    module = import_module(f"ottla.cli.{command.replace('-', '_')}")
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         module.run(["--help"])
     if before is None:

@@ -7,6 +7,8 @@ from importlib import import_module
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
+    "format": "make data directories a cluster's before its nodes start",
+    "random-uuid": "print a fresh id for a cluster or directory",
     "topic": "list, describe, create, configure, delete topics",
     "group": "list and describe consumer groups, with their lag",
     "produce": "send lines from standard input",
@@ -21,7 +23,7 @@ COMMANDS = {
 
 def usage() -> str:
     """The overview."""
-    lines = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
+    lines = [f"  {name:<11} {text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [
             "usage: ottla COMMAND [OPTIONS]",
@@ -51,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    status: int = import_module(f"ottla.cli.{name}").run(arguments[1:])
+    status: int = import_module(f"ottla.cli.{name.replace('-', '_')}").run(arguments[1:])
     return status
 
 

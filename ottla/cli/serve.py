@@ -6,19 +6,19 @@ import argparse
 import contextlib
 import gc
 import logging
-import os
 import signal
 import sys
 
 import trio
 
-from ottla.broker.addresses import BadConfig, parse_listener
-from ottla.broker.config import NodeConfig, check_values, from_environment
+from ottla.broker.addresses import BadConfig
+from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node, StartRefused, StorageFailed
+from ottla.cli.settings import add_settings, configure, read_settings
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
-from ottla.tools.doctor import lines_of, refusals
+from ottla.tools.doctor import not_yet
 from ottla.wire.errors import WireError
 from ottla.world.real_env import RealEnv
 
@@ -38,56 +38,24 @@ examples:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
-    out.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
+    add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
-    out.add_argument("--config", metavar="FILE", help="a server.properties file")
-    out.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file")
-    out.add_argument("--node-id", type=int, metavar="N", help="id of this node (default 1)")
     out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
     return out
 
 
-def _settings(options: argparse.Namespace) -> dict[str, str]:
-    values: dict[str, str] = {}
-    if options.config is not None:
-        try:
-            with open(options.config, encoding="utf-8", errors="replace") as file:
-                values = {line.key: line.value for line in lines_of(file.read())}
-        except OSError as error:
-            raise BadConfig(f"{options.config}: {error.strerror}") from None
-    values.update(from_environment(os.environ))
-    for item in options.set:
-        key, separator, value = item.partition("=")
-        if not separator:
-            raise BadConfig(f"--set {item}: write KEY=VALUE")
-        values[key.strip()] = value.strip()
-    return values
-
-
-def configure(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
+def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """The node's settings from the command line, and warnings.
 
     Raises:
         BadConfig: something cannot be.
     """
-    values = _settings(options)
+    values = read_settings(options)
     warnings = check_values(values)
-    for text in refusals(values):
+    for text in not_yet(values):
         raise BadConfig(text)
-    config = NodeConfig(values, cluster_id=options.cluster_id)
-    directories = values.get("log.dirs") or values.get("log.dir")
-    config.data_dir = options.data_dir or directories or config.data_dir
-    config.node_id = (
-        options.node_id if options.node_id is not None else int(values.get("node.id", values.get("broker.id", "1")))
-    )
-    if options.listen is not None:
-        _, config.host, config.port = parse_listener(options.listen)
-    else:
-        for part in values.get("listeners", "").split(","):
-            if part.strip() and not part.strip().upper().startswith("CONTROLLER"):
-                _, config.host, config.port = parse_listener(part)
-                break
-    config.advertised()
+    config = configure(values, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id
     return config, warnings
 
 
@@ -138,7 +106,7 @@ def run(arguments: list[str]) -> int:
     """Serve; gives the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
-        config, warnings = configure(parser().parse_args(arguments))
+        config, warnings = configured(parser().parse_args(arguments))
         for text in warnings:
             print(f"ottla serve: warning: {text}", file=sys.stderr)
         _raise_descriptor_limit()

@@ -249,6 +249,14 @@ def diagnose(lines: list[Line]) -> list[Finding]:
 
 def refusals(values: Mapping[str, str]) -> list[str]:
     """What a node must not start with: settings it could not keep to."""
+    return _refused(values, (_advertised, _listeners_clash, _cannot_be, _security))
+
+
+def not_yet(values: Mapping[str, str]) -> list[str]:
+    """What a node cannot be so far."""
+    return _refused(values, (_not_yet,))
+
+
+def _refused(values: Mapping[str, str], rules: tuple[Callable[[_Config], Iterator[Finding]], ...]) -> list[str]:
     config = _Config([Line(0, key, value) for key, value in values.items()])
-    rules = (_advertised, _listeners_clash, _cannot_be, _not_yet, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

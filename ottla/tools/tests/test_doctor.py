@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, lines_of, refusals
+from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, lines_of, not_yet, refusals
 
 GOOD = """
 # a node as Kafka's own sample has it
@@ -84,5 +84,7 @@ def test_lines_are_read_as_java_reads_properties() -> None:
 def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
     assert refusals({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
     assert refusals({"listeners": "SASL_SSL://:9092"})
-    assert refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})
+    assert refusals({"controller.quorum.voters": "1@a:9093,2@b"})
+    assert not_yet({"controller.quorum.voters": "1@a:9093,2@b:9093"})
+    assert not not_yet({"controller.quorum.voters": "1@a:9093"})
     assert not refusals({line.key: line.value for line in lines_of(GOOD)})

@@ -1,0 +1,78 @@
+"""A node's settings from the command line: file, environment, ``--set``, and options with names of their own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+
+from ottla.broker.addresses import ANY_HOST, BadConfig, parse_listener
+from ottla.broker.config import NodeConfig, from_environment
+from ottla.tools.doctor import lines_of, refusals
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The options every command has that needs a node's settings."""
+    parser.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
+    parser.add_argument("--config", "-c", metavar="FILE", help="a server.properties file")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file"
+    )
+    parser.add_argument("--node-id", type=int, metavar="N", help="id of this node (default 1)")
+
+
+def read_settings(options: argparse.Namespace) -> dict[str, str]:
+    """What file, environment and ``--set`` say, the later winning.
+
+    Raises:
+        BadConfig: the file cannot be read, or an option is no setting.
+    """
+    values: dict[str, str] = {}
+    if options.config is not None:
+        try:
+            with open(options.config, encoding="utf-8", errors="replace") as file:
+                values = {line.key: line.value for line in lines_of(file.read())}
+        except OSError as error:
+            raise BadConfig(f"{options.config}: {error.strerror}") from None
+    values.update(from_environment(os.environ))
+    for item in options.set:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise BadConfig(f"--set {item}: write KEY=VALUE")
+        values[key.strip()] = value.strip()
+    if options.node_id is not None:
+        values.pop("broker.id", None)
+        values["node.id"] = str(options.node_id)
+    return values
+
+
+def configure(values: dict[str, str], data_dir: str | None = None, listen: str | None = None) -> NodeConfig:
+    """A node's configuration, looked through.
+
+    Raises:
+        BadConfig: something cannot be.
+    """
+    for text in refusals(values):
+        raise BadConfig(text)
+    config = NodeConfig(values, host_name=machine_name(values))
+    config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
+    config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
+    if listen is not None:
+        _, config.host, config.port = parse_listener(listen)
+    else:
+        config.host, config.port = config.first_listener
+    return config
+
+
+def machine_name(values: dict[str, str]) -> str:
+    """What other machines call this one; asked only where a listener at every address has to be told to others."""
+    if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
+        return "localhost"
+    listeners = [parse_listener(x) for x in values.get("listeners", "").split(",") if x.strip()]
+    if not any(host in ANY_HOST for _, host, _ in listeners):
+        return "localhost"
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, flags=socket.AI_CANONNAME)
+    except OSError:
+        return "localhost"
+    return found[0][3] or "localhost"
