@@ -156,6 +156,11 @@ def addresses_of(values: Mapping[str, str], key: str) -> tuple[Address, ...]:
     return tuple(out)
 
 
+def is_same_host(one: str, other: str) -> bool:
+    """Whether two hosts are written alike, or both stand for this machine alone."""
+    return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
+
+
 def names_others(values: Mapping[str, str], node_id: int, here: tuple[Address, ...], host_name: str) -> bool:
     """Whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
 

@@ -6,7 +6,7 @@ Where the values come from, the later winning: Kafka's default, our own default 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.broker import addresses as at
@@ -200,21 +200,28 @@ class NodeConfig:
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
-    def quorum(self, *ports: int) -> QuorumConfig:
-        """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order."""
+    def quorum(self, *ports: int, kept: Sequence[Endpoint] = ()) -> QuorumConfig:
+        """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order.
+
+        ``kept``: where it was before, as its data directory has it; still the same place, it keeps its words for it.
+        """
         values, numbers = self.values, (self.number(f"controller.quorum.{x}.ms") for x in _TIMEOUTS)
         listener = at.controller_names(values)[0]
         return QuorumConfig(
             listener,
-            tuple(self._controller_endpoint(x, p) for x, p in zip(self.controller_listeners, ports, strict=True)),
+            tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
             tuple((v.id, Endpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
             at.bootstrap_of(values),
             Timeouts(*numbers),
             self.flag(at.AUTO_JOIN),
         )
 
-    def _controller_endpoint(self, bound: Address, port: int) -> Endpoint:
+    def _controller_endpoint(self, bound: Address, port: int, kept: Sequence[Endpoint]) -> Endpoint:
         """As others reach it (R241): advertised, else bound, else as the voters' setting has it."""
+        if bound.port == 0:
+            for before in kept:
+                if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):
+                    return before
         told = next((x for x in at.addresses_of(self.values, at.ADVERTISED) if x.name == bound.name), bound)
         own = next((v for v in at.voters_of(self.values) if v.id == self.node_id), None)
         if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_names(self.values)[0]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ottla.broker.addresses import parse_listener
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
-from ottla.world.env import Env, Listener, SocketBuffers
+from ottla.controller.quorum_config import Endpoint
+from ottla.world.env import Env, Listener
 
 
 class CannotListen(Exception):
@@ -15,21 +17,92 @@ class CannotListen(Exception):
 
 
 async def listen(env: Env, config: NodeConfig, listeners: list[Listener]) -> None:
-    """Listen for clients, and for whoever reads the metrics where that is configured; adds to the listeners.
+    """Listen for clients of a node alone, and for whoever reads the metrics; adds to the listeners.
 
     Raises:
         CannotListen: an address is taken, or not this machine's.
     """
-    listeners.append(await _listen(env, config.host, config.port, config.socket_buffers))
-    address = config.values.get(METRICS_LISTENER)
-    if address:
-        _, host, port = parse_listener(address)
-        listeners.append(await _listen(env, host, port, config.socket_buffers))
+    listening = Listening(env, config)
+    at = config.client_listeners[0]
+    listeners.append(await listening.listen(at.host, at.port))
+    await listening.for_metrics()
+    if listening.metrics is not None:
+        listeners.append(listening.metrics)
 
 
-async def _listen(env: Env, host: str, port: int, buffers: SocketBuffers) -> Listener:
-    try:
-        return await env.net.listen(host, port, buffers)
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}") from None
+class Listening:
+    """Where a node listens: for clients and brokers, for controllers, and for whoever reads the metrics."""
+
+    def __init__(self, env: Env, config: NodeConfig) -> None:
+        self._env, self._config = env, config
+        self.clients: dict[str, Listener] = {}
+        """By listener name, in the order of the settings; a controller alone has none."""
+        self.controllers: dict[str, Listener] = {}
+        """By listener name, in the order of their names' setting; a broker alone has none."""
+        self.metrics: Listener | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Where clients' listeners are bound, by name."""
+        return {name: x.port for name, x in self.clients.items()}
+
+    @property
+    def controller_ports(self) -> tuple[int, ...]:
+        """Where controllers' listeners are bound."""
+        return tuple(x.port for x in self.controllers.values())
+
+    async def for_clients(self) -> None:
+        """Listen for clients and for other brokers.
+
+        Raises:
+            CannotListen: an address is taken, or not this machine's.
+        """
+        for at in self._config.client_listeners:
+            self.clients[at.name] = await self.listen(at.host, at.port)
+
+    async def for_metrics(self) -> None:
+        """Listen for whoever reads the metrics, where that is configured.
+
+        Raises:
+            CannotListen: the address is taken, or not this machine's.
+        """
+        address = self._config.values.get(METRICS_LISTENER)
+        if address:
+            _, host, port = parse_listener(address)
+            self.metrics = await self.listen(host, port)
+
+    async def for_controllers(self, kept: Sequence[Endpoint] = ()) -> None:
+        """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
+
+        Raises:
+            CannotListen: an address is taken, or not this machine's.
+        """
+        ports = {x.name: x.port for x in kept}
+        for at in self._config.controller_listeners:
+            self.controllers[at.name] = await self._listen_again(at.host, at.port, ports.get(at.name, 0))
+
+    async def _listen_again(self, host: str, port: int, before: int) -> Listener:
+        if port == 0 and before:
+            try:
+                return await self.listen(host, before)
+            except CannotListen:
+                pass  # the peers are told of the new one
+        return await self.listen(host, port)
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """Listen at one address; it is the caller's to close.
+
+        Raises:
+            CannotListen: it is taken, or not this machine's.
+        """
+        try:
+            return await self._env.net.listen(host, port, self._config.socket_buffers)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}") from None
+
+    def close(self) -> None:
+        """Nobody may come any more."""
+        every = [*self.clients.values(), *self.controllers.values()]
+        for listener in [*every, *([self.metrics] if self.metrics is not None else [])]:
+            listener.close()

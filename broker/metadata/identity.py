@@ -1,0 +1,52 @@
+"""Whose a node's directories are when it starts: what they remember of the quorum, and who makes new ones.
+
+A node formats its directories itself only where nobody else is named who might know better (KIP-853).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.addresses import VOTERS
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.storage import Storage
+from ottla.controller.format import format_directory, known_voters
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.log.directory import Identity
+
+
+class NotFormatted(Exception):
+    """The directories are new, and this node may not make them; the message says what to do. Nothing was changed."""
+
+
+def remembered(storage: Storage, config: NodeConfig) -> tuple[Endpoint, ...]:
+    """Where this node's controller was before, as its directory has it; one that knows of others tells the settings.
+
+    Call it for directories that have an identity.
+    """
+    voters = known_voters(storage.metadata)
+    if voters is None:
+        if VOTERS not in config.values:
+            config.grow()  # formatted to learn the voters from others
+        return ()
+    if any(v.id != config.node_id for v in voters):
+        config.grow()
+    return next((v.endpoints for v in voters if v.id == config.node_id), ())
+
+
+def make_identity(
+    storage: Storage, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
+) -> Identity:
+    """Format new directories as a cluster of this one node.
+
+    Raises:
+        NotFormatted: other controllers are named.
+        OSError: the disk failed.
+    """
+    path = storage.metadata.path
+    if not config.alone or not quorum.endpoints:
+        raise NotFormatted(
+            f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
+            f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"
+        )
+    return format_directory(storage.metadata, config.node_id, config.cluster_id, quorum.endpoints[0], now_ms, new_id)

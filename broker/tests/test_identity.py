@@ -1,0 +1,169 @@
+"""Where a node listens, what its directory remembers of that, and which directories it makes by itself."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
+from ottla.broker.replica.storage import Storage
+from ottla.broker.server.listening import CannotListen, Listening
+from ottla.controller.format import Plan, Voter, format_directories, known_voters
+from ottla.controller.levels import starting_levels
+from ottla.controller.quorum_config import Endpoint
+from ottla.log.directory import Identity
+from ottla.world.memory_disk import MemoryDisk
+
+CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+LEVELS = starting_levels(None, {}, dynamic_quorum=True)
+OTHERS = {"controller.quorum.bootstrap.servers": "two:9093"}
+
+
+class Ports:
+    """A network where some ports are taken, and free ones are given out one after the other."""
+
+    def __init__(self, *taken: int) -> None:
+        self.taken = set(taken)
+        self.open: list[int] = []
+        self._free = itertools.count(5000)
+
+    async def listen(self, host: str, port: int, buffers: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        port = port or next(self._free)
+        if port in self.taken:
+            raise OSError(errno.EADDRINUSE, "in use")
+        self.taken.add(port)
+        self.open.append(port)
+        return SimpleNamespace(port=port, host=host, close=lambda: self.open.remove(port))
+
+
+class Ground:
+    """A node's disk, its settings and its network."""
+
+    def __init__(self, values: dict[str, str] | None = None, *taken: int, host: str = "127.0.0.1") -> None:
+        self.disk = MemoryDisk(random.Random(1), lambda: 0)
+        self.values, self.host, self.ports = values or {}, host, Ports(*taken)
+        self.ids: Iterator[bytes] = (bytes([7, *n.to_bytes(15, "big")]) for n in itertools.count())
+
+    def start(self) -> tuple[NodeConfig, Identity, tuple[Endpoint, ...]]:
+        """As a node does: listen, look whose the directories are, make them where they are new."""
+        config = NodeConfig(self.values, "/data", host=self.host, port=0)
+        storage = Storage(self.disk.session(), config.data_dirs)
+        env: Any = SimpleNamespace(net=self.ports)
+        listening = Listening(env, config)
+
+        async def listen() -> tuple[Endpoint, ...]:
+            await listening.for_clients()
+            found = storage.identify(config.node_id, None)
+            kept = () if found is None else remembered(storage, config)
+            await listening.for_controllers(kept)
+            return kept
+
+        kept = trio.run(listen)
+        quorum = config.quorum(*listening.controller_ports, kept=kept)
+        identity = storage.metadata.identity
+        if identity is None:
+            identity = make_identity(storage, config, quorum, 0, lambda: next(self.ids))
+        storage.unlock()
+        listening.close()
+        assert not self.ports.open
+        self.ports.taken.clear()
+        return config, identity, quorum.endpoints
+
+
+def test_a_controllers_port_is_chosen_once_and_kept() -> None:
+    ground = Ground()
+    _, identity, endpoints = ground.start()
+    assert endpoints == (Endpoint("CONTROLLER", "127.0.0.1", 5001),)
+    again = ground.start()
+    assert (again[1], again[2]) == (identity, endpoints)
+    assert again[0].alone
+
+
+def test_where_the_kept_port_is_taken_another_is_chosen() -> None:
+    ground = Ground()
+    ground.start()
+    ground.ports.taken = {5001}
+    assert ground.start()[2] == (Endpoint("CONTROLLER", "127.0.0.1", 5003),)
+
+
+def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
+    ground = Ground()
+    storage = Storage(ground.disk.session(), ["/data"])
+    there = (Endpoint("CONTROLLER", "localhost", 9093),)
+    plan = Plan(1, CLUSTER, LEVELS, (Voter(1, bytes([9]) * 16, there),))
+    format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
+    assert ground.start()[2] == there
+    ground.host = "10.0.0.5"
+    assert ground.start()[2] == (Endpoint("CONTROLLER", "10.0.0.5", 9093),), "others are told an address of now"
+
+
+def test_what_a_node_tells_its_directory_is_never_every_address() -> None:
+    ground = Ground(host="0.0.0.0")
+    assert ground.start()[2] == (Endpoint("CONTROLLER", "localhost", 5001),)
+    voters = known_voters(Storage(ground.disk.session(), ["/data"]).metadata)
+    assert voters is not None
+    assert voters[0].endpoints[0].host == "localhost"
+
+
+def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> None:
+    ground = Ground()
+    ground.start()
+    ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
+    assert ground.start()[2] == (Endpoint("CONTROLLER", "127.0.0.1", 6000),)
+    ground.ports.taken = {6000}
+    with pytest.raises(CannotListen, match=r"127\.0\.0\.1:6000: Address already in use"):
+        ground.start()
+
+
+def test_a_node_formats_itself_only_where_nobody_else_is_named() -> None:
+    with pytest.raises(NotFormatted, match=r"/data is not formatted.*ottla format --cluster-id ID --node-id 1") as told:
+        Ground(OTHERS).start()
+    assert "\n" not in str(told.value)
+    own = {"controller.quorum.bootstrap.servers": "localhost:6000", "listeners": "P://:1,CONTROLLER://:6000"}
+    own["listener.security.protocol.map"] = "P:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert Ground(own).start()[0].alone
+
+
+def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
+    for voters in ((1, 2, 3), ()):
+        ground = Ground()
+        storage = Storage(ground.disk.session(), ["/data"])
+        rows = tuple(Voter(n, bytes([n]) * 16, (Endpoint("CONTROLLER", "h", 9090 + n),)) for n in voters)
+        plan = Plan(1, CLUSTER, LEVELS, rows)
+        format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
+        config, _, _ = ground.start()
+        assert not config.alone
+        assert config.text("offsets.topic.replication.factor") == "3"
+
+
+def test_each_listener_of_the_settings_is_listened_at() -> None:
+    values = {
+        "listeners": "IN://127.0.0.1:11,OUT://:12,CONTROLLER://:13,SECOND://:14",
+        "controller.listener.names": "SECOND,CONTROLLER",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECOND:PLAINTEXT",
+        "ottla.metrics.listener": "127.0.0.1:15",
+    }
+    ports = Ports()
+    env: Any = SimpleNamespace(net=ports)
+    listening = Listening(env, NodeConfig(values, host="127.0.0.1", port=11))
+
+    async def listen() -> None:
+        await listening.for_clients()
+        await listening.for_controllers()
+        await listening.for_metrics()
+
+    trio.run(listen)
+    assert listening.ports == {"IN": 11, "OUT": 12}
+    assert listening.controller_ports == (14, 13)
+    assert sorted(ports.open) == [11, 12, 13, 14, 15]
+    listening.close()
+    assert ports.open == []

@@ -1,0 +1,119 @@
+"""Joining a cluster of which one address is known: what any of its nodes tells, and the settings that follow.
+
+Source: ``DescribeClusterResponse``, ``DescribeQuorumResponse`` v2 (apache/kafka 4.3.1; KIP-853).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.broker.addresses import ANY_HOST, AUTO_JOIN, BOOTSTRAP, LOCAL_HOST, NAMES, controller_names
+from ottla.log.directory import METADATA_TOPIC
+from ottla.peers.client import Channel, ClusterClient
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_quorum as dq
+from ottla.world.env import Env
+
+JOIN_TIMEOUT_S = 10.0
+HEARD_WITHIN_MS = 10_000
+VOTERS_IN_LOG_FROM = 2
+"""The version of DescribeQuorum that tells where the voters are."""
+
+
+class CannotJoin(Exception):
+    """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
+
+
+class Quorum(NamedTuple):
+    """A cluster as a newcomer sees it."""
+
+    cluster_id: str
+    voters: dict[int, dict[str, tuple[str, int]]]
+    """Where each voter is, by its listeners' names."""
+    brokers: dict[int, tuple[str, int]]
+    """The brokers that have a session."""
+    alive: frozenset[int]
+    """Brokers with a session, and voters that were heard of just now."""
+    seen_from: str
+    """This machine's address on the way there."""
+
+
+async def ask(env: Env, address: str) -> Quorum:
+    """Ask a node for its cluster.
+
+    Raises:
+        CannotJoin: nobody answers there, or what answers cannot say it.
+    """
+    client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S)
+    try:
+        channel = await client.any()
+        cluster = await channel.call(dc.DescribeClusterRequest())
+        if channel.version_for(ApiKey.DESCRIBE_QUORUM) < VOTERS_IN_LOG_FROM:
+            raise CannotJoin(f"{address} does not tell where its controllers are: name them in {BOOTSTRAP}")
+        return read_quorum(cluster, await _describe(channel), channel.stream.local[0])
+    except (OSError, ValueError, ProtocolError, WireError) as error:
+        raise CannotJoin(f"{address}: {error}") from None
+    finally:
+        client.close()
+
+
+async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
+    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    answer: dq.DescribeQuorumResponse = await channel.call(dq.DescribeQuorumRequest([asked]))
+    return answer
+
+
+def read_quorum(cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumResponse, seen_from: str) -> Quorum:
+    """What the two answers say together; ``seen_from`` is this machine's address on the way there.
+
+    Raises:
+        ProtocolError: one of them is an error.
+    """
+    code = cluster.error_code or answer.error_code or answer.topics[0].partitions[0].error_code
+    if code:
+        raise ProtocolError(ErrorCode(code))
+    rows = answer.topics[0].partitions[0].current_voters
+    newest_ms = max(v.last_fetch_timestamp for v in rows)
+    heard = {v.replica_id for v in rows if newest_ms - v.last_fetch_timestamp < HEARD_WITHIN_MS}
+    places = {n.node_id: {x.name: (x.host, x.port) for x in n.listeners} for n in answer.nodes}
+    voters = {v.replica_id: places.get(v.replica_id, {}) for v in sorted(rows, key=lambda v: v.replica_id)}
+    brokers = {b.broker_id: (b.host, b.port) for b in cluster.brokers}
+    return Quorum(cluster.cluster_id, voters, brokers, frozenset(heard | set(brokers)), seen_from)
+
+
+def join_settings(values: dict[str, str], node_id: int, quorum: Quorum, quorum_size: int) -> dict[str, str]:
+    """The settings of a node that joins: whom to ask, and whether to become a voter.
+
+    Raises:
+        CannotJoin: the controllers are out of reach.
+    """
+    known = sorted({name for places in quorum.voters.values() for name in places})
+    listener = controller_names(values)[0] if NAMES in values else (known or [""])[0]
+    found = [places[listener] for places in quorum.voters.values() if listener in places]
+    if not found:
+        raise CannotJoin(f"the controllers have no listener {listener}; they have {', '.join(known) or 'none'}")
+    if quorum.seen_from not in LOCAL_HOST and all(host in (*LOCAL_HOST, *ANY_HOST) for host, _ in found):
+        raise CannotJoin(
+            f"the controllers say they are at {found[0][0]}:{found[0][1]}, which leads nowhere from here: "
+            "have them --listen at an address that others reach"
+        )
+    out = {**values, "node.id": str(node_id)}
+    out.setdefault(NAMES, listener)
+    out[BOOTSTRAP] = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
+    if len(quorum.voters) < quorum_size and node_id not in quorum.voters:
+        out.setdefault(AUTO_JOIN, "true")
+    return out
+
+
+def check_free(node_id: int, quorum: Quorum) -> None:
+    """A new directory must not take the id of a node that is alive; one whose disk was lost may come back.
+
+    Raises:
+        CannotJoin: it is alive.
+    """
+    if node_id in quorum.alive:
+        host, port = quorum.brokers.get(node_id, ("", 0))
+        whose = f"the node at {host}:{port}" if port else "a controller that is alive"
+        raise CannotJoin(f"node id {node_id} belongs to {whose}: give another --node-id")

@@ -1,0 +1,77 @@
+"""What a newcomer learns of a cluster, and the settings it starts with."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.config import NodeConfig
+from ottla.tools.joining import CannotJoin, Quorum, check_free, join_settings, read_quorum
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_quorum as dq
+
+NOW = 100_000
+
+
+def cluster(*brokers: int, error: int = 0) -> dc.DescribeClusterResponse:
+    rows = [dc.DescribeClusterBroker(n, "h", 9090 + n) for n in brokers]
+    return dc.DescribeClusterResponse(error_code=error, cluster_id="c", brokers=rows)
+
+
+def quorum(heard_ms: dict[int, int], host: str = "h", error: int = 0) -> dq.DescribeQuorumResponse:
+    rows = [dq.ReplicaState(n, bytes(16), 9, at, at) for n, at in heard_ms.items()]
+    part = dq.DescribeQuorumResponsePartitionData(0, error, leader_id=1, current_voters=rows)
+    nodes = [dq.Node(n, [dq.Listener("CONTROLLER", host, 19090 + n)]) for n in heard_ms]
+    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("t", [part])], nodes=nodes)
+
+
+def one(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> Quorum:
+    return read_quorum(cluster(1), quorum({1: NOW}, host), seen_from)
+
+
+def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> None:
+    joined = join_settings({"num.partitions": "3"}, 2, one(), 3)
+    assert joined == {
+        "num.partitions": "3",
+        "node.id": "2",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "10.0.0.1:19091",
+        "controller.quorum.auto.join.enable": "true",
+    }
+    assert not NodeConfig(joined, node_id=2).alone
+    three = read_quorum(cluster(1, 2, 3), quorum({3: NOW, 1: NOW, 2: NOW}, "::1"), "::1")
+    joined = join_settings({}, 4, three, 3)
+    assert "controller.quorum.auto.join.enable" not in joined
+    assert joined["controller.quorum.bootstrap.servers"] == "[::1]:19091,[::1]:19092,[::1]:19093"
+    assert "controller.quorum.auto.join.enable" in join_settings({}, 4, three, 5)
+    assert "controller.quorum.auto.join.enable" not in join_settings({}, 3, three, 5), "it is a voter"
+
+
+def test_what_the_user_says_of_joining_stays() -> None:
+    values = {"controller.quorum.auto.join.enable": "false"}
+    assert join_settings(values, 2, one(), 3)["controller.quorum.auto.join.enable"] == "false"
+
+
+def test_controllers_that_cannot_be_reached_from_here_are_told() -> None:
+    with pytest.raises(CannotJoin, match="localhost:19091, which leads nowhere from here"):
+        join_settings({}, 2, one("localhost"), 3)
+    assert join_settings({}, 2, one("localhost", "127.0.0.1"), 3)
+    with pytest.raises(CannotJoin, match="no listener PEERS; they have CONTROLLER"):
+        join_settings({"controller.listener.names": "PEERS"}, 2, one(), 3)
+
+
+def test_a_new_directory_may_take_the_id_of_a_node_that_is_gone_and_of_no_other() -> None:
+    seen = read_quorum(cluster(1), quorum({1: NOW, 2: NOW - 60_000, 3: NOW - 100}), "h")
+    check_free(2, seen)
+    check_free(4, seen)
+    with pytest.raises(CannotJoin, match="node id 1 belongs to the node at h:9091"):
+        check_free(1, seen)
+    with pytest.raises(CannotJoin, match="node id 3 belongs to a controller that is alive"):
+        check_free(3, seen)
+
+
+@pytest.mark.parametrize("answers", [(cluster(error=31), quorum({1: 0})), (cluster(1), quorum({1: 0}, error=6))])
+def test_an_error_is_an_error(answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse]) -> None:
+    with pytest.raises(ProtocolError) as told:
+        read_quorum(*answers, "h")
+    assert told.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
