@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ottla.controller import brokers, configs, features, heartbeats, isr, places, topics, widening
+from ottla.controller import (
+    brokers,
+    configs,
+    elections,
+    features,
+    heartbeats,
+    isr,
+    places,
+    reassignments,
+    topics,
+    widening,
+)
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
@@ -18,6 +29,7 @@ from ottla.controller.placement import Chance
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition as alp
+from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -25,7 +37,9 @@ from ottla.wire.messages import controller_registration as cr
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.messages import update_features as uf
@@ -87,6 +101,12 @@ class ControllerMachine:
                 return places.assign(image, event, static)
             case alp.AlterPartitionRequest():
                 return isr.alter_partition(image, event, version, static)
+            case el.ElectLeadersRequest():
+                return elections.elect_leaders(image, event, static)
+            case ar.AlterPartitionReassignmentsRequest():
+                return reassignments.alter_reassignments(image, event, static)
+            case lr.ListPartitionReassignmentsRequest():
+                return reassignments.list_reassignments(self.image, event)
             case cr.ControllerRegistrationRequest():
                 return brokers.register_controller(event)
             case _:

@@ -1,19 +1,33 @@
-"""What becomes of one partition when its in-sync set, a directory or who may lead changes.
+"""What becomes of one partition when its in-sync set, its replicas, a directory or who may lead changes.
 
-The order of the steps is Kafka's, and matters (R284-R289 of the project's list). Reassignment and preferred elections
-come with clusters. Source: ``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-966).
+The order of the steps is Kafka's, and matters (R284-R289, R296 of the project's list): a move that is through ends, who
+is eligible is told anew, a leader is elected, and only then it shows what the record must say.
+Source: ``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-455, KIP-966).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from ottla.controller.directories import MIGRATING
 from ottla.controller.image import NO_LEADER, NO_LEADER_CHANGE, Partition
+from ottla.controller.moves import Move, ended
 from ottla.wire.messages import metadata_records as m
 
 RECOVERING = 1
+
+
+class Election(Enum):
+    """Whom an election looks for."""
+
+    ONLINE = "online"
+    """Who leads, if it may go on; else the first in sync."""
+    PREFERRED = "preferred"
+    """The first replica, if it is in sync."""
+    UNCLEAN = "unclean"
+    """As online; rather than nobody, any replica that lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,11 @@ class Rules:
     unclean: bool = False
     """Whether a replica that is not in sync may lead, rather than none."""
 
+    @property
+    def election(self) -> Election:
+        """Whom an election looks for where nobody says otherwise."""
+        return Election.UNCLEAN if self.unclean else Election.ONLINE
+
 
 def change(
     at: tuple[bytes, int],
@@ -33,21 +52,29 @@ def change(
     may_lead: Callable[[int], bool],
     rules: Rules,
     *,
+    election: Election | None = None,
     isr: Collection[int] | None = None,
+    move: Move | None = None,
     lost: Collection[int] = (),
     directories: Mapping[int, bytes] | None = None,
     recovery: int | None = None,
 ) -> m.PartitionChangeRecord | None:
     """The record that changes a partition; None where nothing does.
 
-    ``at``: topic id and number. ``isr``: the in-sync set it shall have. ``lost``: replicas that restarted uncleanly and
-    may have lost what they had. ``directories``: where replicas lie now, of those that moved. ``recovery``: whether the
-    leader still recovers from an unclean election, where it says so.
+    ``at``: topic id and number. ``election``: whom to look for, instead of what the topic's rules say. ``isr``: the
+    in-sync set it shall have. ``move``: the replicas it shall have, and which of them come and go. ``lost``: replicas
+    that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
+    moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.
     """
     record = m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
+    move = move or Move(p.replicas, p.adding, p.removing)
     target = list(p.isr if isr is None else isr)
+    end = ended(move, target)
+    if end is not None:
+        move, target = Move(end.replicas), list(end.isr)
     eligible = _eligible(p, target, lost, rules)
-    leader, unclean = _elect(p, target, eligible, may_lead, rules)
+    wanted = election or rules.election
+    leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
     if leader != p.leader:
         record.leader = leader
         if leader in eligible:
@@ -57,22 +84,10 @@ def change(
             record.isr = [leader]
             if p.recovering != RECOVERING:
                 record.leader_recovery_state = RECOVERING
-    if record.isr is not None or not rules.elr:
-        eligible = []
-    if eligible != list(p.elr):
-        record.eligible_leader_replicas = eligible
-    if record.isr is None and (target or rules.elr) and target != list(p.isr):
-        record.isr = target
-    if rules.elr:
-        if record.leader == NO_LEADER and not p.last_known_elr:
-            record.last_known_elr = [p.leader]
-        elif record.leader >= 0 and p.last_known_elr:
-            record.last_known_elr = []
-    if directories:
-        known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
-        places = [directories.get(i, place) for i, place in zip(p.replicas, known, strict=True)]
-        if places != list(known):
-            record.directories = places
+    if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
+        record.leader = p.leader  # whoever was let go must hear of a new epoch
+    _tell_in_sync(record, p, target, eligible, rules)
+    _tell_places(record, p, move, directories or {})
     if recovery is not None and recovery != p.recovering:
         record.leader_recovery_state = recovery
     return None if record == m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
@@ -87,18 +102,67 @@ def _eligible(p: Partition, target: list[int], lost: Collection[int], rules: Rul
     return sorted(i for i in {*p.elr, *p.isr} if i not in target and i not in lost)
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Who may be elected."""
+
+    isr: list[int]
+    eligible: list[int]
+    is_alive: Callable[[int], bool]
+
+    def has(self, broker_id: int) -> bool:
+        """Whether a broker may lead cleanly (R287)."""
+        return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
+
+
 def _elect(
-    p: Partition, target: list[int], eligible: list[int], may_lead: Callable[[int], bool], rules: Rules
+    p: Partition, replicas: Collection[int], among: _Candidates, rules: Rules, election: Election
 ) -> tuple[int, bool]:
-    """The leader, and whether it was elected uncleanly (R287, R288)."""
-    candidates = target or eligible
-    for i in (p.leader, *p.replicas):
-        if i in candidates and may_lead(i):
+    """The leader, and whether it was elected uncleanly (R288)."""
+    in_order = [p.leader, *replicas]
+    if election is Election.PREFERRED:
+        first, *others = replicas
+        in_order = [first, p.leader, *others]
+    for i in in_order:
+        if among.has(i):
             return i, False
-    if rules.elr and not candidates and len(p.last_known_elr) == 1 and may_lead(p.last_known_elr[0]):
-        return p.last_known_elr[0], True
-    if rules.unclean:
-        for i in p.replicas:
-            if may_lead(i):
+    known = p.last_known_elr
+    if rules.elr and not among.isr and not among.eligible and len(known) == 1 and among.is_alive(known[0]):
+        return known[0], True
+    if election is Election.UNCLEAN:
+        for i in replicas:
+            if among.is_alive(i):
                 return i, True
     return NO_LEADER, False
+
+
+def _tell_in_sync(
+    record: m.PartitionChangeRecord, p: Partition, target: list[int], eligible: list[int], rules: Rules
+) -> None:
+    """Say who is in sync, who is eligible, and who was known to lead last. After an unclean election nobody is."""
+    if record.isr is not None or not rules.elr:
+        eligible = []
+    if eligible != list(p.elr):
+        record.eligible_leader_replicas = eligible
+    if record.isr is None and (target or rules.elr) and target != list(p.isr):
+        record.isr = target
+    if rules.elr:
+        if record.leader == NO_LEADER and not p.last_known_elr:
+            record.last_known_elr = [p.leader]
+        elif record.leader >= 0 and p.last_known_elr:
+            record.last_known_elr = []
+
+
+def _tell_places(record: m.PartitionChangeRecord, p: Partition, move: Move, moved: Mapping[int, bytes]) -> None:
+    """Say which replicas there are, which come and go, and where they lie."""
+    known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
+    lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}
+    places = [lie_at[i] for i in move.replicas]
+    if places != list(known):
+        record.directories = places
+    if move.replicas != p.replicas:
+        record.replicas = list(move.replicas)
+    if move.removing != p.removing:
+        record.removing_replicas = list(move.removing)
+    if move.adding != p.adding:
+        record.adding_replicas = list(move.adding)

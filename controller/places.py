@@ -11,7 +11,7 @@ from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.directories import is_online
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import partition_changes, rules_of
-from ottla.controller.partition_change import change
+from ottla.controller.partition_change import Election, change
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.schema import Message
@@ -68,7 +68,8 @@ def assign(image: Image, request: ad.AssignReplicasToDirsRequest, static: Mappin
                 assert rules is not None
                 p = topic.partitions[number]
                 at = (topic.id, number)
-                record = change(at, p, may_lead(image, p), rules, directories={broker_id: directory.id})
+                where = {broker_id: directory.id}
+                record = change(at, p, may_lead(image, p), rules, election=Election.ONLINE, directories=where)
                 if record is not None:
                     records.append(record)
                 if directory.id not in broker.log_dirs:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.controller.image import Partition, changed
-from ottla.controller.partition_change import Rules, change
+from ottla.controller.moves import Move
+from ottla.controller.partition_change import Election, Rules, change
 
 D = bytes(15)
 P = Partition((1, 2, 3), (1, 2, 3), 1, 5, 9, (D + b"\x81", D + b"\x82", D + b"\x83"))
@@ -72,6 +73,48 @@ ROWS: list[tuple[str, Partition, Collection[int], Rules, dict[str, Any], tuple[A
     ("a clean one before", P, (2, 3), UNCLEAN, {"isr": [3]}, (3, 1, (3,), (), (), 0)),
     ("none allowed", replace(P, isr=(1,)), (3,), PLAIN, {"isr": []}, (-1, 1, (1,), (), (), 0)),
     ("ELR given up when switched off", replace(P, elr=(3,), isr=(1, 2)), ALL, PLAIN, {}, (1, 0, (1, 2), (), (), 0)),
+    ("preferred: the first", THIRD_LEADS, ALL, ELR1, {"election": Election.PREFERRED}, (1, 1, (1, 2, 3), (), (), 0)),
+    (
+        "preferred: else who leads",
+        replace(P, leader=3, isr=(2, 3)),
+        ALL,
+        ELR1,
+        {"election": Election.PREFERRED},
+        None,
+    ),
+    (
+        "preferred: else the next",
+        replace(P, leader=-1, isr=(2, 3)),
+        (1, 3),
+        ELR1,
+        {"election": Election.PREFERRED},
+        (3, 1, (2, 3), (), (), 0),
+    ),
+    (
+        "preferred: never uncleanly",
+        replace(P, leader=-1, isr=(1,)),
+        (3,),
+        UNCLEAN,
+        {"election": Election.PREFERRED},
+        None,
+    ),
+    (
+        "preferred: the last known",
+        LAST,
+        (2,),
+        ELR1,
+        {"election": Election.PREFERRED},
+        (2, 1, (2,), (), (), 1),
+    ),
+    (
+        "unclean where asked for",
+        replace(P, leader=-1, isr=(1,)),
+        (3,),
+        PLAIN,
+        {"election": Election.UNCLEAN},
+        (3, 1, (3,), (), (), 1),
+    ),
+    ("online where asked for", replace(P, leader=-1, isr=(1,)), (3,), UNCLEAN, {"election": Election.ONLINE}, None),
     ("still leaderless: known stays", replace(P, leader=-1, isr=(), elr=(1,), last_known_elr=(2,)), (), ELR1, {}, None),
 ]
 
@@ -95,3 +138,52 @@ def test_where_no_place_was_known_the_others_stay_unknown() -> None:
     record = change((D, 7), replace(P, directories=()), lambda i: True, ELR1, directories={2: D + b"\x99"})
     assert record is not None
     assert record.directories == [bytes(16), D + b"\x99", bytes(16)]
+
+
+MOVES: list[tuple[str, Partition, Move, dict[str, Any], dict[str, Any]]] = [
+    ("begins", P, Move((1, 2, 4, 3), (4,), (3,)), {}, {"replicas": [1, 2, 4, 3], "adding": [4], "removing": [3]}),
+    ("same leader, new epoch", P, Move((1, 2)), {"isr": [1, 2]}, {"replicas": [1, 2], "isr": [1, 2], "leader": 1}),
+    ("a new order: no new epoch", P, Move((3, 2, 1)), {}, {"replicas": [3, 2, 1]}),
+    (
+        "is through at once",
+        P,
+        Move((2, 3, 1), (), (1,)),
+        {},
+        {"replicas": [2, 3], "isr": [2, 3], "leader": 2},
+    ),
+    (
+        "is through as the in-sync set grows",
+        replace(P, replicas=(2, 4, 1), isr=(1, 2), adding=(4,), removing=(1,), directories=(D + b"\x82",) * 3),
+        Move((2, 4, 1), (4,), (1,)),
+        {"isr": [1, 2, 4]},
+        {"replicas": [2, 4], "isr": [2, 4], "leader": 2, "adding": [], "removing": []},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "p", "move", "wanted", "expected"), MOVES, ids=[r[0] for r in MOVES])
+def test_r284_r296_a_move_is_written_as_kafka_writes_it(
+    name: str, p: Partition, move: Move, wanted: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    record = change((D, 7), p, lambda i: True, ELR1, move=move, directories={4: D + b"\x84"}, **wanted)
+    assert record is not None
+    lie_at = {**dict(zip(p.replicas, p.directories, strict=True)), 4: D + b"\x84"}
+    replicas = expected["replicas"]
+    assert record.directories == ([lie_at[i] for i in replicas] if record.directories is not None else None)
+    assert (record.directories is None) == ([lie_at[i] for i in replicas] == list(p.directories))
+    found = {
+        "replicas": record.replicas,
+        "adding": record.adding_replicas,
+        "removing": record.removing_replicas,
+        "isr": record.isr,
+        "leader": None if record.leader == -2 else record.leader,
+    }
+    assert {k: v for k, v in found.items() if v is not None} == expected
+
+
+def test_a_move_given_in_the_partition_goes_on_by_itself() -> None:
+    moving = replace(P, replicas=(2, 4, 1), isr=(1, 2), leader=2, adding=(4,), removing=(1,), directories=())
+    record = change((D, 7), moving, lambda i: True, ELR1, isr=[2, 1, 4])
+    assert record is not None
+    assert (record.replicas, record.isr, record.adding_replicas, record.removing_replicas) == ([2, 4], [2, 4], [], [])
+    assert (record.leader, record.directories) == (2, [bytes(16), bytes(16)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import heartbeats
+from ottla.controller import elections, heartbeats
 from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
@@ -15,11 +15,14 @@ from ottla.controller.snapshots import Snapshot, snapshot_steps
 from ottla.controller.tests.test_controller import create, machine, publish
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition as alp
+from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import unregister_broker as ub
 
@@ -88,6 +91,31 @@ def in_sync(count: int) -> Steps:
     return controller.decide(alp.AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
 
 
+def elected(count: int) -> Steps:
+    controller = filled(count)
+    return controller.decide(el.ElectLeadersRequest(0, None))  # type: ignore[return-value]
+
+
+def balanced(count: int) -> Steps:
+    return elections.balance(filled(count).image, {})
+
+
+def moved(count: int) -> Steps:
+    rows = [ar.ReassignablePartition(n, [2]) for n in range(count)]
+    request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t_0", rows)])
+    return filled(count).decide(request)  # type: ignore[return-value]
+
+
+def moves_of_topics(count: int) -> Steps:
+    """Each topic counts, though it names no partition."""
+    rows = [ar.ReassignableTopic(f"x{n}", []) for n in range(count)]
+    return filled(1).decide(ar.AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
+
+
+def listed(count: int) -> Steps:
+    return filled(count).decide(lr.ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
+
+
 def snapshot(count: int) -> Steps:
     return snapshot_steps(Snapshot(), (m.NoOpRecord() for _ in range(count)), 1, 0)
 
@@ -117,6 +145,11 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (changes_over_topics, 1, 0),
     (placed, 1, 0),
     (in_sync, 1, 0),
+    (elected, 1, 0),
+    (balanced, 1, 0),
+    (moved, 1, 0),
+    (moves_of_topics, 1, 0),
+    (listed, 1, 0),
     (snapshot, 1, 0),
     (deleted, 2, 0),
     (many_wider, 2, 0),

@@ -1,0 +1,147 @@
+"""Replicas are moved on request: AlterPartitionReassignments, and which moves are under way.
+
+Source: ``ReplicationControlManager.alterPartitionReassignments``, ``listPartitionReassignments`` (apache/kafka 4.3.1);
+KIP-455, KIP-860 (the number of replicas may be held).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, check_by_hand
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.directories import default_directory
+from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.leadership import rules_of
+from ottla.controller.moves import Move, is_moving, toward, undone
+from ottla.controller.partition_change import Election, Rules, change
+from ottla.controller.places import may_lead
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+
+def alter_reassignments(
+    image: Image, request: ar.AlterPartitionReassignmentsRequest, static: Mapping[str, str]
+) -> Steps:
+    """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
+    response = ar.AlterPartitionReassignmentsResponse()
+    if not request.topics:
+        return Decision(response)
+    response.error_message = None
+    response.allow_replication_factor_change = request.allow_replication_factor_change
+    records: list[Message] = []
+    seen = 0
+    for asked in request.topics:
+        seen += 1
+        if seen % PAUSE_EVERY == 0:
+            yield
+        topic = image.topics.get(asked.name)
+        rules = rules_of(image, static, topic) if topic is not None else Rules()
+        rows = ar.ReassignableTopicResponse(asked.name)
+        response.responses.append(rows)
+        for wanted in asked.partitions:
+            seen += 1
+            if seen % PAUSE_EVERY == 0:
+                yield
+            row = ar.ReassignablePartitionResponse(wanted.partition_index, 0, None)
+            rows.partitions.append(row)
+            try:
+                p = _partition(topic, asked.name, wanted.partition_index)
+                assert topic is not None
+                at = (topic.id, wanted.partition_index)
+                if wanted.replicas is None:
+                    record = _give_up(image, asked.name, at, p, rules)
+                else:
+                    keeps = not request.allow_replication_factor_change
+                    record = reassign(image, at, p, wanted.replicas, rules, keeps_factor=keeps)
+                if record is not None and len(records) == MAX_RECORDS_A_REQUEST:
+                    raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's list is full
+            except ProtocolError as error:
+                row.error_code, row.error_message = error.code, error.message
+                continue
+            if record is not None:
+                records.append(record)
+    return Decision(response, records)
+
+
+def _partition(topic: Topic | None, name: str, number: int) -> Partition:
+    if topic is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if number not in topic.partitions:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
+    return topic.partitions[number]
+
+
+def reassign(
+    image: Image,
+    at: tuple[bytes, int],
+    p: Partition,
+    target: Sequence[int],
+    rules: Rules,
+    *,
+    keeps_factor: bool = False,
+) -> m.PartitionChangeRecord | None:
+    """The record that moves a partition to these replicas (R295); None where they are its own, and nothing else to do.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: nobody, somebody twice, or a broker that is not registered;
+            INVALID_REPLICATION_FACTOR: there would be more or fewer than now, and ``keeps_factor`` forbids it.
+    """
+    check_by_hand(image, target, None)
+    now = len({*p.replicas, *p.adding} - {*p.removing})
+    if keeps_factor and len(target) != now:
+        why = f"The replication factor is changed from {now} to {len(target)}"
+        raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+    new = {i: default_directory(image.brokers[i].log_dirs) for i in target if i not in p.replicas}
+    return change(at, p, may_lead(image, p), rules, election=Election.ONLINE, move=toward(p, target), directories=new)
+
+
+def _give_up(
+    image: Image, name: str, at: tuple[bytes, int], p: Partition, rules: Rules
+) -> m.PartitionChangeRecord | None:
+    """The record that ends a move without what it was to add (R297)."""
+    if not is_moving(p):
+        raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    left = undone(p)
+    if left is None:
+        why = "Invalid replica assignment: addingReplicas contains all replicas."
+        raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    if left.unclean and not rules.unclean:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {name}:{at[1]} because it would require an unclean leader "
+            "election.",
+        )
+    return change(at, p, may_lead(image, p), rules, isr=left.isr, move=Move(left.replicas))
+
+
+def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsRequest) -> Steps:
+    """The moves that are under way, of all topics or of what is asked for (R298)."""
+    response = lr.ListPartitionReassignmentsResponse(error_message=None)
+    seen = 0
+    asked: Iterable[tuple[str, Iterable[int] | None]]
+    if request.topics is None:
+        asked = ((name, None) for name in sorted(image.topics))
+    else:
+        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    for name, numbers in asked:
+        seen += 1
+        if seen % PAUSE_EVERY == 0:
+            yield
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        rows: list[lr.OngoingPartitionReassignment] = []
+        for number in topic.partitions if numbers is None else numbers:
+            seen += 1
+            if seen % PAUSE_EVERY == 0:
+                yield
+            p = topic.partitions.get(number)
+            if p is not None and is_moving(p):
+                rows.append(lr.OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))
+        if rows:
+            response.topics.append(lr.OngoingTopicReassignment(name, rows))
+    return Decision(response)
