@@ -1,17 +1,17 @@
 """Brokers: how they register, and how they are forgotten; the features this build knows; producer ids.
 
-There are no leases yet: a controller that stands alone hears of its own broker's death by dying with it.
-
 Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.controller.decision import Decision, Steps
 from ottla.controller.image import Image
 from ottla.controller.leadership import partition_changes
+from ottla.controller.leases import Leases
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap
@@ -35,12 +35,28 @@ SUPPORTED_FEATURES = {
 }
 
 
-def _registration_error(
-    image: Image, request: br.BrokerRegistrationRequest, cluster_id: str, kraft_version: int
-) -> ErrorCode:
+class Cluster(NamedTuple):
+    """What a registration must agree with, besides the image."""
+
+    id: str
+    kraft_version: int
+    leases: Leases
+    now_ms: float
+
+
+def _is_another(known: m.RegisterBrokerRecord | None, request: br.BrokerRegistrationRequest, cluster: Cluster) -> bool:
+    """Whether another process of this id counts as alive."""
+    if known is None or known.incarnation_id == request.incarnation_id:
+        return False
+    return cluster.leases.is_live(known.broker_id, known.broker_epoch, cluster.now_ms)
+
+
+def _registration_error(image: Image, request: br.BrokerRegistrationRequest, cluster: Cluster) -> ErrorCode:
     """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
-    if request.cluster_id != cluster_id:
+    if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if _is_another(image.brokers.get(request.broker_id), request, cluster):
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
     dirs = request.log_dirs
@@ -49,7 +65,7 @@ def _registration_error(
     if not dirs or reserved or len(set(dirs)) != len(dirs) or not others.isdisjoint(dirs):
         return ErrorCode.INVALID_REGISTRATION
     told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    finalized = {**image.features, KRAFT_VERSION: kraft_version}
+    finalized = {**image.features, KRAFT_VERSION: cluster.kraft_version}
     if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
     if METADATA_VERSION not in told:
@@ -64,8 +80,7 @@ def register(
     request: br.BrokerRegistrationRequest,
     next_offset: int,
     static: Mapping[str, str],
-    cluster_id: str,
-    kraft_version: int,
+    cluster: Cluster,
 ) -> Steps:
     """Write a registration, fenced (R270, R271).
 
@@ -73,7 +88,7 @@ def register(
     cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
     registration's own, where there is nothing to clean up.
     """
-    wrong = _registration_error(image, request, cluster_id, kraft_version)
+    wrong = _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
         return Decision(br.BrokerRegistrationResponse(error_code=wrong))
     broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
@@ -121,7 +136,9 @@ def unregister(image: Image, request: ub.UnregisterBrokerRequest, static: Mappin
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         return Decision(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
-    records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+    records = yield from partition_changes(
+        image, static, lambda p: broker_id in p.isr or broker_id in p.elr, leaves=broker_id
+    )
     return Decision(ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)])
 
 

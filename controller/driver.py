@@ -241,7 +241,7 @@ class Controller:
             ticket.give(answer)
 
     async def _decide(self, ticket: Ticket) -> Decision:
-        decision = self.machine.decide(ticket.request, ticket.version, self._raft.chain.end)
+        decision = self.machine.decide(ticket.request, ticket.version, self._raft.chain.end, self._env.monotonic_ms())
         return await self._paced(decision) if isinstance(decision, Generator) else decision
 
     async def _append(self, records: list[Message]) -> None:

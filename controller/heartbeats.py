@@ -17,6 +17,7 @@ from ottla.controller.decision import Decision, Steps
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
 from ottla.controller.leadership import is_leaderless, leads_something, partition_changes
+from ottla.controller.leases import Leases
 from ottla.controller.records import METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
@@ -53,23 +54,28 @@ class Contacts:
         self.offsets.pop(broker_id, None)
         self.shutdown_at.pop(broker_id, None)
 
+    def forget(self) -> None:
+        """A new active controller has heard nothing yet. It knows where registrations lie: those are records."""
+        self.offsets.clear()
+        self.shutdown_at.clear()
+
     def lowest_active(self, image: Image) -> int | None:
         """How far the slowest broker is that may lead; None where there is none."""
         return min((self.offsets.get(i, -1) for i in image.unfenced()), default=None)
 
 
-def state_of(broker: m.RegisterBrokerRecord) -> State:
-    """A broker's state as it is recorded."""
+def state_of(broker: m.RegisterBrokerRecord, contacts: Contacts) -> State:
+    """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R275)."""
     if broker.fenced:
         return State.FENCED
-    return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
+    return State.CONTROLLED_SHUTDOWN if broker.broker_id in contacts.shutdown_at else State.UNFENCED
 
 
 def next_state(image: Image, contacts: Contacts, request: bh.BrokerHeartbeatRequest) -> Generator[None, None, State]:
     """The state a heartbeat leads to (the table of R273)."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
-    now = state_of(broker)
+    now = state_of(broker, contacts)
     if now is State.FENCED:
         if request.want_shut_down:
             return State.SHUTDOWN_NOW
@@ -85,7 +91,7 @@ def next_state(image: Image, contacts: Contacts, request: bh.BrokerHeartbeatRequ
     if (yield from leads_something(image, broker_id)):
         return State.CONTROLLED_SHUTDOWN
     lowest = contacts.lowest_active(image)
-    waits = lowest is not None and contacts.shutdown_at.get(broker_id, -1) > lowest
+    waits = lowest is not None and contacts.shutdown_at[broker_id] > lowest
     return State.CONTROLLED_SHUTDOWN if waits else State.SHUTDOWN_NOW
 
 
@@ -99,6 +105,8 @@ def _transition(
         return [m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1), *records]
     records = yield from partition_changes(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
     if state is State.CONTROLLED_SHUTDOWN:
+        if broker.in_controlled_shutdown:
+            return records
         return [m.BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1), *records]
     return [*records, m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
 
@@ -135,21 +143,29 @@ def fence(image: Image, broker_id: int, static: Mapping[str, str]) -> Steps:
 def heartbeat(
     image: Image,
     contacts: Contacts,
+    leases: Leases,
     request: bh.BrokerHeartbeatRequest,
     next_offset: int,
     static: Mapping[str, str],
 ) -> Steps:
-    """Take a heartbeat in; answer what the broker is from now on."""
+    """Take a heartbeat in; answer what the broker is from now on.
+
+    Who may stop now has no lease any more: it need not wait for its end before it registers again.
+    """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    now, state = state_of(broker), (yield from next_state(image, contacts, request))
+    now, state = state_of(broker, contacts), (yield from next_state(image, contacts, request))
     records: list[Message] = []
     if state is not now:
         records = yield from _transition(_without(image, broker, request.offline_log_dirs), static, broker, state)
         if state is State.CONTROLLED_SHUTDOWN:
             contacts.shutdown_at[broker_id] = next_offset + len(records) - 1
     contacts.offsets[broker_id] = request.current_metadata_offset
+    if state in (State.FENCED, State.SHUTDOWN_NOW):
+        contacts.shutdown_at.pop(broker_id, None)
+    if state is State.SHUTDOWN_NOW:
+        leases.end(broker_id, broker.broker_epoch)
     if request.offline_log_dirs:
         records += yield from _offline(image, static, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs

@@ -13,6 +13,7 @@ from ottla.controller import (
     brokers,
     configs,
     elections,
+    fast_fencing,
     features,
     heartbeats,
     isr,
@@ -25,6 +26,8 @@ from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
+from ottla.controller.leases import SESSION_KEY, SESSION_MS, Leases
+from ottla.controller.periodic import Chore, Sight
 from ottla.controller.placement import Chance
 from ottla.wire.messages import allocate_producer_ids as ap
 from ottla.wire.messages import alter_configs as ac
@@ -68,13 +71,25 @@ class ControllerMachine:
         self.cluster_id = cluster_id
         self.contacts = heartbeats.Contacts()
         """Soft state: what brokers said last."""
+        self.leases = Leases(int(defaults.broker.get(SESSION_KEY, SESSION_MS)))
+        """Soft state: which brokers count as alive."""
+        self.probes = fast_fencing.Probes()
+        """Soft state, of a controller that stands by too: which brokers a probe has reached."""
         self._new_id = new_id
         self._chance = chance
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
 
-    def decide(self, event: Any, version: int = 0, next_offset: int = 0) -> Decision | Steps:
-        """What the rules say to one event, against the latest image; its records would begin at ``next_offset``."""
+    def activated(self, now_ms: float, own: int | None = None) -> None:
+        """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
+        self.contacts.forget()
+        self.leases.began(self.latest, now_ms, own)
+
+    def decide(self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0) -> Decision | Steps:
+        """What the rules say to one event, against the latest image; its records would begin at ``next_offset``.
+
+        ``now_ms`` is of the monotonic clock, as what `leases` hear.
+        """
         image, static = self.latest, self.defaults.broker
         match event:
             case ct.CreateTopicsRequest():
@@ -94,9 +109,14 @@ class ControllerMachine:
             case ub.UnregisterBrokerRequest():
                 return brokers.unregister(image, event, static)
             case br.BrokerRegistrationRequest():
-                return brokers.register(image, event, next_offset, static, self.cluster_id, self.kraft_version)
+                cluster = brokers.Cluster(self.cluster_id, self.kraft_version, self.leases, now_ms)
+                return brokers.register(image, event, next_offset, static, cluster)
             case bh.BrokerHeartbeatRequest():
-                return heartbeats.heartbeat(image, self.contacts, event, next_offset, static)
+                return heartbeats.heartbeat(image, self.contacts, self.leases, event, next_offset, static)
+            case fast_fencing.Gone():
+                return fast_fencing.fence_gone(image, self.leases, self.probes, event, static)
+            case Chore():
+                return event.decide(Sight(image, self.leases, static, now_ms))
             case ad.AssignReplicasToDirsRequest():
                 return places.assign(image, event, static)
             case alp.AlterPartitionRequest():

@@ -1,0 +1,72 @@
+"""When a broker is plainly gone, so that its lease ends at once: its connection was lost, and its port refuses.
+
+Fencing a broker that lives is always safe: it comes back with its next heartbeat. So the only question is whom not to
+disturb for nothing. A refusal counts where a probe has reached this very process before (a listener behind a wall, or
+not bound yet, refuses as well), and where nothing was heard of it since the probe began. What is only silent keeps its
+lease: a cut or a pause takes the session.
+
+Kafka waits for the end of the session. The rule is Ottla's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from errno import ECONNREFUSED
+from typing import NamedTuple
+
+from ottla.controller import heartbeats
+from ottla.controller.decision import Decision, Steps
+from ottla.controller.image import Image
+from ottla.controller.leases import Leases
+
+
+class Gone(NamedTuple):
+    """A probe of a broker's port was refused; its answer is whether the broker was fenced for it."""
+
+    broker_id: int
+    broker_epoch: int
+    probed_at_ms: float
+    """When the probe began, of the monotonic clock."""
+
+
+def refuses(error: OSError) -> bool:
+    """Whether a probe failed because nobody listens there: not for want of a way, a name or time."""
+    return error.errno == ECONNREFUSED
+
+
+class Probes:
+    """Which processes of brokers a probe has reached. Every controller keeps it, active or not."""
+
+    def __init__(self) -> None:
+        self._reached: dict[int, int] = {}
+
+    def reached(self, broker_id: int, broker_epoch: int) -> None:
+        """A probe was let in."""
+        self._reached[broker_id] = broker_epoch
+
+    def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a probe was let in since this registration."""
+        return self._reached.get(broker_id) == broker_epoch
+
+    def wanted(self, image: Image) -> list[int]:
+        """Brokers to be probed now and then until they are reached: those that serve."""
+        serving = (b for b in image.brokers.values() if not b.fenced)
+        return sorted(b.broker_id for b in serving if not self.has_reached(b.broker_id, b.broker_epoch))
+
+
+def is_gone(image: Image, leases: Leases, probes: Probes, gone: Gone) -> bool:
+    """Whether a refusal ends a lease."""
+    broker = image.brokers.get(gone.broker_id)
+    if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
+        return False
+    heard = leases.last_heard(gone.broker_id, gone.broker_epoch)
+    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (heard is None or heard <= gone.probed_at_ms)
+
+
+def fence_gone(image: Image, leases: Leases, probes: Probes, gone: Gone, static: Mapping[str, str]) -> Steps:
+    """Fence a broker that is plainly gone, and end its lease: it may register again at once."""
+    if not is_gone(image, leases, probes, gone):
+        return Decision(False)
+    fenced = yield from heartbeats.fence(image, gone.broker_id, static)
+    leases.end(gone.broker_id, gone.broker_epoch)
+    return Decision(True, fenced.records)

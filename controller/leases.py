@@ -1,0 +1,65 @@
+"""Leases: how long a broker counts as alive though nobody hears it.
+
+A broker's lease begins with its first heartbeat, not with its registration, and ends a session after its last one. It
+lives in the active controller's memory: a new one gives every broker that is not fenced a whole session.
+Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
+
+From KIP-631.
+"""
+
+from __future__ import annotations
+
+from ottla.controller.image import Image
+
+SESSION_KEY = "broker.session.timeout.ms"
+SESSION_MS = 9_000
+CHECKS_A_SESSION = 8
+
+
+class Leases:
+    """When each process of a broker, told by its broker epoch, was heard last. Times are of the monotonic clock."""
+
+    def __init__(self, session_ms: int = SESSION_MS) -> None:
+        self.session_ms = session_ms
+        self._heard: dict[tuple[int, int], float] = {}
+
+    def began(self, image: Image, now_ms: float, own: int | None = None) -> None:
+        """Begin with a controller that is active from now on: brokers that are not fenced were heard now (R277).
+
+        ``own`` is the broker of this very process: while it starts anew its former process is gone, and it is not kept
+        waiting for that one's lease to end.
+        """
+        live = (b for b in image.brokers.values() if not b.fenced and b.broker_id != own)
+        self._heard = {(b.broker_id, b.broker_epoch): now_ms for b in live}
+
+    def heard(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
+        """A heartbeat arrived: noted before it waits for its turn (R276)."""
+        self._heard[(broker_id, broker_epoch)] = now_ms
+
+    def end(self, broker_id: int, broker_epoch: int) -> None:
+        """It is known to be gone, or was let go."""
+        self._heard.pop((broker_id, broker_epoch), None)
+
+    def last_heard(self, broker_id: int, broker_epoch: int) -> float | None:
+        """When it was heard last; None where it has no lease."""
+        return self._heard.get((broker_id, broker_epoch))
+
+    def is_live(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
+        """Whether a broker's process holds a lease."""
+        heard = self._heard.get((broker_id, broker_epoch))
+        return heard is not None and now_ms <= heard + self.session_ms
+
+    def stale(self, image: Image, now_ms: float) -> int | None:
+        """A broker to be fenced because its lease is over; None where there is none.
+
+        One at a time, so that each is fenced in sight of what fencing the one before it did. Leases of processes that
+        are not registered any more, or are fenced already, are dropped.
+        """
+        for (broker_id, epoch), heard in list(self._heard.items()):
+            if now_ms <= heard + self.session_ms:
+                continue
+            broker = image.brokers.get(broker_id)
+            if broker is not None and broker.broker_epoch == epoch and not broker.fenced:
+                return broker_id
+            del self._heard[(broker_id, epoch)]
+        return None

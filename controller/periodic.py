@@ -1,0 +1,77 @@
+"""What an active controller does by itself now and then, measured from when it became active (R267).
+
+Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
+comes again soon.
+Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.controller import elections, heartbeats
+from ottla.controller.decision import Decision, Steps
+from ottla.controller.image import Image
+from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Leases
+from ottla.wire.messages import metadata_records as m
+
+AGAIN_MS = 10
+RETRY_MS = 300_000
+"""After one that failed (R268)."""
+
+Static = Mapping[str, str]
+"""What was set in this node's configuration."""
+
+
+class Sight(NamedTuple):
+    """What a chore looks at."""
+
+    image: Image
+    leases: Leases
+    static: Static
+    now_ms: float
+
+
+class Chore(NamedTuple):
+    """One of them: how often it comes (0: never), and what it does; its answer is whether there is more to do."""
+
+    name: str
+    every_ms: Callable[[Static], int]
+    decide: Callable[[Sight], Decision | Steps]
+
+
+def _number(key: str, default: int, unit_ms: int = 1) -> Callable[[Static], int]:
+    return lambda static: int(static.get(key, default)) * unit_ms
+
+
+def _balance_every_ms(static: Static) -> int:
+    enabled = static.get("auto.leader.rebalance.enable", "true").lower() == "true"
+    return _number("leader.imbalance.check.interval.seconds", 300, 1_000)(static) if enabled else 0
+
+
+def _fence_stale(sight: Sight) -> Steps:
+    broker_id = sight.leases.stale(sight.image, sight.now_ms)
+    if broker_id is None:
+        return Decision(False)
+    fenced = yield from heartbeats.fence(sight.image, broker_id, sight.static)
+    return Decision(True, fenced.records)
+
+
+IDLE = Chore(
+    "say that the controller lives",
+    _number("metadata.max.idle.interval.ms", 500),
+    lambda _: Decision(False, [m.NoOpRecord()]),
+)
+FENCE_STALE = Chore(
+    "fence brokers nobody hears",
+    lambda static: max(1, int(static.get(SESSION_KEY, SESSION_MS)) // CHECKS_A_SESSION),
+    _fence_stale,
+)
+BALANCE = Chore("let first replicas lead", _balance_every_ms, lambda s: elections.balance(s.image, s.static))
+RESCUE = Chore(
+    "elect uncleanly where topics allow it",
+    _number("unclean.leader.election.interval.ms", 300_000),
+    lambda s: elections.rescue(s.image, s.static),
+)
+CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE)
