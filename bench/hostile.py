@@ -23,6 +23,7 @@ from bench.pauses import Child
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
 from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
@@ -34,12 +35,14 @@ from ottla.wire.messages import describe_groups as dg
 from ottla.wire.messages import describe_log_dirs as dld
 from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages import describe_topic_partitions as dtp
+from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import join_group as jg
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_delete as od
@@ -130,6 +133,20 @@ def _create_partitions(n: int) -> Message:
     return cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, 3, None) for name in _names(n)], 1000, True)
 
 
+def _elect(n: int) -> Message:
+    return el.ElectLeadersRequest(0, [el.TopicPartitions("t", list(range(n)))])
+
+
+def _move(n: int) -> Message:
+    rows = [ar.ReassignablePartition(i, [1]) for i in range(n)]
+    return ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t", rows)])
+
+
+def _moves(n: int) -> Message:
+    topics = [lr.ListPartitionReassignmentsTopics("t", list(range(n)))]
+    return lr.ListPartitionReassignmentsRequest(1000, topics)
+
+
 def _delete_records(n: int) -> Message:
     parts = [dr.DeleteRecordsPartition(i, 5) for i in range(n)]
     return dr.DeleteRecordsRequest([dr.DeleteRecordsTopic("t", parts)])
@@ -168,6 +185,9 @@ SCENES = {
     "LeaveGroup": Scene(K.LEAVE_GROUP, 5, _leave),
     "CreateTopics": Scene(K.CREATE_TOPICS, 7, _create_topics),
     "CreatePartitions": Scene(K.CREATE_PARTITIONS, 3, _create_partitions),
+    "ElectLeaders": Scene(K.ELECT_LEADERS, 2, _elect),
+    "AlterPartitionReassignments": Scene(K.ALTER_PARTITION_REASSIGNMENTS, 1, _move),
+    "ListPartitionReassignments": Scene(K.LIST_PARTITION_REASSIGNMENTS, 0, _moves),
     "DeleteTopics": Scene(K.DELETE_TOPICS, 5, lambda n: dt.DeleteTopicsRequest(topic_names=_names(n))),
     "DeleteRecords": Scene(K.DELETE_RECORDS, 2, _delete_records),
     "DescribeConfigs": Scene(K.DESCRIBE_CONFIGS, 4, _configs),

@@ -242,6 +242,10 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
             yield from admin.configs(key, version)
         case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.DESCRIBE_PRODUCERS:
             yield from admin.logs(key)
+        case ApiKey.ELECT_LEADERS:
+            yield from admin.leaders(version)
+        case ApiKey.ALTER_PARTITION_REASSIGNMENTS | ApiKey.LIST_PARTITION_REASSIGNMENTS:
+            yield from admin.moves(key, version)
         case ApiKey.DESCRIBE_QUORUM:
             yield from admin.quorum()
         case ApiKey.UPDATE_FEATURES:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
     alter_configs,
+    alter_partition_reassignments,
     create_partitions,
     create_topics,
     delete_records,
@@ -15,7 +16,9 @@ from ottla.wire.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    elect_leaders,
     incremental_alter_configs,
+    list_partition_reassignments,
     update_features,
 )
 from ottla.wire.schema import Message
@@ -117,6 +120,40 @@ def logs(key: ApiKey) -> Iterator[Message]:
     else:
         for name, number in ((TOPIC, 1), (TOPIC, 77), ("nowhere", 0)):
             yield describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(name, [number])])
+
+
+def leaders(version: int) -> Iterator[Message]:
+    """Elections where there is nothing to elect, and where they cannot be."""
+    named = [(TOPIC, [0, 77]), ("nowhere", [0])]
+    rows = [elect_leaders.TopicPartitions(name, numbers) for name, numbers in named]
+    for kind in (0, 1, 2) if version >= 1 else (0,):
+        yield elect_leaders.ElectLeadersRequest(kind, rows, 5000)
+        yield elect_leaders.ElectLeadersRequest(kind, [], 5000)
+    yield elect_leaders.ElectLeadersRequest(0, None, 5000)
+
+
+def moves(key: ApiKey, version: int) -> Iterator[Message]:
+    """Moves to where a partition is already, to nobody, and to nowhere."""
+    if key is ApiKey.LIST_PARTITION_REASSIGNMENTS:
+        lr = list_partition_reassignments
+        for topics in (None, [], [lr.ListPartitionReassignmentsTopics(TOPIC, [0, 77])]):
+            yield lr.ListPartitionReassignmentsRequest(5000, topics)
+        return
+    ar = alter_partition_reassignments
+    for name, number, replicas in (
+        (TOPIC, 0, [1]),
+        (TOPIC, 0, None),
+        (TOPIC, 0, []),
+        (TOPIC, 0, [1, 1]),
+        (TOPIC, 0, [1, 9]),
+        (TOPIC, 77, [1]),
+        ("nowhere", 0, [1]),
+        ("nowhere", 0, None),
+    ):
+        row = ar.ReassignableTopic(name, [ar.ReassignablePartition(number, replicas)])
+        for may_change in (True, False) if version >= 1 else (True,):
+            yield ar.AlterPartitionReassignmentsRequest(5000, may_change, [row])
+    yield ar.AlterPartitionReassignmentsRequest(5000)
 
 
 def quorum() -> Iterator[Message]:

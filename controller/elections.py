@@ -18,6 +18,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
+from ottla.wire.written import Written
 
 ELECTIONS_A_TURN = 1_000
 """What the controller changes by itself at once; the rest comes in the next turn."""
@@ -43,16 +44,15 @@ def _elect(
     return change((topic.id, number), p, may_lead(image, p), rules, election=kind)
 
 
-def elect_leaders(image: Image, request: el.ElectLeadersRequest, static: Mapping[str, str]) -> Steps:
+def elect_leaders(image: Image, request: el.ElectLeadersRequest, version: int, static: Mapping[str, str]) -> Steps:
     """Elect in each partition that is named, or in all (R293)."""
-    response = el.ElectLeadersResponse()
+    response = el.ElectLeadersResponse(replica_election_results=Written(el.ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return Decision(response)
     kind = _KINDS.get(request.election_type)
     if kind is None:
-        return (
-            yield from _refused(request, ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        )
+        why = f"Unknown election type {request.election_type}"
+        return (yield from _refused(request, version, ErrorCode.INVALID_REQUEST, why))
     records: list[Message] = []
     named: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
@@ -66,8 +66,7 @@ def elect_leaders(image: Image, request: el.ElectLeadersRequest, static: Mapping
             yield
         topic = image.topics.get(name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()
-        rows = el.ReplicaElectionResult(name)
-        response.replica_election_results.append(rows)
+        rows = Written(el.ElectLeadersResponse, version)
         for number in numbers:
             seen += 1
             if seen % PAUSE_EVERY == 0:
@@ -75,11 +74,12 @@ def elect_leaders(image: Image, request: el.ElectLeadersRequest, static: Mapping
             code, message, record = _row(image, topic, name, number, rules, kind)
             if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
-            rows.partition_result.append(el.PartitionResult(number, code, message))
+            rows.append(el.PartitionResult(number, code, message))
             if record is not None:
                 records.append(record)
                 if len(records) > MAX_RECORDS_A_REQUEST:
-                    return (yield from _refused(request, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS))
+                    return (yield from _refused(request, version, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS))
+        response.replica_election_results.append(el.ReplicaElectionResult(name, rows))
     return Decision(response, records)
 
 
@@ -100,14 +100,18 @@ def _row(
     return ErrorCode.NONE, None, record
 
 
-def _refused(request: el.ElectLeadersRequest, code: ErrorCode, message: str) -> Steps:
+def _refused(request: el.ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> Steps:
     """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
-    response = el.ElectLeadersResponse(error_code=code)
+    results = Written(el.ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
-        rows = [el.PartitionResult(number, code, message) for number in topic.partitions]
-        response.replica_election_results.append(el.ReplicaElectionResult(topic.topic, rows))
+        rows = Written(el.ElectLeadersResponse, version)
+        for seen, number in enumerate(topic.partitions, 1):
+            rows.append(el.PartitionResult(number, code, message))
+            if seen % PAUSE_EVERY == 0:
+                yield
+        results.append(el.ReplicaElectionResult(topic.topic, rows))
         yield
-    return Decision(response)
+    return Decision(el.ElectLeadersResponse(error_code=code, replica_election_results=results))
 
 
 def _sweep(image: Image, static: Mapping[str, str], kind: Election, wants: Callable[[Partition, Rules], bool]) -> Steps:

@@ -122,11 +122,11 @@ class ControllerMachine:
             case alp.AlterPartitionRequest():
                 return isr.alter_partition(image, event, version, static)
             case el.ElectLeadersRequest():
-                return elections.elect_leaders(image, event, static)
+                return elections.elect_leaders(image, event, version, static)
             case ar.AlterPartitionReassignmentsRequest():
-                return reassignments.alter_reassignments(image, event, static)
+                return reassignments.alter_reassignments(image, event, version, static)
             case lr.ListPartitionReassignmentsRequest():
-                return reassignments.list_reassignments(self.image, event)
+                return reassignments.list_reassignments(self.image, event, version)
             case cr.ControllerRegistrationRequest():
                 return brokers.register_controller(event)
             case _:

@@ -21,13 +21,16 @@ from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
+from ottla.wire.written import Written
 
 
 def alter_reassignments(
-    image: Image, request: ar.AlterPartitionReassignmentsRequest, static: Mapping[str, str]
+    image: Image, request: ar.AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> Steps:
     """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
-    response = ar.AlterPartitionReassignmentsResponse()
+    response = ar.AlterPartitionReassignmentsResponse(
+        responses=Written(ar.AlterPartitionReassignmentsResponse, version)
+    )
     if not request.topics:
         return Decision(response)
     response.error_message = None
@@ -40,39 +43,43 @@ def alter_reassignments(
             yield
         topic = image.topics.get(asked.name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()
-        rows = ar.ReassignableTopicResponse(asked.name)
-        response.responses.append(rows)
+        rows = Written(ar.AlterPartitionReassignmentsResponse, version)
         for wanted in asked.partitions:
             seen += 1
             if seen % PAUSE_EVERY == 0:
                 yield
             row = ar.ReassignablePartitionResponse(wanted.partition_index, 0, None)
-            rows.partitions.append(row)
             try:
-                p = _partition(topic, asked.name, wanted.partition_index)
-                assert topic is not None
-                at = (topic.id, wanted.partition_index)
-                if wanted.replicas is None:
-                    record = _give_up(image, asked.name, at, p, rules)
-                else:
-                    keeps = not request.allow_replication_factor_change
-                    record = reassign(image, at, p, wanted.replicas, rules, keeps_factor=keeps)
+                record = _decide_row(image, request, topic, asked.name, wanted, rules)
                 if record is not None and len(records) == MAX_RECORDS_A_REQUEST:
                     raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's list is full
+                if record is not None:
+                    records.append(record)
             except ProtocolError as error:
                 row.error_code, row.error_message = error.code, error.message
-                continue
-            if record is not None:
-                records.append(record)
+            rows.append(row)
+        response.responses.append(ar.ReassignableTopicResponse(asked.name, rows))
     return Decision(response, records)
 
 
-def _partition(topic: Topic | None, name: str, number: int) -> Partition:
+def _decide_row(
+    image: Image,
+    request: ar.AlterPartitionReassignmentsRequest,
+    topic: Topic | None,
+    name: str,
+    wanted: ar.ReassignablePartition,
+    rules: Rules,
+) -> m.PartitionChangeRecord | None:
+    number = wanted.partition_index
     if topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if number not in topic.partitions:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
-    return topic.partitions[number]
+    at, p = (topic.id, number), topic.partitions[number]
+    if wanted.replicas is None:
+        return _give_up(image, name, at, p, rules)
+    keeps_factor = not request.allow_replication_factor_change
+    return reassign(image, at, p, wanted.replicas, rules, keeps_factor=keeps_factor)
 
 
 def reassign(
@@ -118,9 +125,9 @@ def _give_up(
     return change(at, p, may_lead(image, p), rules, isr=left.isr, move=Move(left.replicas))
 
 
-def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsRequest) -> Steps:
+def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsRequest, version: int) -> Steps:
     """The moves that are under way, of all topics or of what is asked for (R298)."""
-    response = lr.ListPartitionReassignmentsResponse(error_message=None)
+    topics = Written(lr.ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -134,7 +141,7 @@ def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsReque
         topic = image.topics.get(name)
         if topic is None:
             continue
-        rows: list[lr.OngoingPartitionReassignment] = []
+        rows = Written(lr.ListPartitionReassignmentsResponse, version)
         for number in topic.partitions if numbers is None else numbers:
             seen += 1
             if seen % PAUSE_EVERY == 0:
@@ -143,5 +150,5 @@ def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsReque
             if p is not None and is_moving(p):
                 rows.append(lr.OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))
         if rows:
-            response.topics.append(lr.OngoingTopicReassignment(name, rows))
-    return Decision(response)
+            topics.append(lr.OngoingTopicReassignment(name, rows))
+    return Decision(lr.ListPartitionReassignmentsResponse(error_message=None, topics=topics))
