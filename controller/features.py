@@ -11,6 +11,7 @@ From KIP-584, with KRaft's levels: KIP-778.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_rules import MIN_ISR
@@ -43,21 +44,45 @@ def _invalid(name: str, level: int, why: str) -> _Refused:
     return _Refused(f"Invalid update version {level} for feature {name}. {why}")
 
 
-def _check_supported(name: str, level: int, node_id: int) -> None:
-    known = SUPPORTED_FEATURES.get(name)
-    if known is None and level > 0:
-        raise _invalid(name, level, f"Local controller {node_id} does not support this feature.")
-    if known is not None and not known[0] <= level <= known[1]:
-        raise _invalid(name, level, f"Local controller {node_id} only supports versions {known[0]}-{known[1]}")
+class Deciding(NamedTuple):
+    """The controller that decides, and whom it must hear of first."""
+
+    node_id: int
+    kraft_version: int = 1
+    static_voters: tuple[int, ...] = ()
+    """Controllers fixed by configuration: each must have registered before a level moves."""
 
 
-def _check(name: str, level: int, current: int, kind: int, node_id: int) -> None:
+def _check_range(name: str, level: int, who: str, low: int, high: int) -> None:
+    if not low <= level <= high:
+        if high == 0:
+            raise _invalid(name, level, f"{who} does not support this feature.")
+        only = str(low) if low == high else f"{low}-{high}"
+        raise _invalid(name, level, f"{who} only supports versions {only}")
+
+
+def _check_supported(name: str, level: int, image: Image, me: Deciding) -> None:
+    """Raise unless this controller, every broker and every other controller know a level (R283)."""
+    _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
+    for broker_id, broker in sorted(image.brokers.items()):
+        ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in broker.features}
+        _check_range(name, level, f"Broker {broker_id}", *ranges.get(name, (0, 0)))
+    for node_id, controller in sorted(image.controllers.items()):
+        if node_id != me.node_id:
+            ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in controller.features}
+            _check_range(name, level, f"Controller {node_id}", *ranges.get(name, (0, 0)))
+    for node_id in me.static_voters:
+        if node_id != me.node_id and node_id not in image.controllers:
+            raise _invalid(name, level, f"controller {node_id} has not registered, and may not support this feature")
+
+
+def _check(name: str, level: int, current: int, kind: int, image: Image, me: Deciding) -> None:
     """Raise unless a feature may go from its current level to another one."""
     if kind not in tuple(UpgradeType):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
         raise _invalid(name, level, "A feature version cannot be less than 0.")
-    _check_supported(name, level, node_id)
+    _check_supported(name, level, image, me)
     if level < current and kind == UpgradeType.UPGRADE:
         why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
         raise _invalid(name, level, f"{why} downgrade.")
@@ -100,17 +125,15 @@ def _records(image: Image, levels: dict[str, int]) -> list[Message]:
     return out
 
 
-def update_features(
-    image: Image, kraft_version: int, request: uf.UpdateFeaturesRequest, version: int, node_id: int
-) -> Decision:
+def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: int, me: Deciding) -> Decision:
     """Check every update against what the ones before it made of the levels; write them all or none."""
-    levels = {**image.features, KRAFT_VERSION: kraft_version}
+    levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, uf.FeatureUpdateKey] = {update.feature: update for update in request.feature_updates}
     try:
         for name, update in wanted.items():
             # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
-            _check(name, update.max_version_level, levels.get(name, 0), kind, node_id)
+            _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
             levels[name] = update.max_version_level
     except _Refused as refused:
         message = _PREFIX + str(refused)

@@ -64,6 +64,8 @@ class ControllerMachine:
         self.node_id = node_id
         self.kraft_version = 1
         """The quorum's own level: its records lie outside the image."""
+        self.static_voters: tuple[int, ...] = ()
+        """Controllers that are fixed by configuration."""
         self.image = Image()
         """The newest committed one."""
         self.latest = Image()
@@ -105,7 +107,8 @@ class ControllerMachine:
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case uf.UpdateFeaturesRequest():
-                return features.update_features(image, self.kraft_version, event, version, self.node_id)
+                me = features.Deciding(self.node_id, self.kraft_version, self.static_voters)
+                return features.update_features(image, event, version, me)
             case ub.UnregisterBrokerRequest():
                 return brokers.unregister(image, event, static)
             case br.BrokerRegistrationRequest():

@@ -10,6 +10,7 @@ from ottla.controller.config_keys import TOPIC_KEYS
 from ottla.controller.decision import at_once
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.machine import ControllerMachine
+from ottla.controller.tests.test_brokers import request, without
 from ottla.controller.tests.test_controller import create, machine, publish, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs as ac
@@ -321,6 +322,47 @@ def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int)
         assert update(controller, *rows, check=check) == code
         expected = before if code or check else {**before, **{n: v for n, v, _ in rows if n != "kraft.version"}}
         assert controller.image.features == {n: v for n, v in expected.items() if v}
+
+
+def said(controller: ControllerMachine, name: str, level: int) -> str | None:
+    """What an upgrade of a feature is answered."""
+    request = uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey(name, level, upgrade_type=UP)], True)
+    answer = submit(controller, request, 2)
+    assert answer.error_code == (0 if answer.error_message is None else WRONG)
+    return str(answer.error_message).rpartition(f"for feature {name}. ")[2] if answer.error_message else None
+
+
+def known(node: int, low: int, high: int, name: str = "share.version") -> m.RegisterControllerRecord:
+    return m.RegisterControllerRecord(node, bytes(16), False, [], [m.ControllerFeature(name, low, high)])
+
+
+def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
+    controller = machine(2)
+    assert said(controller, "share.version", 1) is None
+    older = request(2, features=without("share.version"), incarnation_id=controller.image.brokers[2].incarnation_id)
+    submit(controller, older)
+    assert said(controller, "share.version", 1) == "Broker 2 does not support this feature."
+    submit(controller, request(2, features=without(), incarnation_id=controller.image.brokers[2].incarnation_id))
+    for low, high, why in (
+        (0, 1, None),
+        (2, 3, "Controller 5 only supports versions 2-3"),
+        (2, 2, "Controller 5 only supports versions 2"),
+        (0, 0, "Controller 5 does not support this feature."),
+    ):
+        controller.replay(0, known(5, low, high))
+        controller.replay(0, known(controller.node_id, 0, 0))  # what it is itself it knows better
+        publish(controller, controller.image.offset + 2)
+        assert said(controller, "share.version", 1) == why
+
+
+def test_r283_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
+    controller = machine()
+    controller.static_voters = (controller.node_id, 6)
+    why = "controller 6 has not registered, and may not support this feature"
+    assert said(controller, "share.version", 1) == why
+    controller.replay(0, known(6, 0, 1))
+    publish(controller, controller.image.offset + 1)
+    assert said(controller, "share.version", 1) is None
 
 
 def test_version_0_cannot_ask_for_a_downgrade() -> None:
