@@ -25,6 +25,7 @@ from ottla.controller import (
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
+from ottla.controller.healing import Absences
 from ottla.controller.image import Image
 from ottla.controller.leases import SESSION_KEY, SESSION_MS, Leases
 from ottla.controller.periodic import Chore, Sight
@@ -75,6 +76,8 @@ class ControllerMachine:
         """Soft state: what brokers said last."""
         self.leases = Leases(int(defaults.broker.get(SESSION_KEY, SESSION_MS)))
         """Soft state: which brokers count as alive."""
+        self.absences = Absences()
+        """Soft state: since when brokers are away."""
         self.probes = fast_fencing.Probes()
         """Soft state, of a controller that stands by too: which brokers a probe has reached."""
         self._new_id = new_id
@@ -85,6 +88,7 @@ class ControllerMachine:
     def activated(self, now_ms: float, own: int | None = None) -> None:
         """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
         self.contacts.forget()
+        self.absences.forget()
         self.leases.began(self.latest, now_ms, own)
 
     def decide(self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0) -> Decision | Steps:
@@ -119,7 +123,7 @@ class ControllerMachine:
             case fast_fencing.Gone():
                 return fast_fencing.fence_gone(image, self.leases, self.probes, event, static)
             case Chore():
-                return event.decide(Sight(image, self.leases, static, now_ms))
+                return event.decide(Sight(image, self.leases, self.absences, static, now_ms))
             case ad.AssignReplicasToDirsRequest():
                 return places.assign(image, event, static)
             case alp.AlterPartitionRequest():

@@ -1,5 +1,7 @@
 """What an active controller does by itself now and then, measured from when it became active (R267).
 
+The last two are Ottla's own.
+
 Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
 comes again soon.
 Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
@@ -10,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.controller import elections, heartbeats
+from ottla.controller import elections, healing, heartbeats
 from ottla.controller.decision import Decision, Steps
+from ottla.controller.healing import RECOVERY_KEY, Absences
 from ottla.controller.image import Image
 from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Leases
 from ottla.wire.messages import metadata_records as m
@@ -29,6 +32,7 @@ class Sight(NamedTuple):
 
     image: Image
     leases: Leases
+    absences: Absences
     static: Static
     now_ms: float
 
@@ -58,6 +62,10 @@ def _fence_stale(sight: Sight) -> Steps:
     return Decision(True, fenced.records)
 
 
+def _recover_every_ms(static: Static) -> int:
+    return max(100, min(10_000, _number(RECOVERY_KEY, 0)(static) // 10)) if _number(RECOVERY_KEY, 0)(static) else 0
+
+
 IDLE = Chore(
     "say that the controller lives",
     _number("metadata.max.idle.interval.ms", 500),
@@ -74,4 +82,12 @@ RESCUE = Chore(
     _number("unclean.leader.election.interval.ms", 300_000),
     lambda s: elections.rescue(s.image, s.static),
 )
-CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE)
+GROW = Chore(
+    "let internal topics grow with the cluster", lambda static: 1_000, lambda s: healing.grow(s.image, s.static)
+)
+RECOVER = Chore(
+    "make again what is lost",
+    _recover_every_ms,
+    lambda s: healing.recover(s.image, s.static, s.absences, s.now_ms),
+)
+CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE, GROW, RECOVER)

@@ -173,8 +173,8 @@ EVERY = [
 
 @pytest.mark.parametrize(("static", "every"), EVERY)
 def test_r267_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
-    assert (IDLE, FENCE_STALE, BALANCE, RESCUE) == CHORES
-    assert tuple(chore.every_ms(static) for chore in CHORES) == every
+    assert CHORES[:4] == (IDLE, FENCE_STALE, BALANCE, RESCUE)
+    assert tuple(chore.every_ms(static) for chore in CHORES[:4]) == every
 
 
 def test_the_session_is_the_nodes_setting() -> None:

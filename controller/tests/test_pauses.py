@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import elections, heartbeats
+from ottla.controller import elections, healing, heartbeats, plan_moves
 from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
@@ -100,6 +100,15 @@ def balanced(count: int) -> Steps:
     return elections.balance(filled(count).image, {})
 
 
+def recovered(count: int) -> Steps:
+    return healing.recover(filled(count).image, {healing.RECOVERY_KEY: "1"}, healing.Absences(), 0)
+
+
+def planned(count: int) -> Steps:
+    """Once for each hundred that are counted, once for each hundred that are planned."""
+    return plan_moves.drain({1: None, 2: None}, {("t", n): (1,) for n in range(count)}, [1])
+
+
 def moved(count: int) -> Steps:
     rows = [ar.ReassignablePartition(n, [2]) for n in range(count)]
     request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t_0", rows)])
@@ -147,6 +156,8 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (in_sync, 1, 0),
     (elected, 1, 0),
     (balanced, 1, 0),
+    (recovered, 1, 0),
+    (planned, 2, 0),
     (moved, 1, 0),
     (moves_of_topics, 1, 0),
     (listed, 1, 0),
