@@ -8,6 +8,8 @@ Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rebuild import Seen, rebuild_producers
@@ -180,13 +182,14 @@ def _believe(log: PartitionLog) -> Seen | None:
 def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: int = 0) -> Seen:
     """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one."""
     at, first, producers = -1, None, False
+    epoch = Epoch(-1, 0, -1, frozenset(e for e, _ in log.epochs.entries))
     while (at := at + 1) < len(log.segments):
         following = log.bases[at + 1] if at + 1 < len(log.bases) else None
         if following is not None and following <= recovery_point:
             continue
         first = log.bases[at] if first is None else first
         try:
-            whole, with_producers = _recover_segment(log, log.segments[at], following, compacted_below)
+            whole, with_producers, epoch = _recover_segment(log, log.segments[at], following, compacted_below, epoch)
             producers |= with_producers
             if following is not None:
                 log.segments[at].seal()  # synced with its batches, and believed from then on
@@ -208,10 +211,41 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
     return Seen(log.log_end_offset if first is None else first, producers)
 
 
+class Epoch(NamedTuple):
+    """The leader epoch a scan has come to."""
+
+    epoch: int
+    batches: int
+    """How many of it there were so far."""
+    before: int
+    known: frozenset[int]
+    """What the checkpoint said."""
+
+
+def _next_epoch(now: Epoch, found: int) -> Epoch:
+    """Take a batch's leader epoch in. Epochs never go back.
+
+    A batch of an older one was cut away once, and a power cut before a sync brought its bytes back behind what was
+    written since. But the epoch lies outside the checksum: one batch alone, with an epoch the checkpoint does not know,
+    between batches of the one before, is the one that lies.
+
+    Raises:
+        WireError: an epoch that is over.
+    """
+    if found < 0 or found == now.epoch:
+        return now._replace(batches=now.batches + 1)
+    if found > now.epoch:
+        return now._replace(epoch=found, batches=1, before=now.epoch)
+    if now.batches > 1 or found != now.before or now.epoch in now.known:
+        raise WireError(f"leader epoch {found} after {now.epoch}")
+    return now._replace(epoch=found, batches=1, before=-1)
+
+
 def _recover_segment(
-    log: PartitionLog, segment: Segment, following: int | None, compacted_below: int
-) -> tuple[bool, bool]:
-    """Rebuild one segment's indexes, cutting it at the first damage: (whether later segments stay, any producers).
+    log: PartitionLog, segment: Segment, following: int | None, compacted_below: int, epoch: Epoch
+) -> tuple[bool, bool, Epoch]:
+    """Rebuild one segment's indexes, cutting it at the first damage: (whether later segments stay, any producers, the
+    leader epoch it ends in; ``epoch`` is the one before).
 
     A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
     segment was never compacted: behind ``compacted_below`` its offsets must count up without a gap. In an older one a
@@ -237,6 +271,7 @@ def _recover_segment(
                 if gap_at is not None and gap_at[1] <= header.base_offset < gap_at[2]:
                     good, next_offset, _ = gap_at
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
+            epoch = _next_epoch(epoch, header.partition_leader_epoch)
             if gap:
                 gap_at = (position, next_offset, header.base_offset)
             last_at = position
@@ -255,4 +290,4 @@ def _recover_segment(
             segment.rebuild_indexes()
         whole = False
     log.log_end_offset = next_offset
-    return whole, producers
+    return whole, producers, epoch

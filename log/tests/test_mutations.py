@@ -53,10 +53,11 @@ def original() -> Original:
     log = new_log(memory.session(), SETTINGS)
     codecs = list(Codec)
     for number in range(45):
-        log.append_as_leader(a_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), number // 20, NOW)
-        put(log, of_producer(1, number))
-        put(log, in_transaction(2, number))
-        put(log, marker(2, number % 2))
+        epoch = number // 20
+        log.append_as_leader(a_batch(log.log_end_offset, 3, codecs[number % len(codecs)]), epoch, NOW)
+        put(log, of_producer(1, number), epoch=epoch)
+        put(log, in_transaction(2, number), epoch=epoch)
+        put(log, marker(2, number % 2), epoch=epoch)
     log.close()
     assert len(log.segments) == 3
     aborted = log.aborted_between(0, log.log_end_offset)

@@ -69,6 +69,51 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
     assert len(memory.files[path].data) == kept
 
 
+def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
+    """The cut was never synced, and the old bytes stand behind new ones at the very offset that comes next."""
+    disk = memory_disk().session()
+    log = new_log(disk)
+    for start in range(0, 12, 3):
+        log.append_as_leader(a_batch(start), 1, NOW)
+    path = log.active.path + ".log"
+    starts = [at for at, _ in b.iterate(disk.disk.files[path].data)]
+    stale = bytes(disk.disk.files[path].data[starts[2] :])
+    log.truncate_to(3, NOW)
+    log.append_as_leader(a_batch(3), 2, NOW)
+    assert log.log_end_offset == 6
+    disk.disk.files[path].data += stale
+    disk.kill()
+    again = reopened(disk.disk.session())
+    assert again.log_end_offset == 6
+    assert again.epochs.entries == [(1, 0), (2, 3)]
+    assert again.active.size_bytes == starts[2]
+
+
+def test_one_batch_whose_epoch_no_checkpoint_knows_costs_only_itself() -> None:
+    """The epoch lies outside the checksum: what follows under the epoch before it must not go for one flipped bit."""
+    disk = memory_disk().session()
+    log = new_log(disk)
+    for start in range(0, 12, 3):
+        log.append_as_leader(a_batch(start), 1, NOW)
+    path = log.active.path + ".log"
+    starts = [at for at, _ in b.iterate(disk.disk.files[path].data)]
+    disk.disk.files[path].data[starts[1] + 12] ^= 0x40
+    disk.kill()
+    assert reopened(disk.disk.session()).log_end_offset == 12
+
+
+def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    log.append_as_leader(a_batch(0), 4, NOW)
+    path = log.active.path + ".log"
+    old = bytearray(a_batch(3))
+    b.stamp(old, 0, 3, -1)
+    disk.disk.files[path].data += bytes(old)
+    disk.kill()
+    assert reopened(disk.disk.session()).log_end_offset == 6
+
+
 def test_below_the_recovery_point_nothing_is_read() -> None:
     memory = memory_disk()
     log = new_log(memory.session())

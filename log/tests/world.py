@@ -109,7 +109,7 @@ def in_transaction(pid: int, sequence: int) -> bytearray:
     return of_producer(pid, sequence, attributes=b.TRANSACTIONAL_BIT)
 
 
-def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR) -> int:
-    first = log.append_as_leader(data, 0, NOW, origin).first_offset
+def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR, epoch: int = 0) -> int:
+    first = log.append_as_leader(data, epoch, NOW, origin).first_offset
     log.set_high_watermark(log.log_end_offset)
     return first
