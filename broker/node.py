@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.parts import Parts
+from ottla.broker.parts import CONTROLLER, Parts
 from ottla.broker.replica.closing import close
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.making import WORKERS
@@ -28,11 +28,8 @@ from ottla.broker.server.observer import Counts
 from ottla.broker.upkeep.supervise import raise_alone, supervise
 from ottla.controller.delta import Delta
 from ottla.controller.format import format_directory
-from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import Identity
 from ottla.world.env import FOREVER_S, Env, Listener
-
-CONTROLLER = Endpoint("CONTROLLER", "localhost", 9093)
 
 
 class StartRefused(Exception):
@@ -112,7 +109,7 @@ class Node:
             made.lifecycle.port = self.port
             made.making.on_grown = self._on_grown
             ground.start_soon(made.controller.run)
-            await made.controller.lead(CONTROLLER)
+            await made.controller.ready()
             image = made.controller.image
             made.applier.publish(image, Delta.everything(image))
             made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits

@@ -34,8 +34,11 @@ from ottla.broker.upkeep.supervise import attempt, supervise
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.log.directory import Identity
 from ottla.world.env import Env
+
+CONTROLLER = Endpoint("CONTROLLER", "localhost", 9093)
 
 Work = Callable[[], Awaitable[None]]
 
@@ -61,7 +64,8 @@ class Parts:
         defaults = Defaults(
             config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
         )
-        self.controller = Controller(env, storage.metadata, identity, defaults, fail)
+        quorum = QuorumConfig(endpoints=(CONTROLLER,))
+        self.controller = Controller(env, storage.metadata, identity, defaults, fail, quorum)
         self.controller.load()
         self.cache = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
         self.timers, self.purgatory = Timers(env), Purgatory(env)

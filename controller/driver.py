@@ -1,89 +1,59 @@
-"""The controller's driver: one task that decides, appends, syncs, publishes and answers, turn by turn.
+"""The controller of one node: its replica of the metadata log, the image it makes, and its turns where it leads.
 
-A turn takes everything that waits. Each request is decided on the latest image, which holds what was decided before
-it, committed or not; its batch goes to the log at once. One sync makes the whole turn durable; when the high watermark
-has passed, listeners hear of the new image and what changed in it, and only then the answers go out. Who asked may be
-gone by then: a turn belongs to nobody.
+One task goes from news to news. Where this node does not lead it takes in what others have committed; when it is
+elected it takes in all before its own epoch, writes its first records and is active: then requests are decided, turn
+by turn, until the leadership is gone. What was appended by then may yet be committed by the next leader: it comes from
+the log like everything else.
 
-Source: ``QuorumController.java`` (apache/kafka 4.3.1).
+Source: ``QuorumController.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import trio
 
-from ottla.controller import heartbeats, startup
+from ottla.controller import startup
 from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults
+from ottla.controller.decision import Defaults
 from ottla.controller.delta import Listener
-from ottla.controller.image import Image, records_of
+from ottla.controller.image import Image
+from ottla.controller.loader import Loader
 from ottla.controller.machine import ControllerMachine
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.pacing import paced
+from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, IDLE, RETRY_MS, Chore
+from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.answering import answer_raft
+from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
-from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, BatchWriter
-from ottla.controller.snapshots import SnapshotId, snapshot_steps
+from ottla.controller.records import METADATA_VERSION
+from ottla.controller.snapshotting import Snapshotting
+from ottla.controller.ticket import Ticket
+from ottla.controller.turns import Turns
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-from ottla.world.env import Env, Lane
+from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 
 RESIGN_BEATS = 10
 """Alone it takes two: one takes the leaderships, the next one fences. A stop waits for nothing else."""
-
-T = TypeVar("T")
-Writing = tuple[SnapshotId, Generator[None, None, bytes]]
-"""A snapshot that is being written: its name, and the steps that give its bytes."""
+RESIGN_S = 5.0
+"""How long a clean stop waits until somebody else leads the quorum (R210)."""
 
 __all__ = ["Controller", "NotOurQuorum", "Ticket"]
 
 
-class Ticket:
-    """A request on its way through the controller, and its answer once there is one."""
-
-    def __init__(self, request: Any, version: int) -> None:
-        self.request = request
-        self.version = version
-        self._done = trio.Event()
-        self._answer: Any = None
-        self._error: Exception | None = None
-
-    def give(self, answer: Any) -> None:
-        """The answer may leave."""
-        self._answer = answer
-        self._done.set()
-
-    def fail(self, error: Exception) -> None:
-        """There will be no answer but this error."""
-        self._error = error
-        self._done.set()
-
-    async def wait(self) -> Any:
-        """The answer, once everything it says is committed.
-
-        Raises:
-            ProtocolError: NOT_CONTROLLER, leadership was lost.
-            OSError: the metadata log could not be written; the node stops.
-        """
-        await self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._answer
-
-
 class Controller:
-    """The active controller of a quorum whose only voter is this node."""
+    """A node's part in the quorum: voter or observer, and now and then the active controller."""
 
     def __init__(
         self,
@@ -92,25 +62,35 @@ class Controller:
         identity: Identity,
         defaults: Defaults,
         fail: Callable[[OSError], None],
+        quorum: QuorumConfig,
     ) -> None:
         self._env = env
         self._fail = fail
         self._directory = directory
         self._identity = identity
+        self._quorum = quorum
+        self.incarnation_id = env.uuid()
+        """Of this process, as a registered controller."""
         self.machine = ControllerMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
         self.listeners: list[Listener] = []
         """Called with the image and its delta after each commit, before the answers leave."""
         settings = StoreSettings.of(defaults.broker)
         self._store = MetadataStore(env.disk, directory.path, identity, env.now_ms(), settings)
-        self._raft: RaftMachine
+        self._loader = Loader(self.machine, self._store)
+        self._raft: Raft
+        self._turns: Turns
+        self._snapshotting: Snapshotting
+        self._active = -1
+        """The epoch in which this node is the active controller; -1 while it is not."""
         self._waiting: list[Ticket] = []
         self._bell = trio.Event()
+        self._ready = trio.Event()
+        self._published = trio.Event()
         self._stopped: Exception | None = None
         """Why nothing is decided any more."""
-        self._nursery: trio.Nursery | None = None
-        self._written: list[SnapshotId] = []
-        """Snapshots written since the last turn."""
-        self._snapshotting = False
+        self._nursery: trio.Nursery
+
+    # ------------------------------------------------------------------ what others see
 
     @property
     def image(self) -> Image:
@@ -119,18 +99,28 @@ class Controller:
 
     @property
     def node_id(self) -> int:
-        """The sole voter."""
+        """The node this is."""
         return self._identity.node_id
 
     @property
     def directory_id(self) -> bytes:
-        """Where the sole voter keeps the metadata log."""
+        """Where this node keeps the metadata log."""
         return self._identity.directory_id
 
     @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller, and ready to decide."""
+        return self._active >= 0 and self._stopped is None and self._raft.led_epoch == self._active
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the quorum as far as is known here; -1."""
+        return self._raft.machine.leader_id
+
+    @property
     def epoch(self) -> int:
-        """The quorum's leader epoch."""
-        return self._raft.epoch
+        """The quorum's newest epoch that is known here."""
+        return self._raft.machine.epoch
 
     @property
     def kraft_version(self) -> int:
@@ -139,65 +129,170 @@ class Controller:
 
     @property
     def log_end_offset(self) -> int:
-        """End of the metadata log."""
+        """End of the metadata log here."""
         return self._store.log.log_end_offset
 
-    @property
-    def _level(self) -> int:
-        return self.machine.latest.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+    def leader_address(self) -> tuple[str, int] | None:
+        """Host and port of the active controller's listener; None where nobody knows."""
+        found = self._raft.addresses.endpoint(self.leader_id, self._quorum.listener)
+        return None if found is None else (found.host, found.port)
 
-    # ------------------------------------------------------------------ start
+    # ------------------------------------------------------------------ life
 
     def load(self) -> None:
-        """Read snapshot and log.
+        """Read the newest snapshot, and who votes.
 
         Raises:
-            NotOurQuorum: this node may not lead alone, or the metadata version is not known to it.
+            NotOurQuorum: this node is no part of the quorum, or the metadata version is not known to it.
             CorruptFile, WireError: the metadata cannot be read.
         """
-        store = self._store
-        startup.replay(self.machine, store)
-        voters = store.voters()
-        startup.check_level(self.machine.image)
-        self.machine.kraft_version = store.kraft_version
-        self._raft = RaftMachine(
-            store.me, voters, store.hard, store.chain(), self._env.random, first_records=store.first_records()
-        )
-
-    async def lead(self, controller: Endpoint) -> None:
-        """Take over leadership, end an open metadata transaction, write the first records of a new cluster.
-
-        Other brokers that are not fenced (the directory comes from a larger cluster) are fenced at once: they have no
-        way to be heard by a controller that stands alone, and nothing may wait for them.
-        """
-        self._step(events.Start())
-        assert self._raft.is_leader
-        await self._commit()
-        path = self._directory.path
-        for records in startup.first_records(self.machine, self._env, path, self._identity, controller):
-            await self._append(records)
-            await self._commit()
-        for broker_id in startup.unheard(self.machine.latest, self.node_id):
-            fenced = heartbeats.fence(self.machine.latest, broker_id, self.machine.defaults.broker)
-            await self._append((await self._paced(fenced)).records)
-            await self._commit()
+        self._loader.begin()
+        env, store = self._env, self._store
+        self._raft = Raft(env, store, self._identity, self._quorum, self._lose, self._ring)
+        self._turns = Turns(env, self.machine, self._raft, self._loader, self._publish)
+        self._snapshotting = Snapshotting(env, store, self._raft, self._lose)
 
     async def run(self) -> None:
-        """Take turns until the end, or until the disk fails. What goes wrong behind an append is raised from here."""
+        """Live until cancelled, or until the disk fails. What goes wrong behind an append is raised from here."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await self._take_turns()
+            nursery.start_soon(self._raft.run)
+            for chore in CHORES:
+                nursery.start_soon(self._now_and_then, chore)
+            while self._stopped is None:
+                await self._bell.wait()
+                self._bell = trio.Event()
+                await self._go_on()
 
-    # ------------------------------------------------------------------ turns
+    async def ready(self) -> None:
+        """Wait until the image is as new as the leader's was when it was found; alone, until this node is active."""
+        await self._ready.wait()
+
+    def _ring(self) -> None:
+        self._bell.set()
+
+    async def _go_on(self) -> None:
+        """There is news of the quorum, or somebody waits."""
+        raft = self._raft
+        try:
+            if self._active not in (-1, raft.led_epoch):
+                self._retire()
+            if self._active < 0:
+                await self._loader.catch_up(raft.high_watermark)
+                led = raft.led_epoch
+                if led >= 0 and self._loader.position > raft.epoch_start:
+                    await self._activate(led)
+                elif led < 0:
+                    await self._follow()
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                await self._turns.take(waiting)
+        except ProtocolError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                raise
+            self._retire()
+        except OSError as error:
+            self._stop(error)
+            if error is not raft.failure:  # else the node was told
+                self._fail(error)
+
+    async def _follow(self) -> None:
+        """What others have committed is seen here, once this node has caught up with the leader."""
+        raft, machine = self._raft, self.machine
+        if not self._ready.is_set():
+            if raft.leader_goal < 0 or self._loader.position < raft.leader_goal:
+                return
+            if METADATA_VERSION not in machine.latest.features:
+                return
+        if machine.latest is not machine.image:
+            await self._publish()
+        self._ready.set()
+
+    async def _activate(self, epoch: int) -> None:
+        """All that is older than this node's epoch was taken in: write the first records, and decide from now on."""
+        turns, machine = self._turns, self.machine
+        turns.epoch = epoch
+        machine.kraft_version = self.kraft_version
+        if machine.latest is not machine.image:
+            await self._publish()
+        path, here = self._directory.path, self._quorum.endpoints
+        for records in startup.first_records(machine, self._env, path, self._identity, here, self.incarnation_id):
+            await turns.append(records)
+            await turns.commit()
+        machine.activated(self._env.monotonic_ms(), self.node_id)
+        self._active = epoch
+        logger.info("controller %d is active in epoch %d", self.node_id, epoch)
+        self._tell_published()
+        self._ready.set()
+
+    def _retire(self) -> None:
+        """Leadership is gone: what is not known to be committed is forgotten, and whoever waits asks elsewhere."""
+        if self._active >= 0:
+            logger.info("controller %d is not active any more", self.node_id)
+        self._active = -1
+        self.machine.revert()
+        waiting, self._waiting = self._waiting, []
+        for ticket in waiting:
+            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        self._ring()
+
+    async def _publish(self) -> None:
+        image, delta = await paced(self.machine.publishing())
+        for listener in self.listeners:
+            listener(image, delta)
+        self._tell_published()
+        if not self.machine.in_transaction:
+            self._snapshotting.consider(image, self._nursery)
+
+    def _tell_published(self) -> None:
+        self._published.set()
+        self._published = trio.Event()
+
+    def _is_needed(self, chore: Chore) -> bool:
+        """Whether there is anything a chore could look after: a node alone stays idle."""
+        image = self.image
+        if chore is IDLE:
+            others = {*image.brokers, *image.controllers} - {self.node_id}
+            return bool(others) or not self._raft.is_alone
+        return chore is not FENCE_STALE or any(not b.fenced for i, b in image.brokers.items() if i != self.node_id)
+
+    async def _now_and_then(self, chore: Chore) -> None:
+        """One chore, for as long as this node lives; its time begins anew with each activation."""
+        every_ms = chore.every_ms(self.machine.defaults.broker)
+        wait_ms = every_ms
+        while every_ms > 0:
+            while not (self.is_active and self._is_needed(chore)):
+                await self._published.wait()
+                wait_ms = every_ms
+            epoch = self._active
+            await self._env.sleep(wait_ms / 1000)
+            wait_ms = every_ms
+            if self._active != epoch:
+                continue
+            try:
+                wait_ms = AGAIN_MS if await self.submit(chore) else every_ms
+            except (ProtocolError, OSError):
+                continue  # leadership is gone, or the node
+            except Exception:
+                logger.exception("could not %s, and try again later", chore.name)
+                wait_ms = RETRY_MS
+
+    # ------------------------------------------------------------------ requests
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R276)."""
+        self.machine.leases.heard(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def hand_in(self, request: Any, version: int = 0) -> Ticket:
         """Hand in a request or event; the ticket gets its answer."""
         ticket = Ticket(request, version)
         if self._stopped is not None:
             ticket.fail(self._stopped)
+        elif not self.is_active:
+            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
         else:
             self._waiting.append(ticket)
-            self._bell.set()
+            self._ring()
         return ticket
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -208,147 +303,41 @@ class Controller:
         """
         return await self.hand_in(request, version).wait()
 
-    async def _take_turns(self) -> None:
-        while self._stopped is None:
-            await self._bell.wait()
-            self._bell = trio.Event()
-            while self._written:
-                self._store.wrote_snapshot(self._written.pop(0), self._env.now_ms())
-                self._step(self._store.covered())
-            waiting, self._waiting = self._waiting, []
-            if waiting:
-                await self._turn(waiting)
-
-    async def _turn(self, waiting: list[Ticket]) -> None:
-        answers: list[tuple[Ticket, Any]] = []
-        try:
-            for ticket in waiting:
-                try:
-                    decision = await self._decide(ticket)
-                except Exception as error:
-                    ticket.fail(error)
-                    continue
-                if decision.records:
-                    await self._append(decision.records)
-                answers.append((ticket, decision.response))
-            await self._commit()
-        except OSError as error:
-            # What is on disk now is not known: nothing may be decided on top of it.
-            self._stop(error, waiting)
-            self._fail(error)
-            return
-        for ticket, answer in answers:
-            ticket.give(answer)
-
-    async def _decide(self, ticket: Ticket) -> Decision:
-        decision = self.machine.decide(ticket.request, ticket.version, self._raft.chain.end, self._env.monotonic_ms())
-        return await self._paced(decision) if isinstance(decision, Generator) else decision
-
-    async def _append(self, records: list[Message]) -> None:
-        """Append records as one batch, so that all of them count or none, and go on from what they make."""
-        level = self._level
-        writer = BatchWriter(self._env.now_ms())
-        async for record in self._slowly(records):
-            writer.add_message(record, level)
-        offset = self._raft.chain.end
-        self._step(events.Propose(writer.done(), writer.count))
-        async for record in self._slowly(records):
-            self.machine.replay(offset, record)
-        await self._paced(self.machine.appending(offset + len(records) - 1, self._raft.epoch))
-
-    async def _commit(self) -> None:
-        """Sync, and once the high watermark has passed, let everybody see it."""
-        if self._store.log.log_end_offset > self._raft.synced:
-            job = self._store.begin_sync()
-            await self._env.in_thread(job, Lane.RAFT)
-            self._step(events.Synced(self._store.finish_sync(job)))
-        if self.machine.latest is self.machine.image:
-            return
-        assert self._raft.high_watermark > self.machine.latest.offset
-        image, delta = await self._paced(self.machine.publishing())
-        for listener in self.listeners:
-            listener(image, delta)
-        if self._store.wants_snapshot(self._env.now_ms()) and self._nursery is not None and not self._snapshotting:
-            self._snapshotting = True
-            self._nursery.start_soon(self._snapshot, self.begin_snapshot())
-
-    def _step(self, event: events.Event) -> None:
-        """Take the raft machine a step on, and do what it wants done, in its order."""
-        ready = self._raft.step(self._env.monotonic_ms(), event)
-        assert not ready.sends, "the only voter has nobody to ask"
-        assert ready.truncate is None
-        assert ready.start_over is None
-        if ready.hard_state is not None:
-            self._store.write_state(ready.hard_state)
-        for append in ready.append:
-            self._store.append(append, self._env.now_ms())
-        if ready.committed is not None:
-            self._store.committed(ready.committed)
-
-    @staticmethod
-    async def _slowly(records: Iterable[Message]) -> AsyncIterator[Message]:
-        """One after the other; the loop goes round now and then."""
-        for number, record in enumerate(records, 1):
-            yield record
-            if number % PAUSE_EVERY == 0:
-                await trio.lowlevel.checkpoint()
-
-    @staticmethod
-    async def _paced(steps: Generator[None, None, T]) -> T:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            await trio.lowlevel.checkpoint()
-
-    # ------------------------------------------------------------------ snapshots
-
-    def begin_snapshot(self) -> Writing:
-        """Begin a snapshot of the committed image; it is written while turns go on.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        image = self.image
-        name, around = self._store.begin_snapshot(image.offset + 1, self._env.now_ms())
-        level = image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
-        steps = snapshot_steps(around, records_of(image), name.epoch, self._env.now_ms(), level)
-        return name, steps
-
-    async def finish_snapshot(self, writing: Writing) -> None:
-        """Write a snapshot that was begun; what it makes superfluous goes with the next turn.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        name, steps = writing
-        raw = await self._paced(steps)
-        await self._env.in_thread(partial(self._store.write_snapshot, name, raw), Lane.FILES)
-        logger.info("metadata snapshot at offset %d", name.end_offset)
-        self._written.append(name)
-        self._bell.set()
-
-    async def _snapshot(self, writing: Writing) -> None:
-        try:
-            await self.finish_snapshot(writing)
-        except OSError as error:
-            self._stop(error, [])
-            self._fail(error)
-        finally:
-            self._snapshotting = False
+    async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
+        """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
+        return await answer_raft(self._raft, self._identity.cluster_id, message, version, listener, self._env.now_ms())
 
     # ------------------------------------------------------------------ end
 
-    def _stop(self, why: Exception, waiting: list[Ticket]) -> None:
+    def _lose(self, error: OSError) -> None:
+        """The disk failed: what is on it now is not known, and nothing may be decided on top of it."""
+        self._stop(error)
+        self._fail(error)
+
+    def _stop(self, why: Exception) -> None:
         """Nothing is decided any more: what was not committed never was, and whoever waits is told."""
         self._stopped = why
         self.machine.revert()
-        waiting, self._waiting = [*waiting, *self._waiting], []
+        waiting, self._waiting = self._waiting, []
         for ticket in waiting:
             ticket.fail(why)
-        self._bell.set()
+        self._ring()
+
+    async def resign(self) -> None:
+        """Hand the leadership of the quorum over, as a clean stop does (R210); alone there is nobody to take it."""
+        if self._raft.led_epoch < 0 or self._raft.is_alone:
+            return
+        self._raft.hand_in(events.Resign())
+        with self._env.timeout(RESIGN_S):
+            while self.leader_id in (-1, self.node_id):
+                await self._raft.changed()
+
+    def close(self) -> None:
+        """Flush and close the metadata log, as a clean stop does. Nothing else may go on."""
+        self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        self._store.close()
+
+    # ------------------------------------------------------------------ this node's own broker
 
     async def register_broker(
         self, directory_ids: list[bytes], endpoints: list[m.BrokerEndpoint], rack: str | None
@@ -391,9 +380,3 @@ class Controller:
             answer = await self._beat(known.broker_epoch, want_shut_down=True)
             if answer.should_shut_down or answer.error_code:
                 return
-
-    def close(self) -> None:
-        """Give leadership up, flush and close the metadata log, as a clean stop does."""
-        self._step(events.Resign())
-        self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER), [])
-        self._store.close()

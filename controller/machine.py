@@ -84,6 +84,8 @@ class ControllerMachine:
         self._chance = chance
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
+        self._held: list[Message] | None = None
+        """What stood in the open transaction when the image was taken."""
 
     def activated(self, now_ms: float, own: int | None = None) -> None:
         """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
@@ -187,9 +189,11 @@ class ControllerMachine:
         draft, image = self._draft or Draft(self.image), self.latest
         delta = yield from draft.comparing(image)
         self.image, self._draft = image, None
+        self._held = None if self._transaction is None else list(self._transaction)
         return image, delta
 
     def revert(self) -> None:
         """What is not committed never was: leadership is lost."""
-        self._draft = self._transaction = None
+        self._draft = None
+        self._transaction = None if self._held is None else list(self._held)
         self.latest = self.image

@@ -8,13 +8,16 @@ Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
+from ottla.controller.quorum_config import QuorumConfig
+from ottla.controller.raft.chain import EpochChain, VoterHistory
 from ottla.controller.raft.events import Append, Covered, HardState, ReplicaKey
+from ottla.controller.raft.quorum_records import QuorumRecords
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
-from ottla.controller.records import control_batch, messages
+from ottla.controller.records import control_batch
 from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot, timestamp_of, write_snapshot
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
@@ -24,15 +27,20 @@ from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
 from ottla.log.state import remove_files
 from ottla.log.validate import Origin
+from ottla.wire import batch as b
 from ottla.wire import records as r
+from ottla.wire.batch import BatchHeader
 from ottla.wire.control import decode_control
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk
 
+FETCH_MAX_BYTES = 1024 * 1024
+"""``controller.quorum.fetch.max.bytes``."""
+
 
 class NotOurQuorum(Exception):
-    """The directory belongs to a quorum this node cannot lead alone."""
+    """The directory belongs to a quorum this node is no part of and cannot find."""
 
 
 class StoreSettings(NamedTuple):
@@ -85,8 +93,7 @@ class MetadataStore:
         self.snapshots: list[SnapshotId] = []
         self._choose_snapshot()
         self.log = self._open(now_ms)
-        self.kraft_version = self.snapshot.kraft_version
-        self.voters_record = self.snapshot.voters
+        self.quorum = self._read_quorum()
         self.bytes_since_snapshot = 0
         self.snapshot_ms = now_ms
         """When the last snapshot was written, as far as this process knows."""
@@ -138,10 +145,25 @@ class MetadataStore:
             log.start_over_at(end, now_ms)
         return log
 
+    def _read_quorum(self) -> QuorumRecords:
+        """The quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
+        seed = self.snapshot_id.end_offset - 1
+        out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
+        for header, raw in self.log.batches(seed + 1):
+            if header.is_control and header.base_offset > seed:
+                for record in r.iterate(raw, header):
+                    out.take(record.offset, decode_control(record))
+        return out
+
     @property
     def hard(self) -> HardState:
         """What quorum-state said."""
         return self._state.hard
+
+    @property
+    def kraft_version(self) -> int:
+        """0 where the voters are fixed by configuration, 1 where they are records."""
+        return self.quorum.kraft_version
 
     def chain(self) -> EpochChain:
         """Offsets and epochs, for the raft machine."""
@@ -149,68 +171,101 @@ class MetadataStore:
         snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
         return EpochChain(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
-    def voters(self) -> VoterHistory:
-        """Who votes; call it once `records` has been read to its end.
+    def voters(self, quorum: QuorumConfig) -> VoterHistory:
+        """Who votes: the log says it, before it says it the settings do, and else what was said last (R237).
 
         Raises:
-            NotOurQuorum: this node is not the only voter. (Quorums of several come with clusters.)
+            NotOurQuorum: nobody can be found to begin with.
         """
         me = self.me
-        if self.voters_record is not None:
-            keys = voter_keys(self.voters_record)
-        elif self._state.data_version == 0 and self._state.kept.get("currentVoters"):
-            keys = [ReplicaKey(v["voterId"]) for v in self._state.kept["currentVoters"]]
+        last_known = self._state.kept.get("currentVoters") if self._state.data_version == 0 else None
+        if quorum.static_voters:
+            fixed = [ReplicaKey(i) for i, _ in quorum.static_voters]
+        elif last_known:
+            fixed = [ReplicaKey(v["voterId"]) for v in last_known]
         else:
-            keys = [me]
-        if len(keys) != 1 or not keys[0].is_same(me):
-            ids = [k.id for k in keys]
-            raise NotOurQuorum(f"the metadata quorum has the voters {ids}; this node is {me.id} alone")
-        return VoterHistory(keys)
+            fixed = [] if quorum.bootstrap else [me]
+        out = self.quorum.history(fixed)
+        others = [v.id for v in out.current if not v.is_same(me)]
+        addressed = {v.voter_id for v in self.quorum.voters.voters if v.endpoints} if self.quorum.voters else set()
+        addressed |= {i for i, _ in quorum.static_voters}
+        lost = not out.has(me) and not quorum.static_voters
+        if not quorum.bootstrap and (lost or not addressed.issuperset(others)):
+            ids = [v.id for v in out.current]
+            raise NotOurQuorum(
+                f"the metadata quorum has the voters {ids}; this node is {me.id} and knows no way to them"
+            )
+        return out
 
-    def first_records(self) -> tuple[Message, ...]:
-        """What the first leader of a new log says of the quorum: it stands in the snapshot (0, 0) only (R243)."""
-        if self.log.log_end_offset > 0 or self.voters_record is None:
-            return ()
-        return ctl.KRaftVersionRecord(0, self.kraft_version), self.voters_record
+    def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
+        """What this node says of the quorum should it become leader (R243)."""
+        return self.quorum.to_say(self.me, quorum.endpoints)
 
-    def records(self) -> Iterator[tuple[int, Message]]:
-        """(offset, record) of every metadata record behind the snapshot; quorum records are taken in on the way.
+    def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches from the one that holds ``offset`` to the one before ``upper_offset``.
 
         Raises:
-            WireError: a record cannot be read.
+            WireError: one is damaged.
         """
-        for header, raw in self.log.batches(self.snapshot_id.end_offset):
-            self.bytes_since_snapshot += header.size_bytes
-            self.last_timestamp_ms = header.max_timestamp
-            if header.is_control:
-                for record in r.iterate(raw, header):
-                    self._take_control(decode_control(record))
-            else:
-                for offset, message in messages(header, raw):
-                    if offset >= self.snapshot_id.end_offset:
-                        yield offset, message
+        if offset < upper_offset:
+            for header, raw in self.log.batches(offset):
+                if header.base_offset >= upper_offset:
+                    return
+                yield header, raw
 
-    def _take_control(self, message: Message | None) -> None:
-        match message:
-            case ctl.KRaftVersionRecord():
-                self.kraft_version = message.k_raft_version
-            case ctl.VotersRecord():
-                self.voters_record = message
+    def read(self, offset: int) -> bytes:
+        """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R219).
+
+        Raises:
+            ProtocolError: they are damaged; OSError: final.
+        """
+        found = self.log.read(offset, FETCH_MAX_BYTES, self.log.log_end_offset, at_least_one=True)
+        if found is None:
+            return b""
+        raw = found.read()
+        end = 0
+        for at, header in b.iterate(raw):
+            end = at + header.size_bytes
+        return raw[:end]
 
     # ------------------------------------------------------------------ what the machine wants done
 
-    def write_state(self, hard: HardState) -> None:
-        """Write quorum-state. Raises OSError: final."""
-        self._state.hard = hard
-        self._state.write(self.disk, f"{self.directory}/{QUORUM_STATE}")
+    def begin_state(self, hard: HardState, voters: VoterHistory) -> Callable[[], None]:
+        """What writes quorum-state: call it in a thread, before anything else is done (R202). Raises OSError: final."""
+        state = self._state
+        state.hard = hard
+        state.data_version = min(self.kraft_version, 1)
+        if state.data_version == 0:
+            state.kept["currentVoters"] = [{"voterId": v.id} for v in voters.current]
+        return partial(state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
     def append(self, append: Append, now_ms: int) -> None:
-        """Append a batch as leader; not yet synced. Raises OSError: final."""
-        raw = control_batch(append.controls, now_ms) if append.controls else append.batch
-        self.bytes_since_snapshot += len(raw)
-        self.last_timestamp_ms = now_ms
-        done = self.log.append_as_leader(raw, append.epoch, now_ms, Origin.RAFT)
-        assert (done.first_offset, done.last_offset - done.first_offset + 1) == append[:2], f"{done} is not {append}"
+        """Append a batch, our own as leader or another leader's as it is; not yet synced. Raises OSError: final."""
+        if append.verbatim:
+            header = self._append_theirs(append.batch, now_ms)
+        else:
+            raw = control_batch(append.controls, now_ms) if append.controls else append.batch
+            self.log.append_as_leader(raw, append.epoch, now_ms, Origin.RAFT)
+            header = b.parse_header(raw)
+            for number, record in enumerate(append.controls):
+                self.quorum.take(header.base_offset + number, record)
+        self.bytes_since_snapshot += header.size_bytes
+        self.last_timestamp_ms = header.max_timestamp
+        assert (header.base_offset, header.last_offset_delta + 1) == append[:2], f"{header} is not {append}"
+
+    def _append_theirs(self, raw: Buffer, now_ms: int) -> BatchHeader:
+        self.log.append_as_follower(raw, now_ms)
+        header = b.parse_header(raw)
+        if header.is_control:
+            for record in r.iterate(raw, header):
+                self.quorum.take(record.offset, decode_control(record))
+        return header
+
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """Cut the log where it parts from the leader's. Raises OSError: final."""
+        end = self.log.truncate_to(offset, now_ms)
+        assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
+        self.quorum.truncate(offset)
 
     def begin_sync(self) -> SyncJob:
         """What makes everything appended so far survive a power cut: call it in a thread, then `finish_sync`."""
@@ -243,7 +298,7 @@ class MetadataStore:
         if self.log.active.base_offset < self.log.log_end_offset:
             self.log.roll(now_ms)
         name = SnapshotId(end_offset, self.log.epochs.epoch_at(end_offset - 1))
-        return name, Snapshot([], self.kraft_version, self.voters_record, self.last_timestamp_ms)
+        return name, Snapshot([], *self.quorum.at(end_offset), self.last_timestamp_ms)
 
     def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
         """Write a snapshot file, synced."""

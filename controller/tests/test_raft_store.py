@@ -10,13 +10,13 @@ import pytest
 
 from ottla.controller.decision import at_once
 from ottla.controller.format import format_directory
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft import events
 from ottla.controller.raft.events import Append, HardState, ReplicaKey
 from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
-from ottla.controller.records import BatchWriter
+from ottla.controller.records import BatchWriter, messages
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps, timestamp_of
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import Identity, LogDirectory
@@ -46,10 +46,12 @@ class Led:
 
     def __init__(self, disk: Disk, identity: Identity, now_ms: int = 0, **settings: int) -> None:
         self.store = store = MetadataStore(disk, "/data", identity, now_ms, StoreSettings(**settings))
-        self.offsets = [offset for offset, _ in store.records()]
-        voters = store.voters()
+        start = store.snapshot_id.end_offset
+        batches = store.committed_batches(start, store.log.log_end_offset)
+        self.offsets = [o for header, raw in batches for o, _ in messages(header, raw) if o >= start]
+        voters = store.voters(QuorumConfig())
         self.raft = RaftMachine(
-            store.me, voters, store.hard, store.chain(), lambda: 0.5, first_records=store.first_records()
+            store.me, voters, store.hard, store.chain(), lambda: 0.5, first_records=store.first_records(QuorumConfig())
         )
         self.now_ms = now_ms
         self.step(events.Start())
@@ -58,7 +60,7 @@ class Led:
     def step(self, event: events.Event) -> None:
         ready = self.raft.step(self.now_ms, event)
         if ready.hard_state is not None:
-            self.store.write_state(ready.hard_state)
+            self.store.begin_state(ready.hard_state, self.raft.voters)()
         for append in ready.append:
             self.store.append(append, self.now_ms)
         if ready.committed is not None:
@@ -102,7 +104,7 @@ def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
 def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
     disk, identity = formatted()
     store = MetadataStore(disk.session(), "/data", identity, 0)
-    raft = RaftMachine(store.me, store.voters(), store.hard, store.chain(), lambda: 0.5)
+    raft = RaftMachine(store.me, store.voters(QuorumConfig()), store.hard, store.chain(), lambda: 0.5)
     ready = raft.step(0, events.Start())
     assert ready.hard_state == HardState(1, 1)
     assert [a.epoch for a in ready.append] == [1]
@@ -115,7 +117,7 @@ def test_a_quorum_of_others_is_refused() -> None:
         Identity(identity.cluster_id, 1, bytes([7] * 16)),
     ):
         with pytest.raises(NotOurQuorum):
-            MetadataStore(disk.session(), "/data", other, 0).voters()
+            MetadataStore(disk.session(), "/data", other, 0).voters(QuorumConfig())
 
 
 def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
@@ -128,9 +130,9 @@ def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> N
         store = MetadataStore(session, "/data", identity, 0)
         if refused:
             with pytest.raises(NotOurQuorum):
-                store.voters()
+                store.voters(QuorumConfig())
         else:
-            assert store.voters().current == (ReplicaKey(1),)
+            assert store.voters(QuorumConfig()).current == (ReplicaKey(1),)
 
 
 def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -> None:
@@ -260,7 +262,7 @@ def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
     assert timestamp_of(disk.session(), path) == 700
     store = MetadataStore(disk.session(), "/data", identity, 1_000)
     assert store.last_timestamp_ms == 700, "nothing came since"
-    assert list(store.records()) == []
+    assert list(store.committed_batches(store.snapshot_id.end_offset, store.log.log_end_offset)) == []
     assert store.begin_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
 
 

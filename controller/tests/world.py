@@ -13,12 +13,13 @@ import trio
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
 from ottla.controller.format import format_directory
-from ottla.controller.quorum_config import Endpoint
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.log.directory import LogDirectory
 from ottla.world.memory_disk import MemoryDisk
 
 T = TypeVar("T")
 ENDPOINT = Endpoint("CONTROLLER", "localhost", 9093)
+ALONE = QuorumConfig(endpoints=(ENDPOINT,))
 DIRECTORY_ID = bytes(15) + b"\x77"
 
 
@@ -86,11 +87,11 @@ class Ground:
         """A controller that leads; with a broker that may lead unless told otherwise."""
         self.env = TestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
-        out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append)
+        out = Controller(self.env, directory, self.identity, self.defaults, self.failures.append, ALONE)
         out.load()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(out.run)
-            await out.lead(ENDPOINT)
+            await out.ready()
             if broker:
                 await out.register_broker([DIRECTORY_ID], [], None)
             yield out

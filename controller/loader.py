@@ -1,0 +1,55 @@
+"""Committed records of the metadata log, taken in where this node does not append them itself.
+
+Source: ``MetadataLoader.java``, ``QuorumController.QuorumMetaLogListener`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller import startup
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.pacing import paced, slowly
+from ottla.controller.raft.store import MetadataStore
+from ottla.controller.records import messages
+
+
+class Loader:
+    """How far the machine's image reaches into the log."""
+
+    def __init__(self, machine: ControllerMachine, store: MetadataStore) -> None:
+        self._machine = machine
+        self._store = store
+        self.position = 0
+        """Every record below is in the machine."""
+
+    def begin(self) -> None:
+        """Take in the snapshot that this start begins from.
+
+        Raises:
+            NotOurQuorum: its metadata.version is not known here.
+        """
+        machine, store = self._machine, self._store
+        for record in store.snapshot.records:
+            machine.replay(-1, record)
+        store.snapshot.records = []
+        self.position = store.snapshot_id.end_offset
+        machine.appended(self.position - 1, store.snapshot_id.epoch)
+        machine.publish()
+        startup.check_level(machine.image)
+
+    async def catch_up(self, end_offset: int) -> None:
+        """Take in everything below ``end_offset``, all of which is committed.
+
+        Raises:
+            WireError: a record cannot be read. NotOurQuorum: the metadata.version is not known here.
+        """
+        machine, position, epoch = self._machine, self.position, -1
+        if end_offset <= position:
+            return
+        for header, raw in self._store.committed_batches(position, end_offset):
+            epoch = header.partition_leader_epoch
+            async for offset, record in slowly(messages(header, raw)):
+                if offset >= position:
+                    machine.replay(offset, record)
+        await paced(machine.appending(end_offset - 1, max(epoch, machine.latest.epoch)))
+        self.position = end_offset
+        startup.check_level(machine.latest)

@@ -1,0 +1,80 @@
+"""DescribeQuorum: the quorum as its leader sees it.
+
+Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``LeaderState.describeQuorum`` (apache/kafka 4.3.1).
+
+KIP-595; times of the last fetch: KIP-836; directories and addresses: KIP-853.
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.events import ReplicaKey
+from ottla.controller.raft.shell import Raft
+from ottla.controller.raft.states import Leader, Progress
+from ottla.log.directory import METADATA_TOPIC
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_quorum as d
+from ottla.wire.schema import ZERO_UUID
+
+OBSERVED_MS = 300_000
+"""An observer that did not fetch for so long is not listed any more."""
+UNKNOWN = -1
+_WHY = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (
+        "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
+        "For requests intended for any replica, this error indicates that the broker is not a replica of the topic "
+        "partition."
+    ),
+}
+
+
+def describe(raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms: int) -> d.DescribeQuorumResponse:
+    """Answer as R251 says: the metadata log only, and only its leader."""
+    topics = [(t.topic_name, [p.partition_index for p in t.partitions]) for t in request.topics]
+    if topics != [(METADATA_TOPIC, [0])]:
+        rows = [
+            d.DescribeQuorumResponseTopicData(name, [_refused(n, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for n in found])
+            for name, found in topics
+        ]
+        return d.DescribeQuorumResponse(topics=rows)
+    machine = raft.machine
+    if not isinstance(machine.state, Leader):
+        row = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+    voters = machine.voters.current
+    row = d.DescribeQuorumResponsePartitionData(
+        leader_id=machine.me.id,
+        leader_epoch=machine.epoch,
+        high_watermark=machine.high_watermark,
+        current_voters=[_state(raft, v, machine.state.ends.get(v, Progress()), version, now_ms) for v in voters],
+        observers=[
+            _state(raft, key, progress, version, now_ms)
+            for key, progress in machine.state.ends.items()
+            if key not in voters and 0 <= raft.monotonic_ms - progress.fetched_ms < OBSERVED_MS
+        ],
+    )
+    out = d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+    if version >= 2:
+        out.nodes = [_node(raft, v.id) for v in voters]
+    return out
+
+
+def _refused(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:
+    return d.DescribeQuorumResponsePartitionData(number, error, _WHY[error])
+
+
+def _state(raft: Raft, key: ReplicaKey, progress: Progress, version: int, now_ms: int) -> d.ReplicaState:
+    """A replica's row. The machine's clock is not the wall's."""
+    if key.id == raft.machine.me.id:
+        end, fetched_ms, caught_up_ms = raft.machine.chain.end, now_ms, now_ms
+    else:
+        ago = raft.monotonic_ms - now_ms
+        end = progress.end
+        fetched_ms, caught_up_ms = (
+            UNKNOWN if at < 0 else int(at - ago) for at in (progress.fetched_ms, progress.caught_up_ms)
+        )
+    return d.ReplicaState(key.id, key.directory_id if version >= 2 else ZERO_UUID, end, fetched_ms, caught_up_ms)
+
+
+def _node(raft: Raft, node_id: int) -> d.Node:
+    return d.Node(node_id, [d.Listener(e.name, e.host, e.port) for e in raft.addresses.endpoints_of(node_id)])

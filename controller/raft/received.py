@@ -1,0 +1,47 @@
+"""What a leader's Fetch answer holds: its whole batches, checked; what is torn or damaged is left out.
+
+Source: ``KafkaRaftLog.appendAsFollower``, ``KafkaRaftClient.appendAsFollower`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from ottla.controller.raft.events import Batch
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.batch import BatchHeader
+from ottla.wire.control import decode_control
+from ottla.wire.errors import WireError
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.primitives import Buffer
+
+logger = logging.getLogger("ottla.controller")
+
+
+def batches_of(raw: Buffer | None) -> tuple[Batch, ...]:
+    """The batches of an answer, as many as can be believed (R224)."""
+    out: list[Batch] = []
+    try:
+        out.extend(_whole(memoryview(raw or b"")))
+    except WireError as error:
+        logger.warning("what a leader sent of the metadata log was damaged, and is asked for again: %s", error)
+    return tuple(out)
+
+
+def _whole(view: memoryview) -> Iterator[Batch]:
+    for at, header in b.iterate(view):
+        raw = view[at : at + header.size_bytes]
+        if header.last_offset_delta < 0 or not b.crc_matches(raw, header):
+            raise WireError(f"bad batch at offset {header.base_offset}")
+        voters = _voters(raw, header) if header.is_control else None
+        yield Batch(header.base_offset, header.last_offset, header.partition_leader_epoch, raw, voters)
+
+
+def _voters(raw: Buffer, header: BatchHeader) -> ctl.VotersRecord | None:
+    found = None
+    for record in r.iterate(raw, header):
+        message = decode_control(record)
+        found = message if isinstance(message, ctl.VotersRecord) else found
+    return found

@@ -1,0 +1,326 @@
+"""The raft machine with its files, clock and peers: one task steps it and does what each step wants, in its order.
+
+The log is synced beside it, one sync at a time, while further events are taken: a leader answers fetches meanwhile.
+Who may vote some day syncs what it appends; a broker only need not (R225).
+
+Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import trio
+
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft import events
+from ottla.controller.raft.addresses import Addresses
+from ottla.controller.raft.events import Event, FetchAnswer, Ready, ReplicaKey, Reply, Request, Send
+from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.peers import Peers
+from ottla.controller.raft.received import batches_of
+from ottla.controller.raft.states import Leader
+from ottla.controller.raft.store import MetadataStore
+from ottla.controller.raft.wire_form import Refusal, from_answer, to_message
+from ottla.controller.ticket import Ticket
+from ottla.log.directory import Identity
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.schema import Message
+from ottla.world.env import Env, Lane
+
+LEAST_WAIT_MS = 2
+"""Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
+
+_KEYS = {
+    events.Vote: ApiKey.VOTE,
+    events.BeginEpoch: ApiKey.BEGIN_QUORUM_EPOCH,
+    events.EndEpoch: ApiKey.END_QUORUM_EPOCH,
+    events.Fetch: ApiKey.FETCH,
+}
+
+Job = Callable[[], Event | None]
+"""Done between two steps; gives the event it makes."""
+
+
+class Answered(NamedTuple):
+    """What the machine answers, with what was read for it."""
+
+    answer: events.Answer | FetchAnswer
+    records: bytes
+    log_start_offset: int
+
+
+def first_of(error: BaseException) -> OSError:
+    """The OSError in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, OSError)
+    return error
+
+
+class Raft:
+    """One replica of the metadata log, alive."""
+
+    def __init__(
+        self,
+        env: Env,
+        store: MetadataStore,
+        identity: Identity,
+        quorum: QuorumConfig,
+        fail: Callable[[OSError], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._env = env
+        self._store = store
+        self._identity = identity
+        self._quorum = quorum
+        self._fail = fail
+        self._on_change = on_change
+        self.addresses = Addresses(identity.node_id, quorum, store.quorum)
+        self.machine = RaftMachine(
+            store.me,
+            store.voters(quorum),
+            store.hard,
+            store.chain(),
+            env.random,
+            quorum.timeouts,
+            store.first_records(quorum),
+            self.addresses.bootstrap,
+        )
+        self.leader_goal = -1
+        """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
+        self._won = (-1, -1)
+        """The newest epoch this node led, and how far it was committed while it led."""
+        self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, self.addresses.of)
+        self._jobs: list[Job] = []
+        self._bell = trio.Event()
+        self._changed = trio.Event()
+        self._ticked_ms = float("-inf")
+        self._syncing = False
+        self._nursery: trio.Nursery
+        self.failure: OSError | None = None
+        """Why nothing happens any more."""
+
+    # ------------------------------------------------------------------ what others see
+
+    @property
+    def led_epoch(self) -> int:
+        """The epoch this node leads; -1 where it does not."""
+        return self.machine.epoch if self.machine.is_leader else -1
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the epoch this node leads begins in the log."""
+        assert isinstance(self.machine.state, Leader)
+        return self.machine.state.epoch_start
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed; -1 where nothing is known."""
+        return self.machine.high_watermark
+
+    @property
+    def monotonic_ms(self) -> float:
+        """The machine's clock."""
+        return self._env.monotonic_ms()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is the only voter."""
+        return len(self.machine.voters.current) == 1 and self.machine.voters.has(self.machine.me)
+
+    @property
+    def _may_vote(self) -> bool:
+        return bool(self._quorum.endpoints) or self.machine.voters.has(self.machine.me)
+
+    # ------------------------------------------------------------------ what others want
+
+    def hand_in(self, event: Event) -> None:
+        """Something happened."""
+        self.between(lambda: event)
+
+    def between(self, job: Job) -> None:
+        """Do something to the log between two steps, so that machine and log never differ."""
+        self._jobs.append(job)
+        self._bell.set()
+
+    async def propose(self, epoch: int, batch: bytearray, count: int) -> int:
+        """Append a batch as the leader of ``epoch``; gives the offset of its first record.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER: this node does not lead in that epoch any more.
+            OSError: the disk failed, and the node ends.
+        """
+        ticket = Ticket(None)
+
+        def append() -> Event | None:
+            if self.failure is not None or self.led_epoch != epoch:
+                ticket.fail(self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER))
+                return None
+            ticket.give(self.machine.chain.end)
+            return events.Propose(batch, count)
+
+        self.between(append)
+        if self.failure is not None:
+            append()
+        offset: int = await ticket.wait()
+        return offset
+
+    async def committed(self, epoch: int, end_offset: int) -> None:
+        """Wait until everything below ``end_offset``, appended as the leader of ``epoch``, is committed.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER: leadership was lost before; what was appended may yet be committed.
+            OSError: the disk failed, and the node ends.
+        """
+        if self.machine.synced < end_offset:
+            self.between(self._sync)
+        while self._won[0] != epoch or self._won[1] < end_offset:
+            if self.failure is not None or self.led_epoch != epoch:
+                raise self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER)
+            await self._changed.wait()
+
+    async def ask(self, request: Request) -> Answered:
+        """What this node answers to another one's request; a Fetch may have to wait for it."""
+        ticket = Ticket(request)
+        self.hand_in(events.Asked(ticket, request))
+        answered: Answered = await ticket.wait()
+        return answered
+
+    async def changed(self) -> None:
+        """Wait for news of the leader or the high watermark."""
+        await self._changed.wait()
+
+    # ------------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Step the machine until cancelled, or until the disk fails: then the node is told, and nothing is any more."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._peers.run)
+                self._jobs.insert(0, events.Start)
+                while True:
+                    while self._jobs:
+                        event = self._jobs.pop(0)()
+                        if event is not None:
+                            await self._take(event)
+                    await self._rest()
+        except* OSError as errors:
+            self._end(first_of(errors))
+
+    def _end(self, failure: OSError) -> None:
+        self.failure = failure
+        for job in self._jobs:
+            job()
+        self._news()
+        self._fail(failure)
+
+    async def _rest(self) -> None:
+        """Wait for an event, or for the time of the next tick."""
+        due_ms = max(self.machine.deadline_ms, self._ticked_ms + LEAST_WAIT_MS)
+        with self._env.timeout((due_ms - self._env.monotonic_ms()) / 1000) as deadline:
+            await self._bell.wait()
+            self._bell = trio.Event()
+        if deadline.cancelled_caught:
+            self._ticked_ms = self._env.monotonic_ms()
+            self._jobs.append(events.Tick)
+
+    async def _take(self, event: Event) -> None:
+        """Take the machine a step on, and do what it wants done, in its order."""
+        machine, store = self.machine, self._store
+        before = machine.leader_id, machine.epoch, machine.high_watermark
+        ready = machine.step(self._env.monotonic_ms(), event)
+        if ready.hard_state is not None:
+            await self._env.in_thread(store.begin_state(ready.hard_state, machine.voters), Lane.RAFT)
+        self._write(ready)
+        if ready.committed is not None:
+            store.committed(ready.committed)
+        if machine.is_leader:
+            self._won = machine.epoch, machine.high_watermark
+        for reply in ready.replies:
+            self._reply(reply)
+        for send in ready.sends:
+            self._send(send)
+        if not isinstance(event, events.Propose):  # more of them may follow: who waits for them says when they are all
+            self._sync()
+        if (machine.leader_id, machine.epoch) != before[:2]:
+            self.leader_goal = -1
+        if (machine.leader_id, machine.epoch, machine.high_watermark) != before:
+            self._news()
+
+    def _news(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+        self._on_change()
+
+    def _write(self, ready: Ready) -> None:
+        """Bring the log where the machine has its mirror of it."""
+        store, now_ms = self._store, self._env.now_ms()
+        assert ready.start_over is None, "no snapshot is fetched yet"
+        if ready.truncate is not None:
+            store.truncate(ready.truncate, now_ms)
+        for append in ready.append:
+            store.append(append, now_ms)
+        if ready.truncate is not None or any(a.controls or a.verbatim for a in ready.append):
+            self.machine.first_records = store.first_records(self._quorum)
+
+    def _sync(self) -> None:
+        """Make what was appended durable, unless that goes on already."""
+        end = self._store.log.log_end_offset
+        if self._syncing or end <= self.machine.synced:
+            return
+        if not self._may_vote:
+            self.hand_in(events.Synced(end))
+            return
+        self._syncing = True
+        self._nursery.start_soon(self._synced)
+
+    async def _synced(self) -> None:
+        job = self._store.begin_sync()
+        await self._env.in_thread(job, Lane.RAFT)
+
+        def done() -> Event:
+            self._syncing = False
+            return events.Synced(self._store.finish_sync(job))
+
+        self.between(done)
+
+    # ------------------------------------------------------------------ words
+
+    def _reply(self, reply: Reply) -> None:
+        """What is read for a Fetch is read now: the log is as the machine saw it."""
+        raw = b""
+        if isinstance(reply.answer, FetchAnswer) and reply.answer.offset >= 0:
+            raw = self._store.read(reply.answer.offset)
+        reply.ticket.give(Answered(reply.answer, raw, self._store.log.log_start_offset))
+
+    def _send(self, send: Send) -> None:
+        peer, request = send
+        to = self.machine.voters.find(peer) or ReplicaKey(peer)
+        endpoints = self._quorum.endpoints
+
+        def encode(version: int) -> Message:
+            return to_message(request, to, self._identity.cluster_id, version, endpoints)
+
+        self._peers.ask(peer, _KEYS[type(request)], encode, lambda got: self.hand_in(self._heard(peer, request, got)))
+
+    def _heard(self, peer: int, request: Request, got: Any) -> Event:
+        """What came back, as an event."""
+        if isinstance(got, Exception):
+            return events.Unreachable(peer, request)
+        heard = from_answer(got, self._quorum.listener)
+        if isinstance(heard, Refusal):
+            return events.Refused(peer, request, heard.error)
+        self.tell(heard.answer.epoch, heard.answer.leader_id, heard.leader)
+        if isinstance(heard.answer, FetchAnswer) and heard.answer.epoch == self.machine.epoch and self.leader_goal < 0:
+            self.leader_goal = heard.answer.high_watermark
+        return events.Answered(peer, request, heard.answer, batches_of(heard.records))
+
+    def tell(self, epoch: int, leader_id: int, *endpoints: Endpoint | None) -> None:
+        """Somebody says where the leader of an epoch is reached."""
+        if epoch >= self.machine.epoch:
+            self.addresses.tell(leader_id, [e for e in endpoints if e is not None])
+            self.machine.addressed = self.addresses.told

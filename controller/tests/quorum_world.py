@@ -1,0 +1,233 @@
+"""Several controllers on disks in memory, joined by a network in memory, in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from ottla.controller.decision import Defaults
+from ottla.controller.delta import Delta
+from ottla.controller.driver import Controller
+from ottla.controller.image import Image
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_bytes, write_snapshot
+from ottla.controller.tests.world import TestEnv
+from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.primitives import uuid_text
+from ottla.world.memory_disk import MemoryDisk
+
+SPOKEN = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM)
+NEWEST = {ApiKey.FETCH: 18, ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1}
+CLUSTER_ID = uuid_text(bytes(range(16)))
+LISTENER = "CONTROLLER"
+
+
+def endpoint(node_id: int) -> Endpoint:
+    return Endpoint(LISTENER, f"host{node_id}", 9093)
+
+
+class Line:
+    """One side of a connection: what it sends is answered by the other node's controller, frame by frame."""
+
+    peer = "here"
+    local = ("here", 0)
+
+    def __init__(self, quorum: Quorum, home: int, to: int) -> None:
+        self._quorum, self._home, self._to = quorum, home, to
+        self._life = quorum.nodes[to].life
+        self._frames: list[bytes] = []
+        self._answers = bytearray()
+        self._news = trio.Event()
+
+    def _broken(self) -> bool:
+        other = self._quorum.nodes[self._to]
+        return other.controller is None or other.life != self._life
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        if self._broken():
+            raise OSError("reset")
+        frame = b"".join(bytes(c) for c in chunks)
+        node = self._quorum.nodes[self._to]
+        assert node.nursery is not None
+        node.nursery.start_soon(self._serve, frame[4:])
+
+    async def _serve(self, frame: bytes) -> None:
+        if not self._quorum.joined(self._home, self._to):
+            return
+        node = self._quorum.nodes[self._to]
+        request = parse_request(memoryview(frame))
+        body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
+        if request.key is ApiKey.API_VERSIONS:
+            keys = [av.ApiVersion(k, 0, NEWEST.get(k, 2)) for k in SPOKEN]
+            answer: Any = av.ApiVersionsResponse(0, keys)
+        else:
+            assert node.controller is not None
+            answer = await node.controller.answer_raft(body, request.version, LISTENER)
+        await trio.sleep(0.001)
+        if self._quorum.joined(self._to, self._home):
+            for part in response_chunks(request.key, request.version, request.correlation_id, answer):
+                self._answers += part
+            self.wake()
+
+    def wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        with trio.move_on_after(timeout_s):
+            while not self._answers:
+                if self._broken():
+                    raise OSError("reset")
+                await self._news.wait()
+        count = min(len(buffer), len(self._answers))
+        buffer[:count] = self._answers[:count]
+        del self._answers[:count]
+        return count
+
+    def close(self) -> None:
+        self._quorum.lines.discard(self)
+
+
+class Net:
+    """What one node sees of the network."""
+
+    def __init__(self, quorum: Quorum, home: int) -> None:
+        self._quorum, self._home = quorum, home
+
+    async def listen(self, host: str, port: int, buffers: Any = None) -> Any:
+        raise NotImplementedError
+
+    async def connect(self, host: str, port: int) -> Line:
+        to = int(host.removeprefix("host"))
+        if not self._quorum.joined(self._home, to):
+            await trio.sleep_forever()
+        if self._quorum.nodes[to].controller is None:
+            raise ConnectionRefusedError(111, "refused")
+        line = Line(self._quorum, self._home, to)
+        self._quorum.lines.add(line)
+        return line
+
+
+class Member:
+    """A host, and the controller that runs on it now and then."""
+
+    def __init__(self, quorum: Quorum, node_id: int, *, votes: bool = True) -> None:
+        self.quorum, self.node_id, self.votes = quorum, node_id, votes
+        self.disk = MemoryDisk(random.Random(node_id), lambda: 0)
+        self.identity = Identity(CLUSTER_ID, node_id, bytes([node_id] * 16))
+        self.life = 0
+        self.controller: Controller | None = None
+        self.env: TestEnv
+        self.nursery: trio.Nursery | None = None
+        self.heard: list[tuple[Image, Delta]] = []
+        self.failures: list[OSError] = []
+
+    @property
+    def here(self) -> Controller:
+        assert self.controller is not None
+        return self.controller
+
+    def kill(self) -> None:
+        """As kill -9 and a power cut: what was not synced may be gone."""
+        assert self.nursery is not None
+        self.nursery.cancel_scope.cancel()
+        self.controller = None
+        self.life += 1
+        self.disk.lose_power()
+        for line in list(self.quorum.lines):
+            line.wake()
+
+
+class Quorum:
+    """Some controllers, and observers."""
+
+    def __init__(self, voters: int, observers: int = 0, *, static: bool = False, **settings: str) -> None:
+        self.cut: set[int] = set()
+        """Nodes nothing gets to or from."""
+        self.lines: set[Line] = set()
+        self.settings = settings
+        self._ids = itertools.count(1)
+        self._nursery: trio.Nursery
+        ids = range(1, voters + 1)
+        self.nodes = {i: Member(self, i) for i in ids}
+        self.nodes |= {i: Member(self, i, votes=False) for i in range(voters + 1, voters + observers + 1)}
+        self.static = tuple((i, endpoint(i)) for i in ids) if static else ()
+        self.bootstrap = tuple((f"host{i}", 9093) for i in ids)
+        rows = [
+            ctl.VotersRecordVoter(i, bytes([i] * 16), [ctl.Endpoint(*endpoint(i))], ctl.KRaftVersionFeature(0, 1))
+            for i in ids
+        ]
+        for member in self.nodes.values():
+            directory = f"/data/{METADATA_TOPIC}-0"
+            session = member.disk.session()
+            session.makedirs(directory)
+            if member.votes and not static:
+                raw = snapshot_bytes(Snapshot([], 1, ctl.VotersRecord(0, rows)), 0, 0)
+                write_snapshot(session, f"{directory}/{SnapshotId(0, 0).file_name}", raw)
+            session.fsync_dir("/data")
+            session.fsync_dir(directory)
+
+    def joined(self, one: int, other: int) -> bool:
+        return one not in self.cut and other not in self.cut
+
+    def start(self, node_id: int) -> None:
+        self._nursery.start_soon(self._live, self.nodes[node_id])
+
+    async def _live(self, member: Member) -> None:
+        member.env = TestEnv(member.disk, self._ids)
+        member.env.net = Net(self, member.node_id)
+        chance = random.Random(f"{member.node_id} {member.life}")
+        member.env.random = chance.random  # type: ignore[method-assign]
+        endpoints = (endpoint(member.node_id),) if member.votes else ()
+        config = QuorumConfig(LISTENER, endpoints, self.static, () if self.static else self.bootstrap)
+        directory = LogDirectory(member.env.disk, "/data")
+        made = Controller(
+            member.env, directory, member.identity, Defaults(broker=self.settings), member.failures.append, config
+        )
+        made.load()
+        made.listeners.append(lambda image, delta: member.heard.append((image, delta)))
+        async with trio.open_nursery() as nursery:
+            member.nursery, member.controller = nursery, made
+            nursery.start_soon(made.run)
+
+    @asynccontextmanager
+    async def running(self, *ids: int) -> AsyncIterator[Quorum]:
+        """Those nodes, or all of them, started; all are killed at the end."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for node_id in ids or self.nodes:
+                self.start(node_id)
+            await trio.lowlevel.checkpoint()
+            yield self
+            nursery.cancel_scope.cancel()
+        for member in self.nodes.values():
+            member.controller = None
+
+    async def leader(self, seconds: float = 20) -> Controller:
+        """The active controller, once there is one."""
+        with trio.fail_after(seconds):
+            while True:
+                for member in self.nodes.values():
+                    if member.controller is not None and member.node_id not in self.cut and member.here.is_active:
+                        return member.here
+                await trio.sleep(0.01)
+
+    async def settled(self) -> None:
+        """Until all that run and are joined show the same image."""
+        leader = await self.leader()
+        with trio.fail_after(20):
+            while True:
+                live = [x.here for x in self.nodes.values() if x.controller is not None and x.node_id not in self.cut]
+                if all(x.image.topics == leader.image.topics and x._ready.is_set() for x in live):
+                    return
+                await trio.sleep(0.01)

@@ -1,0 +1,255 @@
+"""Several controllers: one is active, all see the same, and what was answered survives whoever dies."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from ottla.controller.driver import Controller
+from ottla.controller.tests.quorum_world import Quorum
+from ottla.controller.tests.test_driver import code, topic, virtual
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import describe_quorum as d
+from ottla.wire.messages import metadata_records as m
+
+
+async def with_broker(controller: Controller) -> None:
+    await controller.register_broker([bytes(14) + b"\x09\x09"], [], None)
+
+
+async def make(controller: Controller, *names: str) -> None:
+    for name in names:
+        assert code(await controller.submit(topic(name), 7)) == 0
+
+
+@pytest.mark.parametrize("static", [False, True])
+@virtual
+async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None:
+    quorum = Quorum(3, static=static)
+    async with quorum.running():
+        leader = await quorum.leader()
+        for member in quorum.nodes.values():
+            await member.here.ready()
+        await with_broker(leader)
+        await make(leader, "t", "u")
+        await quorum.settled()
+        for member in quorum.nodes.values():
+            here = member.here
+            assert set(here.image.topics) == {"t", "u"}
+            assert here.image.brokers == leader.image.brokers
+            assert here.image.features == leader.image.features
+            assert here.image.configs == leader.image.configs
+            assert (here.leader_id, here.epoch) == (leader.node_id, leader.epoch)
+            assert here.leader_address() == (f"host{leader.node_id}", 9093)
+            assert here.is_active == (here is leader)
+            assert here.kraft_version == (0 if static else 1)
+            made = [name for _, delta in member.heard for name in delta.topics]
+            assert made == ["t", "u"], "each publication is heard once, in order"
+            if here is not leader:
+                with pytest.raises(ProtocolError) as caught:
+                    await here.submit(topic("v"), 7)
+                assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@virtual
+async def test_what_was_answered_survives_whoever_dies_and_who_returns_catches_up() -> None:
+    quorum = Quorum(3)
+    names: list[str] = []
+    async with quorum.running():
+        for turn in range(6):
+            leader = await quorum.leader()
+            if turn == 0:
+                await with_broker(leader)
+            names.append(f"t{turn}")
+            await make(leader, names[-1])
+            quorum.nodes[leader.node_id].kill()
+            following = await quorum.leader()
+            assert following.node_id != leader.node_id
+            assert following.epoch > leader.epoch
+            assert set(following.image.topics) == set(names)
+            quorum.start(leader.node_id)
+            await quorum.settled()
+        assert not any(member.failures for member in quorum.nodes.values())
+    logs = [quorum_log(quorum, i) for i in quorum.nodes]
+    shortest = min(map(len, logs))
+    assert logs[0][:shortest] == logs[1][:shortest] == logs[2][:shortest]
+
+
+def quorum_log(quorum: Quorum, node_id: int) -> bytes:
+    session = quorum.nodes[node_id].disk.session()
+    file = session.open("/data/__cluster_metadata-0/00000000000000000000.log")
+    return file.pread(file.size(), 0)
+
+
+@virtual
+async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await make(old, "kept")
+        await quorum.settled()
+        quorum.cut.add(old.node_id)
+        lost = old.hand_in(topic("lost"), 7)
+        late = old.hand_in(topic("late"), 7)
+        new = await quorum.leader()
+        assert new is not old
+        assert "lost" not in old.image.topics
+        await make(new, "new")
+        with trio.fail_after(10):
+            for ticket in (lost, late):
+                with pytest.raises(ProtocolError) as caught:
+                    await ticket.wait()
+                assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert not old.is_active
+        quorum.cut.clear()
+        await quorum.settled()
+        assert set(old.image.topics) == {"kept", "new"}
+        assert old.machine.latest.topics == old.image.topics
+
+
+@virtual
+async def test_what_a_lost_leader_appended_comes_from_the_log_where_the_next_one_commits_it() -> None:
+    """Its followers have it, it never heard so: nobody was answered, and all see it in the end, the old leader too."""
+    quorum = Quorum(3)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await quorum.settled()
+        for member in quorum.nodes.values():
+            if member.here is not old:
+                member.env.gate = trio.Event()  # they take it in, and cannot say so before the leader is gone
+        ticket = old.hand_in(topic("t"), 7)
+        await trio.sleep(0.2)
+        quorum.cut.add(old.node_id)
+        for member in quorum.nodes.values():
+            if member.env.gate is not None:
+                gate, member.env.gate = member.env.gate, None
+                gate.set()
+        new = await quorum.leader()
+        assert "t" in new.image.topics
+        with trio.fail_after(10), pytest.raises(ProtocolError):
+            await ticket.wait()
+        quorum.cut.clear()
+        await quorum.settled()
+        assert set(old.image.topics) == {"t"}
+
+
+@virtual
+async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await make(leader, "a", "b", "c")
+    async with quorum.running(3):
+        await trio.sleep(5)
+        assert not quorum.nodes[3].here.is_active
+        assert not quorum.nodes[3].here._ready.is_set()
+        quorum.start(1)
+        leader = await quorum.leader()
+        assert set(leader.image.topics) == {"a", "b", "c"}
+        quorum.start(2)
+        await quorum.settled()
+
+
+@virtual
+async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
+    quorum = Quorum(3, observers=1)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await make(leader, "t")
+        await quorum.settled()
+        watcher = quorum.nodes[4]
+        assert set(watcher.here.image.topics) == {"t"}
+        assert watcher.here.leader_address() == leader.leader_address()
+        assert watcher.here.kraft_version == 1
+        threads = watcher.env.threads
+        await make(leader, "u", "v")
+        await quorum.settled()
+        assert watcher.env.threads == threads, "nobody waits for what an observer has on its disk (R225)"
+        quorum.nodes[leader.node_id].kill()
+        following = await quorum.leader()
+        await make(following, "w")
+        await quorum.settled()
+        assert watcher.here.leader_id == following.node_id
+
+
+@virtual
+async def test_a_clean_stop_hands_the_leadership_over_at_once() -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        began = trio.current_time()
+        await leader.resign()
+        assert trio.current_time() - began < 1
+        assert not leader.is_active
+        following = await quorum.leader()
+        assert following is not leader
+        assert leader.leader_id == following.node_id
+
+
+@virtual
+async def test_an_idle_quorum_says_that_it_lives_and_a_node_alone_says_nothing() -> None:
+    for voters, grows in ((3, True), (1, False)):
+        quorum = Quorum(voters)
+        async with quorum.running():
+            leader = await quorum.leader()
+            await trio.sleep(1)
+            before = leader.log_end_offset
+            await trio.sleep(5)
+            assert (leader.log_end_offset - before in range(9, 12)) is grows
+            assert grows or leader.log_end_offset == before
+
+
+@virtual
+async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not_abort_it() -> None:
+    """Its abort was appended and lost: the next one who leads has to abort it again."""
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        turns = leader._turns
+        await turns.append([m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")])
+        await turns.commit()
+        await quorum.settled()
+        quorum.nodes[leader.node_id].kill()
+        following = await quorum.leader()
+        assert not following.machine.in_transaction
+        await make(following, "t")
+        quorum.start(leader.node_id)
+        await quorum.settled()
+        assert all(not x.here.machine.in_transaction for x in quorum.nodes.values())
+        assert all(set(x.here.image.topics) == {"t"} for x in quorum.nodes.values())
+
+
+@virtual
+async def test_r251_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+    quorum = Quorum(3, observers=1)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        await trio.sleep(2)
+        rows = [d.DescribeQuorumRequestPartitionData(0)]
+        request = d.DescribeQuorumRequest([d.DescribeQuorumRequestTopicData("__cluster_metadata", rows)])
+        for member in quorum.nodes.values():
+            answer = await member.here.answer_raft(request, 2, "CONTROLLER")
+            assert isinstance(answer, d.DescribeQuorumResponse)
+            row = answer.topics[0].partitions[0]
+            if member.here is not leader:
+                assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
+            assert (row.leader_id, row.leader_epoch) == (leader.node_id, leader.epoch)
+            assert sorted(v.replica_id for v in row.current_voters) == [1, 2, 3]
+            assert [v.replica_id for v in row.observers] == [4]
+            for voter in [*row.current_voters, *row.observers]:
+                assert leader.log_end_offset - 1 <= voter.log_end_offset <= leader.log_end_offset
+                assert 0 <= member.env.now_ms() - voter.last_fetch_timestamp <= 1000
+                assert voter.last_caught_up_timestamp > -1000
+            assert [(n.node_id, n.listeners[0].host) for n in answer.nodes] == [
+                (1, "host1"),
+                (2, "host2"),
+                (3, "host3"),
+            ]

@@ -1,0 +1,41 @@
+"""Something asked for, and its answer once there is one: whoever asked may have gone by then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+
+class Ticket:
+    """A request on its way, and its answer once there is one."""
+
+    def __init__(self, request: Any, version: int = 0) -> None:
+        self.request = request
+        self.version = version
+        self._done = trio.Event()
+        self._answer: Any = None
+        self._error: Exception | None = None
+
+    def give(self, answer: Any) -> None:
+        """The answer may leave."""
+        self._answer = answer
+        self._done.set()
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer but this error, unless there is one already."""
+        if not self._done.is_set():
+            self._error = error
+            self._done.set()
+
+    async def wait(self) -> Any:
+        """The answer, once everything it says is committed.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER, leadership was lost.
+            OSError: the metadata log could not be written; the node stops.
+        """
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._answer
