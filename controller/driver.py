@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import trio
@@ -19,7 +20,7 @@ import trio
 from ottla.controller import startup
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import Defaults
-from ottla.controller.delta import Listener
+from ottla.controller.delta import Delta, Listener
 from ottla.controller.image import Image
 from ottla.controller.loader import Loader
 from ottla.controller.machine import ControllerMachine
@@ -27,7 +28,6 @@ from ottla.controller.pacing import paced
 from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, IDLE, RETRY_MS, Chore
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.answering import answer_raft
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import METADATA_VERSION
@@ -84,6 +84,8 @@ class Controller:
         """The epoch in which this node is the active controller; -1 while it is not."""
         self._waiting: list[Ticket] = []
         self._bell = trio.Event()
+        self._seen = False
+        """Whether listeners have heard of anything yet: the first thing they hear of is everything."""
         self._ready = trio.Event()
         self._published = trio.Event()
         self._stopped: Exception | None = None
@@ -238,6 +240,8 @@ class Controller:
 
     async def _publish(self) -> None:
         image, delta = await paced(self.machine.publishing())
+        if not self._seen:
+            self._seen, delta = True, Delta.everything(image)
         for listener in self.listeners:
             listener(image, delta)
         self._tell_published()
@@ -305,7 +309,10 @@ class Controller:
 
     async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
         """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
-        return await answer_raft(self._raft, self._identity.cluster_id, message, version, listener, self._env.now_ms())
+        module = import_module("ottla.controller.raft.answering")  # a node alone does without
+        cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
+        answer: Message = await module.answer_raft(self._raft, cluster_id, message, version, listener, now_ms)
+        return answer
 
     # ------------------------------------------------------------------ end
 

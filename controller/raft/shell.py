@@ -8,7 +8,9 @@ Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import trio
@@ -18,27 +20,17 @@ from ottla.controller.raft import events
 from ottla.controller.raft.addresses import Addresses
 from ottla.controller.raft.events import Event, FetchAnswer, Ready, ReplicaKey, Reply, Request, Send
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.peers import Peers
-from ottla.controller.raft.received import batches_of
 from ottla.controller.raft.states import Leader
 from ottla.controller.raft.store import MetadataStore
-from ottla.controller.raft.wire_form import Refusal, from_answer, to_message
 from ottla.controller.ticket import Ticket
 from ottla.log.directory import Identity
-from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.schema import Message
 from ottla.world.env import Env, Lane
+
+logger = logging.getLogger("ottla.controller")
 
 LEAST_WAIT_MS = 2
 """Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
-
-_KEYS = {
-    events.Vote: ApiKey.VOTE,
-    events.BeginEpoch: ApiKey.BEGIN_QUORUM_EPOCH,
-    events.EndEpoch: ApiKey.END_QUORUM_EPOCH,
-    events.Fetch: ApiKey.FETCH,
-}
 
 Job = Callable[[], Event | None]
 """Done between two steps; gives the event it makes."""
@@ -93,7 +85,7 @@ class Raft:
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._won = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
-        self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, self.addresses.of)
+        self._speaking: Any = None
         self._jobs: list[Job] = []
         self._bell = trio.Event()
         self._changed = trio.Event()
@@ -200,7 +192,6 @@ class Raft:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._peers.run)
                 self._jobs.insert(0, events.Start)
                 while True:
                     while self._jobs:
@@ -221,7 +212,7 @@ class Raft:
     async def _rest(self) -> None:
         """Wait for an event, or for the time of the next tick."""
         due_ms = max(self.machine.deadline_ms, self._ticked_ms + LEAST_WAIT_MS)
-        with self._env.timeout((due_ms - self._env.monotonic_ms()) / 1000) as deadline:
+        with self._env.timeout(max(0.0, due_ms - self._env.monotonic_ms()) / 1000) as deadline:
             await self._bell.wait()
             self._bell = trio.Event()
         if deadline.cancelled_caught:
@@ -292,32 +283,28 @@ class Raft:
 
     def _reply(self, reply: Reply) -> None:
         """What is read for a Fetch is read now: the log is as the machine saw it."""
-        raw = b""
-        if isinstance(reply.answer, FetchAnswer) and reply.answer.offset >= 0:
-            raw = self._store.read(reply.answer.offset)
-        reply.ticket.give(Answered(reply.answer, raw, self._store.log.log_start_offset))
+        answer, raw = reply.answer, b""
+        if isinstance(answer, FetchAnswer) and answer.offset >= 0:
+            try:
+                raw = self._store.read(answer.offset)
+            except ProtocolError:
+                logger.exception("the metadata log cannot be read at offset %d", answer.offset)
+                answer = FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
+        reply.ticket.give(Answered(answer, raw, self._store.log.log_start_offset))
 
     def _send(self, send: Send) -> None:
-        peer, request = send
-        to = self.machine.voters.find(peer) or ReplicaKey(peer)
-        endpoints = self._quorum.endpoints
+        if self._speaking is None:
+            module = import_module("ottla.controller.raft.speaking")
+            self._speaking = module.Speaking(
+                self._env, self._identity, self._quorum, self.addresses.of, self._heard, self.hand_in
+            )
+            self._nursery.start_soon(self._speaking.run)
+        self._speaking.say(send, self.machine.voters.find(send.peer) or ReplicaKey(send.peer))
 
-        def encode(version: int) -> Message:
-            return to_message(request, to, self._identity.cluster_id, version, endpoints)
-
-        self._peers.ask(peer, _KEYS[type(request)], encode, lambda got: self.hand_in(self._heard(peer, request, got)))
-
-    def _heard(self, peer: int, request: Request, got: Any) -> Event:
-        """What came back, as an event."""
-        if isinstance(got, Exception):
-            return events.Unreachable(peer, request)
-        heard = from_answer(got, self._quorum.listener)
-        if isinstance(heard, Refusal):
-            return events.Refused(peer, request, heard.error)
-        self.tell(heard.answer.epoch, heard.answer.leader_id, heard.leader)
-        if isinstance(heard.answer, FetchAnswer) and heard.answer.epoch == self.machine.epoch and self.leader_goal < 0:
-            self.leader_goal = heard.answer.high_watermark
-        return events.Answered(peer, request, heard.answer, batches_of(heard.records))
+    def _heard(self, answer: events.Answer | FetchAnswer, leader: Endpoint | None) -> None:
+        self.tell(answer.epoch, answer.leader_id, leader)
+        if isinstance(answer, FetchAnswer) and answer.epoch == self.machine.epoch and self.leader_goal < 0:
+            self.leader_goal = answer.high_watermark
 
     def tell(self, epoch: int, leader_id: int, *endpoints: Endpoint | None) -> None:
         """Somebody says where the leader of an epoch is reached."""
