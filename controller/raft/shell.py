@@ -90,6 +90,8 @@ class Raft:
         self._bell = trio.Event()
         self._changed = trio.Event()
         self._ticked_ms = float("-inf")
+        self._committed = -1
+        """The machine's high watermark as of the last step whose records were written: it is ahead until they are."""
         self._syncing = False
         self._nursery: trio.Nursery
         self.failure: OSError | None = None
@@ -110,8 +112,8 @@ class Raft:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed; -1 where nothing is known."""
-        return self.machine.high_watermark
+        """Everything below is committed, and in the log here; -1 where nothing is known."""
+        return self._committed
 
     @property
     def monotonic_ms(self) -> float:
@@ -227,6 +229,7 @@ class Raft:
         if ready.hard_state is not None:
             await self._env.in_thread(store.begin_state(ready.hard_state, machine.voters), Lane.RAFT)
         self._write(ready)
+        self._committed = machine.high_watermark
         if ready.committed is not None:
             store.committed(ready.committed)
         if machine.is_leader:
@@ -261,7 +264,7 @@ class Raft:
     def _sync(self) -> None:
         """Make what was appended durable, unless that goes on already."""
         end = self._store.log.log_end_offset
-        if self._syncing or end <= self.machine.synced:
+        if self._syncing or end <= self.machine.synced or self.failure is not None:
             return
         if not self._may_vote:
             self.hand_in(events.Synced(end))
