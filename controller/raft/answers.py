@@ -7,39 +7,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.raft import elections, following
+from ottla.controller.raft import elections, following, joining, serving, voter_changes
 from ottla.controller.raft.events import (
+    AddVoter,
     Answer,
+    AnyAnswer,
+    AskVersions,
     Batch,
     BeginEpoch,
     EndEpoch,
     Fetch,
     FetchAnswer,
+    FetchSnapshot,
     HardState,
+    RemoveVoter,
     Reply,
     Request,
+    SnapshotAnswer,
+    UpdateVoter,
+    VersionsAnswer,
     Vote,
+    VoterAnswer,
 )
-from ottla.controller.raft.leading import Parked, fetch_error, heard_from, majority_end, note_fetch, serve
 from ottla.controller.raft.node import RaftNode
-from ottla.controller.raft.states import Candidate, Follower, Leader, Progress, Prospective, Resigned, Unattached
+from ottla.controller.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from ottla.controller.raft.votes import grants, sender_error, shape_error
 from ottla.wire.errors import ErrorCode
 
 
 def to_request(raft: RaftNode, ticket: Any, request: Request) -> None:
-    """Answer a request; a fetch may have to wait for its answer."""
+    """Answer a request; a fetch or a change of the voters may have to wait for its answer."""
     match request:
         case Vote():
-            answer = _vote(raft, request)
+            raft.ready.replies.append(Reply(ticket, _vote(raft, request)))
         case BeginEpoch():
-            answer = _begin(raft, request)
+            raft.ready.replies.append(Reply(ticket, _begin(raft, request)))
         case EndEpoch():
-            answer = _end(raft, request)
+            raft.ready.replies.append(Reply(ticket, _end(raft, request)))
         case Fetch():
-            _fetch(raft, ticket, request)
-            return
-    raft.ready.replies.append(Reply(ticket, answer))
+            serving.fetch(raft, ticket, request)
+        case FetchSnapshot():
+            serving.snapshot(raft, ticket, request)
+        case AskVersions():
+            raise AssertionError("the machine is not asked what this node speaks")
+        case _:
+            voter_changes.to_request(raft, ticket, request)
 
 
 def _answer(raft: RaftNode, error: ErrorCode = ErrorCode.NONE, *, granted: bool = False) -> Answer:
@@ -104,59 +116,17 @@ def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
     return min(max_ms, base << (position - 1))
 
 
-# ------------------------------------------------------------------ fetches, as leader
-
-
-def _fetch(raft: RaftNode, ticket: Any, fetch: Fetch) -> None:
-    state = raft.state
-    error = fetch_error(fetch, raft.epoch, leads=isinstance(state, Leader))
-    if error != ErrorCode.NONE:
-        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
-        return
-    assert isinstance(state, Leader)
-    if fetch.replica.id == raft.me.id:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
-        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
-        return
-    answer = serve(fetch, raft.epoch, raft.me.id, raft.chain, raft.told_high_watermark)
-    if answer.offset >= 0:
-        if heard_from(state, raft.me, raft.voters, fetch.replica):
-            state.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
-        note_fetch(state, fetch, raft.chain.end, raft.now_ms, raft.voters)
-        _commit(raft, state)
-        answer = answer._replace(high_watermark=raft.told_high_watermark)
-    news = answer.offset < 0 or raft.chain.end > fetch.offset or fetch.high_watermark < answer.high_watermark
-    if news or fetch.max_wait_ms == 0:
-        raft.ready.replies.append(Reply(ticket, answer))
-    else:
-        raft.parked.append(Parked(ticket, fetch, raft.now_ms + fetch.max_wait_ms, answer))
-
-
-def _commit(raft: RaftNode, leader: Leader) -> None:
-    """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
-    end = majority_end(leader, raft.voters)
-    if end > leader.epoch_start:
-        raft.raise_high_watermark(end)
-
-
-def count_own_end(raft: RaftNode) -> None:
-    """What is on the disk here counts for this node where it is a voter."""
-    state = raft.state
-    assert isinstance(state, Leader)
-    own = raft.voters.find(raft.me.id)
-    if own is not None and own.names(raft.me):
-        state.ends.setdefault(own, Progress()).end = raft.synced
-        _commit(raft, state)
-
-
 # ------------------------------------------------------------------ answers to what we asked
 
 
 def unreachable(raft: RaftNode, peer: int, request: Request) -> None:
     """Try again a little later; a leader makes itself known in its own time (R214)."""
-    if isinstance(request, Fetch):
-        if request is raft.fetching:
-            following.unreachable(raft, peer)
+    if request is raft.fetching or request is raft.offering:
+        following.unreachable(raft, peer)
+    elif isinstance(request, AskVersions):
+        voter_changes.versions(raft, request, VersionsAnswer(ErrorCode.BROKER_NOT_AVAILABLE))
+    elif isinstance(request, Fetch | FetchSnapshot):
+        pass  # the one was given up, the other is the shell's to repeat
     elif peer in raft.asked:
         wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
         raft.asked[peer] = raft.now_ms + wait_ms
@@ -167,24 +137,44 @@ def refused(raft: RaftNode, peer: int, request: Request, error: ErrorCode) -> No
     asks = isinstance(request, Vote) and request.pre and request.epoch == raft.epoch
     if asks and isinstance(raft.state, Prospective) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.to_candidate(raft)
+    elif request is raft.offering and error == ErrorCode.UNSUPPORTED_VERSION and isinstance(raft.state, Follower):
+        raft.offering = None
+        raft.state.told_leader = True  # it does not want to know (R249)
     else:
         unreachable(raft, peer, request)
 
 
-def take_answer(
-    raft: RaftNode, peer: int, request: Request, answer: Answer | FetchAnswer, batches: tuple[Batch, ...]
-) -> None:
+def take_answer(raft: RaftNode, peer: int, request: Request, answer: AnyAnswer, batches: tuple[Batch, ...]) -> None:
     """Epochs first, whatever the error but the one of who is behind (R209); then what the answer says."""
-    before, fetched = raft.state, request is raft.fetching
+    if isinstance(request, AskVersions):
+        assert isinstance(answer, VersionsAnswer)
+        voter_changes.versions(raft, request, answer)
+        return
+    assert not isinstance(answer, VersionsAnswer)
+    before, fetched, offered = raft.state, request is raft.fetching, request is raft.offering
     if fetched:
         raft.fetching = None
+    if offered:
+        raft.offering = None
     if answer.error != ErrorCode.UNKNOWN_LEADER_EPOCH and (answer.epoch > raft.epoch or answer.leader_id >= 0):
         raft.follow_news(answer.epoch, answer.leader_id)
-    if fetched:
-        assert isinstance(request, Fetch)
-        assert isinstance(answer, FetchAnswer)
-        following.take(raft, before, peer, request, answer, batches)
-        return
+    match request, answer:
+        case Fetch(), FetchAnswer():
+            if fetched:
+                following.take(raft, before, peer, request, answer, batches)
+        case FetchSnapshot(), SnapshotAnswer():
+            following.take_part(raft, request, answer)
+        case AddVoter() | RemoveVoter() | UpdateVoter(), VoterAnswer():
+            if offered and raft.state is before and not joining.answered(raft, request, answer):
+                following.rest(raft, peer)
+        case Vote() | BeginEpoch() | EndEpoch(), Answer():
+            _standing(raft, peer, request, answer)
+        case _:
+            raise AssertionError(f"{answer} is no answer to {request}")
+
+
+def _standing(raft: RaftNode, peer: int, request: Vote | BeginEpoch | EndEpoch, answer: Answer) -> None:
+    """What an answer of this epoch means to a node that wants to lead, leads, or does not any more."""
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return
     state = raft.state
@@ -192,10 +182,10 @@ def take_answer(
         case Vote(), Prospective() | Candidate() if answer.error != ErrorCode.NONE:
             unreachable(raft, peer, request)  # neither a yes nor a no
         case Vote(pre=True), Prospective(election=election):
-            election.answers[peer] = _granted(answer)
+            election.answers[peer] = answer.granted
             elections.count(raft)
         case Vote(pre=False), Candidate(election=election) if peer not in election.answers:
-            election.answers[peer] = _granted(answer)
+            election.answers[peer] = answer.granted
             elections.count(raft)
         case BeginEpoch(), Leader():
             raft.asked[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
@@ -203,7 +193,3 @@ def take_answer(
             told.add(peer)
         case _:
             pass
-
-
-def _granted(answer: Answer | FetchAnswer) -> bool:
-    return isinstance(answer, Answer) and answer.granted

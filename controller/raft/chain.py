@@ -104,8 +104,11 @@ class EpochChain:
 class VoterHistory:
     """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
 
-    def __init__(self, voters: Iterable[ReplicaKey]) -> None:
-        self._sets: list[tuple[int, tuple[ReplicaKey, ...]]] = [(-1, tuple(voters))]
+    def __init__(self, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None, offset: int = -1) -> None:
+        """``offset``: of the last record in the snapshot that says it; -1 for the snapshot (0, 0) and for settings."""
+        self._sets: list[tuple[int, tuple[ReplicaKey, ...], ctl.VotersRecord | None]] = [
+            (offset, tuple(voters), record)
+        ]
 
     @property
     def current(self) -> tuple[ReplicaKey, ...]:
@@ -113,14 +116,29 @@ class VoterHistory:
         return self._sets[-1][1]
 
     @property
+    def offset(self) -> int:
+        """Where the current set stands in the log."""
+        return self._sets[-1][0]
+
+    @property
+    def record(self) -> ctl.VotersRecord | None:
+        """The record that says who votes now, with addresses; None while only the settings say it (kraft.version 0)."""
+        return self._sets[-1][2]
+
+    @property
+    def kraft_version(self) -> int:
+        """Voters are records from kraft.version 1 on, and only then (R237)."""
+        return 0 if self.record is None else 1
+
+    @property
     def majority(self) -> int:
         """How many make one (R206)."""
         return len(self.current) // 2 + 1
 
-    def add(self, offset: int, voters: Iterable[ReplicaKey]) -> None:
+    def add(self, offset: int, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None) -> None:
         """A Voters record was appended."""
         assert offset > self._sets[-1][0]
-        self._sets.append((offset, tuple(voters)))
+        self._sets.append((offset, tuple(voters), record))
 
     def truncate(self, offset: int) -> None:
         """The log was cut: the set before it holds again (R224)."""

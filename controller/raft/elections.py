@@ -6,6 +6,7 @@ Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`
 from __future__ import annotations
 
 from ottla.controller.raft import following
+from ottla.controller.raft.chain import voter_keys
 from ottla.controller.raft.events import NOBODY, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
 from ottla.controller.raft.leading import successors
 from ottla.controller.raft.node import RaftNode
@@ -35,7 +36,8 @@ def start(raft: RaftNode) -> None:
     elif hard.voted is not None and hard.voted.names(me) and raft.voters.has(me):
         raft.state = Candidate(election_ms, Election({me.id: True}))
     elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
-        raft.state = Follower(hard.leader_id, raft.now_ms + raft.timeouts.fetch_ms)
+        later = raft.now_ms + raft.timeouts.fetch_ms
+        raft.state = Follower(hard.leader_id, later, offer_ms=later)
     else:
         raft.state = Unattached(election_ms)
     if not raft.voters.has(me):
@@ -52,7 +54,8 @@ def start(raft: RaftNode) -> None:
 def tick(raft: RaftNode) -> None:
     """Whoever's time is over gives up what it was."""
     raft.expire_parked()
-    if raft.fetching is not None and raft.now_ms >= raft.fetching_until_ms:
+    under_way = raft.fetching is not None or raft.offering is not None
+    if under_way and raft.now_ms >= raft.fetching_until_ms:
         following.unreachable(raft, raft.fetching_peer)
     state = raft.state
     if raft.now_ms < state.deadline_ms:
@@ -62,7 +65,7 @@ def tick(raft: RaftNode) -> None:
             to_prospective(raft)
         case Follower() | Unattached():
             state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
-            raft.fetching = raft.loading = None
+            raft.fetching = raft.loading = raft.offering = None
         case Prospective():
             give_up(raft)
         case Candidate():
@@ -122,8 +125,10 @@ def count(raft: RaftNode) -> None:
 def lead(raft: RaftNode, granted: tuple[int, ...]) -> None:
     """Begin an epoch: the first record says who leads it, and by whose votes (R229)."""
     state = Leader(raft.chain.end, raft.now_ms + raft.timeouts.check_quorum_ms, granted)
-    if [v.id for v in raft.voters.current] == [raft.me.id]:
+    if len(raft.voters.current) == 1:
         state.deadline_ms = FOREVER_MS
+    if raft.voters.kraft_version < 1 and raft.entry is not None:
+        state.told[raft.me.id] = raft.entry
     state.ends = {v: Progress() for v in raft.voters.current}
     raft.become(state, HardState(raft.epoch, raft.me.id))
     voters = [ctl.LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
@@ -131,7 +136,9 @@ def lead(raft: RaftNode, granted: tuple[int, ...]) -> None:
     controls = (ctl.LeaderChangeMessage(0, raft.me.id, voters, yes), *raft.first_records)
     first = raft.append(len(controls), controls=controls)
     if raft.first_records:
-        raft.voters.add(first + len(controls) - 1, raft.voters.current)
+        record = raft.first_records[-1]
+        assert isinstance(record, ctl.VotersRecord)
+        raft.voters.add(first + len(controls) - 1, voter_keys(record), record)
         raft.first_records = ()
 
 

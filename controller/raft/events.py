@@ -106,7 +106,69 @@ class Fetch(NamedTuple):
     max_wait_ms: int = 0
 
 
-Request = Vote | BeginEpoch | EndEpoch | Fetch
+class FetchSnapshot(NamedTuple):
+    """Another replica asks for a part of a snapshot."""
+
+    replica: ReplicaKey
+    epoch: int
+    snapshot: tuple[int, int]
+    """(end offset, epoch)."""
+    position: int
+    max_bytes: int = 1024 * 1024
+    size_bytes: int = -1
+    """How large the snapshot is here, as the shell found before it handed the request in; -1: there is none."""
+
+
+class AddVoter(NamedTuple):
+    """Make a replica a voter (R246-R248)."""
+
+    voter: ReplicaKey
+    endpoints: tuple[ctl.Endpoint, ...]
+    ack_when_committed: bool = True
+
+
+class RemoveVoter(NamedTuple):
+    """Let a replica vote no more (R246)."""
+
+    voter: ReplicaKey
+
+
+class UpdateVoter(NamedTuple):
+    """A voter says where it listens and which kraft.versions it speaks (R249)."""
+
+    voter: ReplicaKey
+    epoch: int
+    endpoints: tuple[ctl.Endpoint, ...]
+    min_version: int
+    max_version: int
+
+
+class RaiseVersion(NamedTuple):
+    """Raise kraft.version (R244); asked by this node's own controller only."""
+
+    level: int
+    validate_only: bool = False
+
+
+class AskVersions(NamedTuple):
+    """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R248)."""
+
+    voter: ReplicaKey
+    endpoints: tuple[ctl.Endpoint, ...]
+
+
+Request = (
+    Vote
+    | BeginEpoch
+    | EndEpoch
+    | Fetch
+    | FetchSnapshot
+    | AddVoter
+    | RemoveVoter
+    | UpdateVoter
+    | RaiseVersion
+    | AskVersions
+)
 
 
 class Asked(NamedTuple):
@@ -141,6 +203,41 @@ class FetchAnswer(NamedTuple):
     """(end offset, epoch) of the snapshot to load first."""
 
 
+class SnapshotAnswer(NamedTuple):
+    """Bytes of a snapshot from ``position`` on, or why not."""
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    snapshot: tuple[int, int] = (-1, -1)
+    """(end offset, epoch)."""
+    size_bytes: int = 0
+    """Of the whole snapshot."""
+    position: int = 0
+
+
+class VoterAnswer(NamedTuple):
+    """What became of a change of the voters."""
+
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = NOBODY
+    message: str | None = None
+
+
+class VersionsAnswer(NamedTuple):
+    """The kraft.versions another node speaks; -1 where it does not say."""
+
+    error: ErrorCode
+    min_version: int = -1
+    max_version: int = -1
+    epoch: int = -1
+    leader_id: int = NOBODY
+
+
+AnyAnswer = Answer | FetchAnswer | SnapshotAnswer | VoterAnswer | VersionsAnswer
+
+
 class Batch(NamedTuple):
     """A batch of the leader's log, as a follower received it."""
 
@@ -157,7 +254,7 @@ class Answered(NamedTuple):
 
     peer: int
     request: Request
-    answer: Answer | FetchAnswer
+    answer: AnyAnswer
     batches: tuple[Batch, ...] = ()
 
 
@@ -240,7 +337,7 @@ class Reply(NamedTuple):
     """An answer for whoever asked."""
 
     ticket: Any
-    answer: Answer | FetchAnswer
+    answer: AnyAnswer
 
 
 @dataclass(slots=True)
@@ -255,9 +352,10 @@ class Ready:
     committed: int | None = None
     """The new high watermark, where it moved."""
     load_snapshot: tuple[int, int] | None = None
-    """(end offset, epoch): fetch this snapshot from the leader, handing in `SnapshotPart` and at last `SnapshotLoaded`.
+    """(end offset, epoch): fetch this snapshot from the leader, by `FetchSnapshot` after `FetchSnapshot`.
 
-    Who is no follower of that leader any more may go on or give it up: it will not be taken.
+    Each answer is handed in as it comes (`Answered`), and `SnapshotLoaded` at last. Once the machine's ``loading`` is
+    not this snapshot any more (no follower of that leader now, or the leader has it no more) it will not be taken.
     """
     start_over: tuple[int, int] | None = None
     """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""

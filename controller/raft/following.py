@@ -5,8 +5,18 @@ Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager
 
 from __future__ import annotations
 
+from ottla.controller.raft import joining
 from ottla.controller.raft.chain import voter_keys
-from ottla.controller.raft.events import NOBODY, Append, Batch, Fetch, FetchAnswer, Send
+from ottla.controller.raft.events import (
+    NOBODY,
+    Append,
+    Batch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    Send,
+    SnapshotAnswer,
+)
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Follower, State, Unattached
 from ottla.wire.errors import ErrorCode
@@ -17,19 +27,24 @@ def fetch_more(raft: RaftNode) -> None:
 
     One fetch is under way at a time. Who knows no leader asks others for it in the same way (R223).
     """
-    under_way = raft.fetching is not None or raft.loading is not None
+    under_way = raft.fetching is not None or raft.loading is not None or raft.offering is not None
     if not isinstance(raft.state, Follower | Unattached) or under_way or raft.synced < raft.chain.end:
         return
     peer = _whom(raft)
     if peer == NOBODY:
         return
-    chain = raft.chain
     raft.asked.pop(peer, None)
+    raft.fetching_peer = peer
+    raft.fetching_until_ms = raft.now_ms + raft.timeouts.request_ms
+    if isinstance(raft.state, Follower) and peer == raft.state.leader_id:
+        raft.offering = joining.offer(raft)
+        if raft.offering is not None:
+            raft.ready.sends.append(Send(peer, raft.offering))
+            return
+    chain = raft.chain
     raft.fetching = Fetch(
         raft.me, raft.epoch, chain.end, chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
     )
-    raft.fetching_peer = peer
-    raft.fetching_until_ms = raft.now_ms + raft.timeouts.request_ms
     raft.ready.sends.append(Send(peer, raft.fetching))
 
 
@@ -46,8 +61,13 @@ def _rested(raft: RaftNode, peer: int) -> bool:
 
 
 def unreachable(raft: RaftNode, peer: int) -> None:
-    """The fetch that is under way failed, or came to nothing: its peer rests a little."""
-    raft.fetching = None
+    """What is under way failed, or came to nothing: its peer rests a little."""
+    raft.fetching = raft.offering = None
+    rest(raft, peer)
+
+
+def rest(raft: RaftNode, peer: int) -> None:
+    """Ask a peer nothing for a while."""
     raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
 
 
@@ -62,7 +82,7 @@ def take(
     current = request.epoch == answer.epoch == raft.epoch
     if not isinstance(state, Follower) or not current or answer.error != ErrorCode.NONE:
         if state is asked_in:
-            raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+            rest(raft, peer)
         return
     state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
     state.fetched = True
@@ -82,9 +102,31 @@ def take(
         raft.raise_high_watermark(min(raft.chain.end, answer.high_watermark))
 
 
+def take_part(raft: RaftNode, request: FetchSnapshot, answer: SnapshotAnswer) -> None:
+    """A part of the snapshot came; or the leader has it no more, or means another: then the log is asked for again.
+
+    Kafka ends where another snapshot or position is answered (R235); asking anew loses nothing.
+    """
+    state = raft.state
+    current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.loading
+    if not isinstance(state, Follower) or not current:
+        return
+    right = (answer.snapshot, answer.position) == (request.snapshot, request.position)
+    if answer.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+        raft.loading = None
+    elif answer.error == ErrorCode.NONE and right:
+        state.fetched = True
+    elif answer.error == ErrorCode.NONE:
+        raft.loading = None
+        return
+    else:
+        return  # the shell asks again
+    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
+
+
 def _take_batch(raft: RaftNode, batch: Batch) -> None:
     count = batch.last_offset - batch.first_offset + 1
     raft.chain.append(batch.epoch, count)
     if batch.voters is not None:
-        raft.voters.add(batch.first_offset, voter_keys(batch.voters))
+        raft.voters.add(batch.first_offset, voter_keys(batch.voters), batch.voters)
     raft.ready.append.append(Append(batch.first_offset, count, batch.epoch, batch.raw, verbatim=True))

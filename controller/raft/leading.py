@@ -27,9 +27,14 @@ def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
     """Why a fetch cannot be served, in Kafka's order (R217)."""
     if min(fetch.max_wait_ms, fetch.offset, fetch.last_epoch) < 0 or fetch.last_epoch > fetch.epoch:
         return ErrorCode.INVALID_REQUEST
-    if fetch.epoch < epoch:
+    return leader_error(fetch.epoch, epoch, leads=leads)
+
+
+def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
+    """Why what only the leader of an epoch can do cannot be done here (``validateLeaderOnlyRequest``)."""
+    if asked < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if fetch.epoch > epoch:
+    if asked > epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     return ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -54,10 +59,13 @@ def note_fetch(leader: Leader, fetch: Fetch, end: int, now_ms: float, voters: Vo
     at = voters.find(fetch.replica.id)
     key = at if at is not None and at.names(fetch.replica) else fetch.replica
     progress = leader.ends.setdefault(key, Progress())
-    progress.end = fetch.offset
-    progress.fetched_ms = now_ms
     if fetch.offset >= end:
         progress.caught_up_ms = now_ms
+    elif 0 < progress.leader_end <= fetch.offset:
+        progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)  # it has what there was then
+    progress.leader_end = end
+    progress.end = fetch.offset
+    progress.fetched_ms = now_ms
 
 
 def majority_end(leader: Leader, voters: VoterHistory) -> int:

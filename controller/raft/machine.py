@@ -9,7 +9,7 @@ Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 
 from __future__ import annotations
 
-from ottla.controller.raft import answers, elections, events, following
+from ottla.controller.raft import answers, elections, events, following, serving, voter_changes
 from ottla.controller.raft.chain import VoterHistory, voter_keys
 from ottla.controller.raft.events import Event, Ready
 from ottla.controller.raft.node import RaftNode
@@ -50,6 +50,9 @@ class RaftMachine(RaftNode):
                 self.chain.covered(start, snapshots)
             case events.Resign():
                 elections.resign(self)
+        voter_changes.settle(self)
+        if voter_changes.is_removed(self):
+            elections.resign(self)
         elections.ask_around(self)
         following.fetch_more(self)
         if self.hard != before:
@@ -59,7 +62,7 @@ class RaftMachine(RaftNode):
     def _synced(self, end: int) -> None:
         self.synced = max(self.synced, min(end, self.chain.end))
         if isinstance(self.state, Leader):
-            answers.count_own_end(self)
+            serving.count_own_end(self)
 
     def _heard(self) -> None:
         if self.loading is not None:
@@ -76,4 +79,4 @@ class RaftMachine(RaftNode):
         self.synced = event.end_offset
         self.high_watermark = max(self.high_watermark, event.end_offset)
         if event.voters is not None:
-            self.voters = VoterHistory(voter_keys(event.voters))
+            self.voters = VoterHistory(voter_keys(event.voters), event.voters, event.end_offset - 1)

@@ -10,7 +10,19 @@ from typing import NamedTuple
 
 from ottla.controller.raft import events
 from ottla.controller.raft.chain import EpochChain, VoterHistory
-from ottla.controller.raft.events import NOBODY, Fetch, FetchAnswer, HardState, Ready, ReplicaKey, Reply
+from ottla.controller.raft.events import (
+    NOBODY,
+    AddVoter,
+    Fetch,
+    FetchAnswer,
+    HardState,
+    Ready,
+    RemoveVoter,
+    ReplicaKey,
+    Reply,
+    UpdateVoter,
+    VoterAnswer,
+)
 from ottla.controller.raft.leading import Parked, serve
 from ottla.controller.raft.states import (
     DURABLE,
@@ -26,6 +38,7 @@ from ottla.controller.raft.states import (
     leader_of,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import Message
 
 
@@ -61,6 +74,10 @@ class RaftNode:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         first_records: tuple[Message, ...] = (),
         bootstrap: tuple[int, ...] = (),
+        entry: ctl.VotersRecordVoter | None = None,
+        *,
+        listener: str = "CONTROLLER",
+        auto_join: bool = False,
     ) -> None:
         self.me = me
         self.voters = voters
@@ -78,11 +95,18 @@ class RaftNode:
         self.addressed: set[int] = set()
         """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
         them as leader: nobody follows a leader it cannot reach (R256)."""
+        self.entry = entry
+        """This node as it stands among the voters, or would; None for a broker only."""
+        self.listener = listener
+        """Every voter has an endpoint of that name: the first of ``controller.listener.names``."""
+        self.auto_join = auto_join
+        self.offering: AddVoter | RemoveVoter | UpdateVoter | None = None
+        """What the leader is being told of this node; nothing is fetched meanwhile."""
         self.fetching: Fetch | None = None
         """The fetch that is under way: answers to any other come too late."""
         self.fetching_peer = NOBODY
         self.fetching_until_ms = FOREVER_MS
-        """When the peer is taken for dumb."""
+        """When the peer that was asked last is taken for dumb."""
         self.loading: tuple[int, int] | None = None
         """The snapshot that is being fetched from the leader."""
         self.parked: list[Parked] = []
@@ -113,8 +137,10 @@ class RaftNode:
     def deadline_ms(self) -> float:
         """When the next `Tick` is due at the latest."""
         waits = [at for at in self.asked.values() if at > self.now_ms]
-        if self.fetching is not None:
+        if self.fetching is not None or self.offering is not None:
             waits.append(self.fetching_until_ms)
+        if isinstance(self.state, Leader) and self.state.change is not None:
+            waits.append(self.state.change.until_ms)
         return min([self.state.deadline_ms, *waits, *(p.until_ms for p in self.parked)])
 
     def can_reach(self, replica_id: int) -> bool:
@@ -140,9 +166,13 @@ class RaftNode:
             self.hard = hard
         if isinstance(self.state, Leader):
             self._answer_parked(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NOBODY))
+            change = self.state.change
+            if change is not None and change.ticket is not None:
+                gone = VoterAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NOBODY)
+                self.ready.replies.append(Reply(change.ticket, gone))
         self.state = state
         self.asked.clear()
-        self.fetching = self.loading = None
+        self.fetching = self.loading = self.offering = None
 
     def to_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
         """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R203).
@@ -161,7 +191,8 @@ class RaftNode:
     def to_follower(self, epoch: int, leader_id: int) -> None:
         """Follow the leader of an epoch; the vote given in that epoch stays known."""
         voted = self.hard.voted if epoch == self.epoch else None
-        self.become(Follower(leader_id, self.now_ms + self.timeouts.fetch_ms), HardState(epoch, leader_id, voted))
+        later = self.now_ms + self.timeouts.fetch_ms
+        self.become(Follower(leader_id, later, offer_ms=later), HardState(epoch, leader_id, voted))
 
     def follow_news(self, epoch: int, leader_id: int) -> None:
         """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.

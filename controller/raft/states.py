@@ -6,8 +6,10 @@ Source: ``QuorumState.java`` and the ``EpochState`` classes (apache/kafka 4.3.1;
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from ottla.controller.raft.events import NOBODY, ReplicaKey
+from ottla.controller.raft.events import NOBODY, AddVoter, AskVersions, RemoveVoter, ReplicaKey
+from ottla.wire.messages.control_records import VotersRecordVoter
 
 FOREVER_MS = float("inf")
 
@@ -58,6 +60,22 @@ class Progress:
     end: int = -1
     fetched_ms: float = -1
     caught_up_ms: float = -1
+    leader_end: int = -1
+    """Where the leader's log ended at the last fetch."""
+
+
+@dataclass(slots=True)
+class Change:
+    """A change of the voters that is not finished: there is one at a time (R246)."""
+
+    ticket: Any
+    """None once it is answered."""
+    request: AddVoter | RemoveVoter
+    until_ms: float
+    versions: AskVersions | None = None
+    """What the new voter is being asked, until it has answered."""
+    offset: int = -1
+    """Where the Voters record stands that makes the change, once it does."""
 
 
 @dataclass(slots=True)
@@ -71,6 +89,9 @@ class Leader:
     ends: dict[ReplicaKey, Progress] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     """Voters that fetched since the deadline was last moved."""
+    change: Change | None = None
+    told: dict[int, VotersRecordVoter] = field(default_factory=dict)
+    """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R244)."""
 
 
 @dataclass(slots=True)
@@ -81,6 +102,10 @@ class Follower:
     deadline_ms: float
     fetched: bool = False
     """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R212)."""
+    offer_ms: float = FOREVER_MS
+    """When it may tell the leader again where it listens, or ask to become a voter (R249, R250)."""
+    told_leader: bool = False
+    """kraft.version 0: the leader knows where this node listens."""
 
 
 @dataclass(slots=True)

@@ -8,21 +8,30 @@ Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ottla.controller.quorum_config import Endpoint
+from ottla.controller.raft import wire_voters
 from ottla.controller.raft.events import (
     NOBODY,
+    AddVoter,
     Answer,
+    AskVersions,
     BeginEpoch,
     EndEpoch,
     Fetch,
     FetchAnswer,
+    FetchSnapshot,
+    RaiseVersion,
+    RemoveVoter,
     ReplicaKey,
     Request,
+    UpdateVoter,
     Vote,
+    VoterAnswer,
 )
+from ottla.controller.raft.wire_values import Heard, Refusal, error_of, found
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import begin_quorum_epoch as b
@@ -32,18 +41,12 @@ from ottla.wire.messages import vote as v
 from ottla.wire.schema import ZERO_UUID, Message, Opaque
 
 N = TypeVar("N")
+_ASKED = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
 
 FETCH_MAX_BYTES = 1024 * 1024
 """``controller.quorum.fetch.max.bytes``."""
 _REPLICA_ID_FIELD_UNTIL = 14
 _FETCH_NAMES_NODES_FROM = 17
-_CODES = frozenset(ErrorCode)
-
-
-class Refusal(NamedTuple):
-    """An answer for the whole request, before the machine is asked."""
-
-    error: ErrorCode
 
 
 # ------------------------------------------------------------------ what we ask
@@ -66,6 +69,14 @@ def to_message(
             return e.EndQuorumEpochRequest(cluster_id, [e.EndQuorumEpochRequestTopicData(METADATA_TOPIC, [row])])
         case Fetch():
             return _fetch(request, cluster_id, version)
+        case FetchSnapshot():
+            return wire_voters.snapshot_message(request, cluster_id)
+        case AddVoter() | RemoveVoter() | UpdateVoter():
+            return wire_voters.voter_message(request, cluster_id)
+        case AskVersions():
+            return wire_voters.versions_message()
+        case RaiseVersion():
+            raise AssertionError("kraft.version is raised by the leader's own controller")
 
 
 def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> v.VoteRequest:
@@ -106,10 +117,12 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
 
 
 def from_message(message: Message, cluster_id: str) -> Request | Refusal:
-    """What another node wants of ours; a refusal where it means another cluster or log (R211, R214, R215, R217)."""
-    assert isinstance(message, v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest)
+    """What another node wants of ours; a refusal where it means another cluster or log (R211-R217, R234)."""
+    assert isinstance(message, _ASKED | wire_voters.ASKED)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
         return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if isinstance(message, wire_voters.ASKED):
+        return wire_voters.from_message(message)
     if not _is_the_log(message):
         return Refusal(ErrorCode.INVALID_REQUEST)
     match message:
@@ -127,7 +140,7 @@ def from_message(message: Message, cluster_id: str) -> Request | Refusal:
             return _fetch_of(message)
 
 
-def _is_the_log(message: v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest) -> bool:
+def _is_the_log(message: _ASKED) -> bool:
     if len(message.topics) != 1:
         return False
     topic = message.topics[0]
@@ -172,6 +185,7 @@ def _fetch_of(message: f.FetchRequest) -> Fetch:
 
 def refusal_message(request: Message, refusal: Refusal) -> Message:
     """The whole request is refused."""
+    assert isinstance(request, _ASKED | wire_voters.ASKED)
     match request:
         case v.VoteRequest():
             return v.VoteResponse(refusal.error)
@@ -179,12 +193,17 @@ def refusal_message(request: Message, refusal: Refusal) -> Message:
             return b.BeginQuorumEpochResponse(refusal.error)
         case e.EndQuorumEpochRequest():
             return e.EndQuorumEpochResponse(refusal.error)
-        case _:
+        case f.FetchRequest():
             return f.FetchResponse(error_code=refusal.error)
+        case _:
+            return wire_voters.refusal_message(request, refusal)
 
 
-def answer_message(request: Request, answer: Answer, leader: Endpoint | None) -> Message:
-    """The machine's answer to all but a Fetch; ``leader`` is where the leader it names listens (R213)."""
+def answer_message(request: Request, answer: Answer | VoterAnswer, leader: Endpoint | None) -> Message:
+    """The machine's answer to all that brings no bytes; ``leader`` is where the leader it names listens (R213)."""
+    if isinstance(answer, VoterAnswer):
+        assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
+        return wire_voters.voter_answer_message(request, answer, leader)
     said = (0, answer.error, answer.leader_id, answer.epoch)
     match request:
         case Vote():
@@ -229,27 +248,21 @@ def fetch_answer_message(
 # ------------------------------------------------------------------ what we are answered
 
 
-class Heard(NamedTuple):
-    """An answer to a request of ours, and where the leader it names listens."""
-
-    answer: Answer | FetchAnswer
-    leader: Endpoint | None = None
-    records: Opaque = None
-
-
 def from_answer(message: Message, listener: str) -> Heard | Refusal:
     """What another node answered; a refusal is worth another try a little later and nothing else (R209)."""
+    if isinstance(message, wire_voters.ANSWERED):
+        return wire_voters.from_answer(message, listener)
     assert isinstance(message, v.VoteResponse | b.BeginQuorumEpochResponse | e.EndQuorumEpochResponse | f.FetchResponse)
     if message.error_code != ErrorCode.NONE:
-        return Refusal(_error(message.error_code))
+        return Refusal(error_of(message.error_code))
     if isinstance(message, f.FetchResponse):
         return _from_fetch_answer(message, listener)
     if [len(t.partitions) for t in message.topics] != [1] or message.topics[0].topic_name != METADATA_TOPIC:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.topics[0].partitions[0]
     granted = isinstance(row, v.VoteResponsePartitionData) and row.vote_granted
-    answer = Answer(_error(row.error_code), row.leader_epoch, row.leader_id, granted)
-    return Heard(answer, _found(message.node_endpoints, row.leader_id, listener))
+    answer = Answer(error_of(row.error_code), row.leader_epoch, row.leader_id, granted)
+    return Heard(answer, found(message.node_endpoints, row.leader_id, listener))
 
 
 def _from_fetch_answer(message: f.FetchResponse, listener: str) -> Heard | Refusal:
@@ -260,24 +273,15 @@ def _from_fetch_answer(message: f.FetchResponse, listener: str) -> Heard | Refus
     snapshot = (row.snapshot_id.end_offset, row.snapshot_id.epoch)
     leader = row.current_leader
     answer = FetchAnswer(
-        _error(row.error_code),
+        error_of(row.error_code),
         leader.leader_epoch,
         leader.leader_id,
         high_watermark=row.high_watermark,
         diverging=diverging if min(diverging) >= 0 else None,
         snapshot=snapshot if min(snapshot) >= 0 else None,
     )
-    return Heard(answer, _found(message.node_endpoints, leader.leader_id, listener), row.records)
-
-
-def _error(code: int) -> ErrorCode:
-    """A code of a newer Kafka's is an error nobody here knows."""
-    return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+    return Heard(answer, found(message.node_endpoints, leader.leader_id, listener), row.records)
 
 
 def _named(kind: Callable[[int, str, int], N], leader_id: int, leader: Endpoint | None) -> list[N]:
     return [] if leader is None or leader_id == NOBODY else [kind(leader_id, leader.host, leader.port)]
-
-
-def _found(nodes: Sequence[Any], leader_id: int, listener: str) -> Endpoint | None:
-    return next((Endpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

@@ -42,9 +42,11 @@ from ottla.controller.tests.raft_world import (
     leader,
     led,
     prospective,
+    record,
     unattached,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
 
 # ------------------------------------------------------------------ epochs of others (R209, R214, R215)
 
@@ -324,12 +326,13 @@ def test_r243_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
         HardState(0),
         EpochChain(),
         lambda: 0.5,
-        first_records=("version", "voters"),  # type: ignore[arg-type]
+        first_records=(ctl.KRaftVersionRecord(0, 1), record(1)),
     )
     (append,) = raft.step(0, Start()).append
-    assert (append.records_count, append.controls[1:]) == (3, ("version", "voters"))
+    assert (append.records_count, append.controls[1:]) == (3, (ctl.KRaftVersionRecord(0, 1), record(1)))
     assert raft.chain.end == 3
     assert raft.first_records == ()
+    assert (raft.voters.offset, raft.voters.record, raft.voters.kraft_version) == (2, record(1), 1)
 
 
 def test_a_leader_that_hears_of_a_higher_epoch_lets_go() -> None:

@@ -1,0 +1,75 @@
+"""What a follower tells its leader of itself: where it listens, and that it would like to vote.
+
+Source: ``KafkaRaftClient.pollFollowerAsVoter``, ``.pollFollowerAsObserver`` (apache/kafka 4.3.1).
+
+From KIP-853; joining by itself: KIP-1186.
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.events import AddVoter, RemoveVoter, ReplicaKey, UpdateVoter, VoterAnswer
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.states import Follower
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.control_records import VotersRecordVoter
+
+_WAITS = {
+    AddVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER),
+    RemoveVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND),
+}
+"""Answers after which nothing more is said until the next turn."""
+
+
+def offer(raft: RaftNode) -> AddVoter | RemoveVoter | UpdateVoter | None:
+    """What the leader is told instead of the next fetch; a turn comes once per fetch timeout (R249, R250)."""
+    state, entry = raft.state, raft.entry
+    assert isinstance(state, Follower)
+    if entry is None or raft.now_ms < state.offer_ms:
+        return None
+    out: AddVoter | RemoveVoter | UpdateVoter | None = None
+    if raft.voters.has(raft.me):
+        if _is_news(raft, state, entry):
+            feature = entry.k_raft_version_feature
+            versions = (feature.min_supported_version, feature.max_supported_version)
+            out = UpdateVoter(raft.me, raft.epoch, tuple(entry.endpoints), *versions)
+    elif raft.auto_join and raft.voters.kraft_version >= 1:
+        before = raft.voters.find(raft.me.id)
+        joins = AddVoter(raft.me, tuple(entry.endpoints), ack_when_committed=False)
+        out = joins if before is None else RemoveVoter(before)
+    state.offer_ms = raft.now_ms + raft.timeouts.fetch_ms
+    return out
+
+
+def _is_news(raft: RaftNode, state: Follower, entry: VotersRecordVoter) -> bool:
+    record = raft.voters.record
+    if record is None:
+        return not state.told_leader
+    return differs(record.voters, entry)
+
+
+def differs(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
+    """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
+    key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
+    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).names(key)), None)
+    return known is not None and _plain(known) != _plain(entry)
+
+
+def _plain(voter: VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
+    places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
+    return voter.voter_directory_id, voter.k_raft_version_feature, places
+
+
+def answered(raft: RaftNode, request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterAnswer) -> bool:
+    """Take the leader's answer; says whether it was one that the leader can be asked something else after."""
+    state = raft.state
+    if not isinstance(state, Follower):
+        return True
+    if not isinstance(request, UpdateVoter):
+        return answer.error in _WAITS[type(request)]
+    if request.epoch != raft.epoch or answer.epoch != raft.epoch:
+        return False
+    if answer.error not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+        return False
+    state.told_leader = state.fetched = True
+    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
+    return True

@@ -1,0 +1,84 @@
+"""What a leader gives to who fetches log or snapshot, and what it learns by it: the high watermark, and who lives.
+
+Source: ``KafkaRaftClient.java`` (its ``handleFetch...Request`` methods), ``LeaderState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.raft.events import Fetch, FetchAnswer, FetchSnapshot, ReplicaKey, Reply, SnapshotAnswer
+from ottla.controller.raft.leading import (
+    Parked,
+    fetch_error,
+    heard_from,
+    leader_error,
+    majority_end,
+    note_fetch,
+    serve,
+)
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.states import FOREVER_MS, Leader, Progress
+from ottla.wire.errors import ErrorCode
+
+
+def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
+    """Answer a fetch, or let it wait (R217-R221)."""
+    state = raft.state
+    error = fetch_error(request, raft.epoch, leads=isinstance(state, Leader))
+    if error == ErrorCode.NONE and request.replica.id == raft.me.id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
+    if error != ErrorCode.NONE:
+        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
+        return
+    assert isinstance(state, Leader)
+    answer = serve(request, raft.epoch, raft.me.id, raft.chain, raft.told_high_watermark)
+    if answer.offset >= 0:
+        listened_to(raft, state, request.replica)
+        note_fetch(state, request, raft.chain.end, raft.now_ms, raft.voters)
+        commit(raft, state)
+        answer = answer._replace(high_watermark=raft.told_high_watermark)
+    news = answer.offset < 0 or raft.chain.end > request.offset or request.high_watermark < answer.high_watermark
+    if news or request.max_wait_ms == 0:
+        raft.ready.replies.append(Reply(ticket, answer))
+    else:
+        raft.parked.append(Parked(ticket, request, raft.now_ms + request.max_wait_ms, answer))
+
+
+def snapshot(raft: RaftNode, ticket: Any, request: FetchSnapshot) -> None:
+    """Answer with what the shell may read of a snapshot: raw bytes, not cut at batches (R234)."""
+    state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
+    error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, Leader))
+    if error == ErrorCode.NONE and not there:
+        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    if error == ErrorCode.NONE and not 0 <= request.position < request.size_bytes:
+        error = ErrorCode.POSITION_OUT_OF_RANGE
+    answer = SnapshotAnswer(error, raft.epoch, raft.leader_id)
+    if error == ErrorCode.NONE:
+        assert isinstance(state, Leader)
+        listened_to(raft, state, request.replica)
+        answer = answer._replace(snapshot=request.snapshot, size_bytes=request.size_bytes, position=request.position)
+    raft.ready.replies.append(Reply(ticket, answer))
+
+
+def listened_to(raft: RaftNode, leader: Leader, replica: ReplicaKey) -> None:
+    """A replica gave a sign of life; one of a majority puts the check of the quorum off (R228)."""
+    if heard_from(leader, raft.me, raft.voters, replica) and leader.deadline_ms < FOREVER_MS:
+        leader.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
+
+
+def commit(raft: RaftNode, leader: Leader) -> None:
+    """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
+    end = majority_end(leader, raft.voters)
+    if end > leader.epoch_start:
+        raft.raise_high_watermark(end)
+
+
+def count_own_end(raft: RaftNode) -> None:
+    """What is on the disk here counts for this node where it is a voter."""
+    state = raft.state
+    assert isinstance(state, Leader)
+    own = raft.voters.find(raft.me.id)
+    if own is not None and own.names(raft.me):
+        state.ends.setdefault(own, Progress()).end = raft.synced
+        commit(raft, state)

@@ -1,0 +1,37 @@
+"""What the wire forms of raft have in common: what was heard, and what is refused before the machine is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.controller.quorum_config import Endpoint
+from ottla.controller.raft.events import AnyAnswer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Opaque
+
+_CODES = frozenset(ErrorCode)
+
+
+class Refusal(NamedTuple):
+    """An answer for the whole request, before the machine is asked."""
+
+    error: ErrorCode
+
+
+class Heard(NamedTuple):
+    """An answer to a request of ours, and where the leader it names listens."""
+
+    answer: AnyAnswer
+    leader: Endpoint | None = None
+    records: Opaque = None
+
+
+def error_of(code: int) -> ErrorCode:
+    """A code of a newer Kafka's is an error nobody here knows."""
+    return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def found(nodes: Sequence[Any], leader_id: int, listener: str) -> Endpoint | None:
+    """The leader among the nodes an answer names."""
+    return next((Endpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

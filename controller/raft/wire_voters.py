@@ -1,0 +1,236 @@
+"""How snapshots are fetched and voters changed, on the wire: the machine's values as Kafka's messages, and back.
+
+Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-630, 853, 1186).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ottla.controller.quorum_config import Endpoint
+from ottla.controller.raft.events import (
+    NOBODY,
+    AddVoter,
+    FetchSnapshot,
+    RemoveVoter,
+    ReplicaKey,
+    Request,
+    SnapshotAnswer,
+    UpdateVoter,
+    VersionsAnswer,
+    VoterAnswer,
+)
+from ottla.controller.raft.wire_values import Heard, Refusal, error_of, found
+from ottla.log.directory import METADATA_TOPIC
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_raft_voter as a
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import fetch_snapshot as s
+from ottla.wire.messages import remove_raft_voter as r
+from ottla.wire.messages import update_raft_voter as u
+from ottla.wire.messages.control_records import Endpoint as VoterEndpoint
+from ottla.wire.schema import Message, Opaque
+
+KRAFT_VERSION = "kraft.version"
+SOFTWARE = "ottla"
+TIMEOUT_MS = 2000
+"""``controller.quorum.request.timeout.ms``; nobody looks at it (R247)."""
+_NAMES_NODES_FROM = 1
+
+ASKED = s.FetchSnapshotRequest | a.AddRaftVoterRequest | r.RemoveRaftVoterRequest | u.UpdateRaftVoterRequest
+ANSWERED = (
+    s.FetchSnapshotResponse
+    | a.AddRaftVoterResponse
+    | r.RemoveRaftVoterResponse
+    | u.UpdateRaftVoterResponse
+    | av.ApiVersionsResponse
+)
+
+
+class _Place(Protocol):
+    name: str
+    host: str
+    port: int
+
+
+def _places(listeners: Iterable[_Place]) -> tuple[VoterEndpoint, ...]:
+    return tuple(VoterEndpoint(x.name, x.host, x.port) for x in listeners)
+
+
+# ------------------------------------------------------------------ what we ask
+
+
+def snapshot_message(request: FetchSnapshot, cluster_id: str) -> s.FetchSnapshotRequest:
+    """R234."""
+    part = s.FetchSnapshotRequestPartitionSnapshot(
+        0,
+        request.epoch,
+        s.FetchSnapshotRequestSnapshotId(*request.snapshot),
+        request.position,
+        request.replica.directory_id,
+    )
+    topic = s.FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [part])
+    return s.FetchSnapshotRequest(cluster_id, request.replica.id, request.max_bytes, [topic])
+
+
+def voter_message(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
+    """R246-R250."""
+    key = request.voter
+    match request:
+        case AddVoter():
+            listeners = [a.Listener(x.name, x.host, x.port) for x in request.endpoints]
+            return a.AddRaftVoterRequest(
+                cluster_id, TIMEOUT_MS, key.id, key.directory_id, listeners, request.ack_when_committed
+            )
+        case RemoveVoter():
+            return r.RemoveRaftVoterRequest(cluster_id, key.id, key.directory_id)
+        case UpdateVoter():
+            places = [u.Listener(x.name, x.host, x.port) for x in request.endpoints]
+            feature = u.KRaftVersionFeature(request.min_version, request.max_version)
+            return u.UpdateRaftVoterRequest(cluster_id, request.epoch, key.id, key.directory_id, places, feature)
+
+
+def versions_message() -> av.ApiVersionsRequest:
+    """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R248)."""
+    return av.ApiVersionsRequest(SOFTWARE, "1")
+
+
+# ------------------------------------------------------------------ what others ask
+
+
+def from_message(message: ASKED) -> Request | Refusal:
+    """What another node wants of ours; another log's snapshot is not here (R234)."""
+    match message:
+        case s.FetchSnapshotRequest():
+            return _snapshot_of(message)
+        case a.AddRaftVoterRequest():
+            key = ReplicaKey(message.voter_id, message.voter_directory_id)
+            return AddVoter(key, _places(message.listeners), message.ack_when_committed)
+        case r.RemoveRaftVoterRequest():
+            return RemoveVoter(ReplicaKey(message.voter_id, message.voter_directory_id))
+        case u.UpdateRaftVoterRequest():
+            key = ReplicaKey(message.voter_id, message.voter_directory_id)
+            feature = message.k_raft_version_feature
+            versions = (feature.min_supported_version, feature.max_supported_version)
+            return UpdateVoter(key, message.current_leader_epoch, _places(message.listeners), *versions)
+
+
+def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | Refusal:
+    if [len(t.partitions) for t in message.topics] != [1]:
+        return Refusal(ErrorCode.INVALID_REQUEST)
+    part = message.topics[0].partitions[0]
+    if (message.topics[0].name, part.partition) != (METADATA_TOPIC, 0):
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return FetchSnapshot(
+        ReplicaKey(message.replica_id, part.replica_directory_id),
+        part.current_leader_epoch,
+        (part.snapshot_id.end_offset, part.snapshot_id.epoch),
+        part.position,
+        message.max_bytes,
+    )
+
+
+# ------------------------------------------------------------------ what we answer
+
+
+def refusal_message(message: ASKED, refusal: Refusal) -> Message:
+    """The whole request is refused; a partition nobody has is its own row."""
+    match message:
+        case s.FetchSnapshotRequest():
+            if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return s.FetchSnapshotResponse(error_code=refusal.error)
+            topic = message.topics[0]
+            row = s.FetchSnapshotResponsePartitionSnapshot(topic.partitions[0].partition, refusal.error)
+            row.unaligned_records = b""
+            return s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(topic.name, [row])])
+        case a.AddRaftVoterRequest():
+            return a.AddRaftVoterResponse(error_code=refusal.error, error_message=_why(message, refusal))
+        case r.RemoveRaftVoterRequest():
+            return r.RemoveRaftVoterResponse(error_code=refusal.error, error_message=_why(message, refusal))
+        case u.UpdateRaftVoterRequest():
+            return u.UpdateRaftVoterResponse(error_code=refusal.error)
+
+
+def _why(message: a.AddRaftVoterRequest | r.RemoveRaftVoterRequest, refusal: Refusal) -> str | None:
+    wrong_cluster = refusal.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+    return f'this is not the cluster "{message.cluster_id}"' if wrong_cluster else None
+
+
+def snapshot_answer_message(
+    answer: SnapshotAnswer, *, leader: Endpoint | None, version: int, raw: Opaque = None
+) -> s.FetchSnapshotResponse:
+    """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R234)."""
+    row = s.FetchSnapshotResponsePartitionSnapshot(
+        0,
+        answer.error,
+        current_leader=s.LeaderIdAndEpoch(answer.leader_id, answer.epoch),
+        size=answer.size_bytes,
+        position=answer.position,
+        unaligned_records=b"" if raw is None else raw,
+    )
+    if answer.error == ErrorCode.NONE:
+        row.snapshot_id = s.FetchSnapshotResponseSnapshotId(*answer.snapshot)
+    out = s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(METADATA_TOPIC, [row])])
+    if leader is not None and answer.leader_id != NOBODY and version >= _NAMES_NODES_FROM:
+        out.node_endpoints = [s.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
+    return out
+
+
+def voter_answer_message(
+    request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterAnswer, leader: Endpoint | None
+) -> Message:
+    """What became of a change; only an update is told who leads, and where (R249)."""
+    match request:
+        case AddVoter():
+            return a.AddRaftVoterResponse(error_code=answer.error, error_message=answer.message)
+        case RemoveVoter():
+            return r.RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message)
+        case UpdateVoter():
+            current = u.CurrentLeader(answer.leader_id, answer.epoch)
+            if leader is not None and answer.leader_id != NOBODY:
+                current.host, current.port = leader.host, leader.port
+            return u.UpdateRaftVoterResponse(error_code=answer.error, current_leader=current)
+
+
+# ------------------------------------------------------------------ what we are answered
+
+
+def from_answer(message: ANSWERED, listener: str) -> Heard | Refusal:
+    """What another node answered."""
+    match message:
+        case s.FetchSnapshotResponse():
+            return _from_snapshot_answer(message, listener)
+        case u.UpdateRaftVoterResponse():
+            leader = message.current_leader
+            answer = VoterAnswer(error_of(message.error_code), leader.leader_epoch, leader.leader_id)
+            named = leader.leader_id != NOBODY and leader.host != ""
+            return Heard(answer, Endpoint(listener, leader.host, leader.port) if named else None)
+        case av.ApiVersionsResponse():
+            return Heard(_versions_of(message))
+        case _:
+            return Heard(VoterAnswer(error_of(message.error_code), message=message.error_message))
+
+
+def _from_snapshot_answer(message: s.FetchSnapshotResponse, listener: str) -> Heard | Refusal:
+    if message.error_code != ErrorCode.NONE:
+        return Refusal(error_of(message.error_code))
+    if [(t.name, [p.index for p in t.partitions]) for t in message.topics] != [(METADATA_TOPIC, [0])]:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    row = message.topics[0].partitions[0]
+    leader = row.current_leader
+    answer = SnapshotAnswer(
+        error_of(row.error_code),
+        leader.leader_epoch,
+        leader.leader_id,
+        (row.snapshot_id.end_offset, row.snapshot_id.epoch),
+        row.size,
+        row.position,
+    )
+    return Heard(answer, found(message.node_endpoints, leader.leader_id, listener), row.unaligned_records)
+
+
+def _versions_of(message: av.ApiVersionsResponse) -> VersionsAnswer:
+    features: Sequence[Any] = message.supported_features
+    speaks = next(((x.min_version, x.max_version) for x in features if x.name == KRAFT_VERSION), (-1, -1))
+    return VersionsAnswer(error_of(message.error_code), *speaks)

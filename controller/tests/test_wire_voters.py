@@ -1,0 +1,156 @@
+"""Snapshots and changes of the voters through the bytes and back; what is refused at the door."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.quorum_config import Endpoint
+from ottla.controller.raft import wire_form
+from ottla.controller.raft.events import (
+    NOBODY,
+    AddVoter,
+    AskVersions,
+    FetchSnapshot,
+    RaiseVersion,
+    RemoveVoter,
+    ReplicaKey,
+    Request,
+    SnapshotAnswer,
+    UpdateVoter,
+    VersionsAnswer,
+    VoterAnswer,
+)
+from ottla.controller.raft.wire_form import Heard, Refusal
+from ottla.controller.raft.wire_voters import snapshot_answer_message
+from ottla.log.directory import METADATA_TOPIC
+from ottla.wire import compiler
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_raft_voter as a
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import fetch_snapshot as s
+from ottla.wire.messages import remove_raft_voter as r
+from ottla.wire.messages import update_raft_voter as u
+from ottla.wire.messages.control_records import Endpoint as Place
+from ottla.wire.schema import Message
+
+CLUSTER = "a-cluster"
+OURS, THEIRS = bytes(range(1, 17)), bytes(range(17, 33))
+ME, PEER = ReplicaKey(1, OURS), ReplicaKey(2, THEIRS)
+HERE = Endpoint("CONTROLLER", "one.example", 9093)
+PLACES = (Place("CONTROLLER", "one.example", 9093), Place("SECOND", "one.example", 9094))
+SNAPSHOT = FetchSnapshot(ME, 8, (120, 6), 4096)
+ADD = AddVoter(ME, PLACES, ack_when_committed=False)
+REMOVE = RemoveVoter(ReplicaKey(1, THEIRS))
+UPDATE = UpdateVoter(ME, 8, PLACES, 0, 1)
+
+
+def through_bytes(message: Message, version: int) -> Message:
+    return compiler.decode_whole(type(message), version, compiler.encode(message, version))
+
+
+ASKED = [
+    (SNAPSHOT, 1, SNAPSHOT),
+    (SNAPSHOT, 0, SNAPSHOT._replace(replica=ReplicaKey(1))),
+    (ADD, 1, ADD),
+    (ADD._replace(ack_when_committed=True), 0, ADD._replace(ack_when_committed=True)),
+    (REMOVE, 0, REMOVE),
+    (UPDATE, 0, UPDATE),
+]
+
+
+@pytest.mark.parametrize(("request_", "version", "arrives"), ASKED)
+def test_a_request_arrives_as_much_as_its_version_can_say(request_: Request, version: int, arrives: Request) -> None:
+    message = wire_form.to_message(request_, PEER, CLUSTER, version)
+    assert wire_form.from_message(through_bytes(message, version), CLUSTER) == arrives
+
+
+@pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in ASKED])
+def test_another_cluster_is_refused_and_no_cluster_passes(request_: Request, version: int) -> None:
+    message = wire_form.to_message(request_, PEER, CLUSTER, version)
+    refusal = wire_form.from_message(message, "another")
+    assert refusal == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    answer = through_bytes(wire_form.refusal_message(message, refusal), version)
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID  # type: ignore[attr-defined]
+    if isinstance(answer, a.AddRaftVoterResponse | r.RemoveRaftVoterResponse):
+        assert CLUSTER in (answer.error_message or "")
+    message.cluster_id = None  # type: ignore[attr-defined]
+    assert not isinstance(wire_form.from_message(message, CLUSTER), Refusal)
+
+
+def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
+    message = wire_form.to_message(ADD, PEER, CLUSTER, 1)
+    assert isinstance(message, a.AddRaftVoterRequest)
+    assert message.timeout_ms == 2000
+
+
+def test_kraft_version_is_raised_by_no_message() -> None:
+    with pytest.raises(AssertionError, match="own controller"):
+        wire_form.to_message(RaiseVersion(1), PEER, CLUSTER, 0)
+
+
+def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
+    for name, partition in (("orders", 0), (METADATA_TOPIC, 1)):
+        message = wire_form.to_message(SNAPSHOT, PEER, CLUSTER, 1)
+        assert isinstance(message, s.FetchSnapshotRequest)
+        message.topics[0].name, message.topics[0].partitions[0].partition = name, partition
+        refusal = wire_form.from_message(message, CLUSTER)
+        assert refusal == Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = through_bytes(wire_form.refusal_message(message, refusal), 1)
+        assert isinstance(answer, s.FetchSnapshotResponse)
+        (row,) = answer.topics[0].partitions
+        found = (answer.error_code, answer.topics[0].name, row.index, row.error_code)
+        assert found == (0, name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert wire_form.from_answer(answer, "X") == Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    for topics in ([], message.topics * 2):
+        message.topics = topics
+        refusal = wire_form.from_message(message, CLUSTER)
+        assert refusal == Refusal(ErrorCode.INVALID_REQUEST)
+        answer = through_bytes(wire_form.refusal_message(message, refusal), 1)
+        assert wire_form.from_answer(answer, "X") == refusal
+
+
+GIVEN = SnapshotAnswer(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "where"),
+    [
+        (GIVEN, 1, HERE),
+        (GIVEN, 0, None),
+        (SnapshotAnswer(ErrorCode.FENCED_LEADER_EPOCH, 9, NOBODY, (0, 0)), 1, None),
+    ],
+)
+def test_an_answer_with_a_part_of_a_snapshot(said: SnapshotAnswer, version: int, where: Endpoint | None) -> None:
+    message = snapshot_answer_message(said, leader=HERE, version=version, raw=b"raw bytes")
+    heard = wire_form.from_answer(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(heard, Heard)
+    assert (heard.answer, heard.leader, bytes(heard.records)) == (said, where, b"raw bytes")
+
+
+def test_an_answer_to_a_wish_brings_error_and_message() -> None:
+    said = VoterAnswer(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
+    for wish, version, answer_class in ((ADD, 1, a.AddRaftVoterResponse), (REMOVE, 0, r.RemoveRaftVoterResponse)):
+        message = wire_form.answer_message(wish, said, HERE)
+        assert isinstance(message, answer_class)
+        heard = wire_form.from_answer(through_bytes(message, version), "CONTROLLER")
+        assert heard == Heard(VoterAnswer(ErrorCode.DUPLICATE_VOTER, message="there is one"))
+
+
+@pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NOBODY, HERE, None)])
+def test_r249_an_answer_to_an_update_says_who_leads_and_where(
+    leader_id: int, leader: Endpoint | None, where: Endpoint | None
+) -> None:
+    said = VoterAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
+    message = wire_form.answer_message(UPDATE, said, leader)
+    assert isinstance(message, u.UpdateRaftVoterResponse)
+    assert wire_form.from_answer(through_bytes(message, 0), "CONTROLLER") == Heard(said, where)
+
+
+def test_r248_what_a_new_voter_speaks() -> None:
+    ask = wire_form.to_message(AskVersions(PEER, PLACES), PEER, CLUSTER, 4)
+    assert isinstance(through_bytes(ask, 4), av.ApiVersionsRequest)
+    features = [av.SupportedFeatureKey("metadata.version", 7, 30), av.SupportedFeatureKey("kraft.version", 0, 1)]
+    message = av.ApiVersionsResponse(supported_features=features)
+    assert wire_form.from_answer(through_bytes(message, 4), "X") == Heard(VersionsAnswer(ErrorCode.NONE, 0, 1))
+    refused = av.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
+    assert wire_form.from_answer(refused, "X") == Heard(VersionsAnswer(ErrorCode.UNSUPPORTED_VERSION))
