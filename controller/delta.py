@@ -5,10 +5,11 @@ Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.image import Image, Topic
 
 NOTHING: frozenset[Any] = frozenset()
@@ -71,6 +72,34 @@ class Delta:
             image.next_producer_id is not None,
             frozenset(image.others),
         )
+
+
+def between(old: Image, new: Image) -> Generator[None, None, Delta]:
+    """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
+    topics: dict[str, TopicDelta] = {}
+    for number, name in enumerate(sorted({*old.topics, *new.topics}), 1):
+        if number % PAUSE_EVERY == 0:
+            yield
+        before, after = old.topics.get(name), new.topics.get(name)
+        if before == after:
+            continue
+        known = before.partitions if before is not None and after is not None and before.id == after.id else {}
+        there = {} if after is None else after.partitions
+        changed = frozenset(n for n, partition in there.items() if known.get(n) != partition)
+        topics[name] = TopicDelta(before, after, changed)
+    return Delta(
+        topics,
+        _changed(old.configs, new.configs),
+        _changed(old.brokers, new.brokers),
+        _changed(old.controllers, new.controllers),
+        old.features != new.features,
+        old.next_producer_id != new.next_producer_id,
+        _changed(old.others, new.others),
+    )
+
+
+def _changed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> frozenset[Any]:
+    return frozenset(key for key in {*old, *new} if old.get(key) != new.get(key))
 
 
 Listener = Callable[[Image, Delta], None]

@@ -20,6 +20,7 @@ class Loader:
         self._store = store
         self.position = 0
         """Every record below is in the machine."""
+        self._generation = 0
 
     def begin(self) -> None:
         """Take in the snapshot that this start begins from.
@@ -36,12 +37,30 @@ class Loader:
         machine.publish()
         startup.check_level(machine.image)
 
+    async def start_over(self) -> None:
+        """Take in the snapshot that took the log's place.
+
+        Raises:
+            NotOurQuorum: its metadata.version is not known here.
+        """
+        machine, store = self._machine, self._store
+        self._generation, snapshot, name = store.generation, store.snapshot, store.snapshot_id
+        machine.start_over()
+        async for record in slowly(snapshot.records):
+            machine.replay(-1, record)
+        await paced(machine.appending(name.end_offset - 1, name.epoch))
+        snapshot.records = []
+        self.position = name.end_offset
+        startup.check_level(machine.latest)
+
     async def catch_up(self, end_offset: int) -> None:
         """Take in everything below ``end_offset``, all of which is committed.
 
         Raises:
             WireError: a record cannot be read. NotOurQuorum: the metadata.version is not known here.
         """
+        while self._generation != self._store.generation:
+            await self.start_over()
         machine, position, epoch = self._machine, self.position, -1
         if end_offset <= position:
             return
@@ -50,6 +69,8 @@ class Loader:
             async for offset, record in slowly(messages(header, raw)):
                 if offset >= position:
                     machine.replay(offset, record)
+            if self._generation != self._store.generation:
+                return  # the log was emptied meanwhile: a snapshot takes its place
         await paced(machine.appending(end_offset - 1, max(epoch, machine.latest.epoch)))
         self.position = end_offset
         startup.check_level(machine.latest)

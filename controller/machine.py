@@ -23,7 +23,7 @@ from ottla.controller import (
     widening,
 )
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
-from ottla.controller.delta import Delta
+from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
 from ottla.controller.healing import Absences
 from ottla.controller.image import Image
@@ -160,6 +160,11 @@ class ControllerMachine:
             case _:
                 self._take(record)
 
+    def start_over(self) -> None:
+        """What is replayed from now on makes the image from nothing: a snapshot takes the place of all before."""
+        self._draft = Draft(Image())
+        self._transaction = self._held = None
+
     @property
     def in_transaction(self) -> bool:
         """Whether a metadata transaction was begun and not ended."""
@@ -187,7 +192,7 @@ class ControllerMachine:
     def publishing(self) -> Generator[None, None, tuple[Image, Delta]]:
         """As `publish`, in steps; the new image is seen after the last one."""
         draft, image = self._draft or Draft(self.image), self.latest
-        delta = yield from draft.comparing(image)
+        delta = yield from draft.comparing(image) if draft.base is self.image else between(self.image, image)
         self.image, self._draft = image, None
         self._held = None if self._transaction is None else list(self._transaction)
         return image, delta

@@ -70,6 +70,11 @@ def read_snapshot(disk: Disk, path: str) -> Snapshot:
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be read.
     """
+    return at_once(reading(disk, path))
+
+
+def reading(disk: Disk, path: str) -> Generator[None, None, Snapshot]:
+    """As `read_snapshot`, in steps of a hundred records."""
     raw = read_file(disk, path)
     out = Snapshot()
     ended = False
@@ -81,8 +86,11 @@ def read_snapshot(disk: Disk, path: str) -> Snapshot:
             if header.is_control:
                 for record in r.iterate(view, header):
                     ended = _take_control(out, decode_control(record)) or ended
-            else:
-                out.records += (message for _, message in messages(header, view))
+                continue
+            for _, message in messages(header, view):
+                out.records.append(message)
+                if len(out.records) % PAUSE_EVERY == 0:
+                    yield
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
     if not ended:
@@ -186,5 +194,10 @@ def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> N
         file.fsync()
     finally:
         file.close()
-    disk.rename(part, path)
+    finish_part(disk, path)
+
+
+def finish_part(disk: Disk, path: str) -> None:
+    """Give a snapshot that was written and synced its real name."""
+    disk.rename(path + ".part", path)
     disk.fsync_dir(path.rpartition("/")[0])

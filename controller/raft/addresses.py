@@ -6,10 +6,10 @@ Source: ``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
-from ottla.controller.raft.quorum_records import QuorumRecords
+from ottla.wire.messages import control_records as ctl
 
 FIRST_BOOTSTRAP = -2
 """Ids of the bootstrap servers go down from here (``RequestManager``)."""
@@ -18,10 +18,11 @@ FIRST_BOOTSTRAP = -2
 class Addresses:
     """The addresses a node knows."""
 
-    def __init__(self, me: int, quorum: QuorumConfig, records: QuorumRecords) -> None:
+    def __init__(self, me: int, quorum: QuorumConfig, voters: Callable[[], ctl.VotersRecord | None]) -> None:
+        """``voters``: the voters now, as the log has them."""
         self._me = me
         self._quorum = quorum
-        self._records = records
+        self._voters = voters
         self._told: dict[int, tuple[Endpoint, ...]] = {}
 
     @property
@@ -46,7 +47,7 @@ class Addresses:
         """A controller's listeners, as far as they are known."""
         if node_id == self._me and self._quorum.endpoints:
             return self._quorum.endpoints
-        voters = self._records.voters
+        voters = self._voters()
         for voter in voters.voters if voters is not None else ():
             if voter.voter_id == node_id and voter.endpoints:
                 return tuple(Endpoint(e.name, e.host, e.port) for e in voter.endpoints)

@@ -9,13 +9,9 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import events
 from ottla.controller.raft.description import describe
 from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.wire_form import (
-    Refusal,
-    answer_message,
-    fetch_answer_message,
-    from_message,
-    refusal_message,
-)
+from ottla.controller.raft.wire_form import answer_message, fetch_answer_message, from_message, refusal_message
+from ottla.controller.raft.wire_values import Refusal
+from ottla.controller.raft.wire_voters import snapshot_answer_message
 from ottla.wire.messages import begin_quorum_epoch as b
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.schema import Message
@@ -24,7 +20,7 @@ from ottla.wire.schema import Message
 async def answer_raft(
     raft: Raft, cluster_id: str, message: Message, version: int, listener: str, now_ms: int
 ) -> Message:
-    """Answer Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch or DescribeQuorum that came in on ``listener``.
+    """Answer what other controllers, observers and administrators ask of the quorum; it came in on ``listener``.
 
     The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
     """
@@ -39,8 +35,11 @@ async def answer_raft(
     answered = await raft.ask(request)
     answer = answered.answer
     leader = raft.addresses.endpoint(answer.leader_id, listener)
+    if isinstance(answer, events.SnapshotAnswer):
+        return snapshot_answer_message(answer, leader=leader, version=version, raw=answered.records)
     if isinstance(answer, events.FetchAnswer):
         return fetch_answer_message(
             answer, log_start=answered.log_start_offset, leader=leader, version=version, records=answered.records
         )
+    assert not isinstance(answer, events.VersionsAnswer)
     return answer_message(request, answer, leader)

@@ -45,7 +45,7 @@ def describe(raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms:
     row = d.DescribeQuorumResponsePartitionData(
         leader_id=machine.me.id,
         leader_epoch=machine.epoch,
-        high_watermark=machine.high_watermark,
+        high_watermark=machine.told_high_watermark,
         current_voters=[_state(raft, v, machine.state.ends.get(v, Progress()), version, now_ms) for v in voters],
         observers=[
             _state(raft, key, progress, version, now_ms)

@@ -30,6 +30,10 @@ Done = Callable[[Any], None]
 Wanted = tuple[ApiKey, Encode, Done]
 
 
+class Unspoken(WireError):
+    """The other side speaks no version that can say this."""
+
+
 class _Peer:
     """One destination."""
 
@@ -39,6 +43,16 @@ class _Peer:
         self.channel: Channel | None = None
         self.dialled: tuple[str, int] | None = None
         self.failures = 0
+
+
+async def _call(channel: Channel, key: ApiKey, encode: Encode) -> Any:
+    """The answer, or `Unspoken`: then the connection is as good as before."""
+    try:
+        version = channel.version_for(key)
+        message = encode(version)
+    except WireError as error:
+        return Unspoken(str(error))
+    return await channel.call(message, version)
 
 
 class Peers:
@@ -101,10 +115,8 @@ class Peers:
             try:
                 with self._env.timeout(self._timeout_s) as deadline:
                     channel = await self._connection(to, peer)
-                    version = channel.version_for(key)
-                    answer = await channel.call(encode(version), version)
                     peer.failures = 0
-                    return answer
+                    return await _call(channel, key, encode)
                 assert deadline.cancelled_caught
                 error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
                 again = False

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft.chain import VoterHistory, voter_keys
 from ottla.controller.raft.events import ReplicaKey
+from ottla.controller.raft.joining import differs
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import Message
 
@@ -55,10 +56,10 @@ class QuorumRecords:
     def history(self, fixed: list[ReplicaKey]) -> VoterHistory:
         """The voter sets in the log, for the raft machine; ``fixed`` hold until there is a record."""
         first = self._voters[0][1]
-        out = VoterHistory(fixed if first is None else voter_keys(first))
+        out = VoterHistory(fixed if first is None else voter_keys(first), first, self._voters[0][0])
         for offset, record in self._voters[1:]:
             assert record is not None
-            out.add(offset, voter_keys(record))
+            out.add(offset, voter_keys(record), record)
         return out
 
     def to_say(self, me: ReplicaKey, endpoints: tuple[Endpoint, ...]) -> tuple[Message, ...]:
@@ -71,7 +72,7 @@ class QuorumRecords:
             return ()
         here = [ctl.Endpoint(*e) for e in endpoints]
         mine = next((v for v in voters.voters if (v.voter_id, v.voter_directory_id) == me), None)
-        moved = mine is not None and bool(here) and list(mine.endpoints) != here
+        moved = mine is not None and bool(here) and differs([mine], replace(mine, endpoints=here))
         if offset != SEED and not moved:
             return ()
         rows = [replace(v, endpoints=here) if moved and v is mine else v for v in voters.voters]

@@ -18,19 +18,34 @@ import trio
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft import events
 from ottla.controller.raft.addresses import Addresses
-from ottla.controller.raft.events import Event, FetchAnswer, Ready, ReplicaKey, Reply, Request, Send
+from ottla.controller.raft.events import (
+    Event,
+    FetchAnswer,
+    FetchSnapshot,
+    Ready,
+    ReplicaKey,
+    Reply,
+    Request,
+    Send,
+    SnapshotAnswer,
+)
 from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.states import Leader
 from ottla.controller.raft.store import MetadataStore
+from ottla.controller.snapshots import Snapshot, SnapshotId
 from ottla.controller.ticket import Ticket
 from ottla.log.directory import Identity
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import control_records as ctl
 from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.controller")
 
 LEAST_WAIT_MS = 2
 """Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
+
+KRAFT_VERSIONS = (0, 1)
+"""What this node can follow."""
 
 Job = Callable[[], Event | None]
 """Done between two steps; gives the event it makes."""
@@ -39,7 +54,7 @@ Job = Callable[[], Event | None]
 class Answered(NamedTuple):
     """What the machine answers, with what was read for it."""
 
-    answer: events.Answer | FetchAnswer
+    answer: events.AnyAnswer
     records: bytes
     log_start_offset: int
 
@@ -50,6 +65,14 @@ def first_of(error: BaseException) -> OSError:
         error = error.exceptions[0]
     assert isinstance(error, OSError)
     return error
+
+
+def _entry(me: ReplicaKey, quorum: QuorumConfig) -> ctl.VotersRecordVoter | None:
+    """The node as it stands among the voters, or would; None for a broker only."""
+    if not quorum.endpoints:
+        return None
+    places = [ctl.Endpoint(*e) for e in quorum.endpoints]
+    return ctl.VotersRecordVoter(me.id, me.directory_id, places, ctl.KRaftVersionFeature(*KRAFT_VERSIONS))
 
 
 class Raft:
@@ -70,7 +93,7 @@ class Raft:
         self._quorum = quorum
         self._fail = fail
         self._on_change = on_change
-        self.addresses = Addresses(identity.node_id, quorum, store.quorum)
+        self.addresses = Addresses(identity.node_id, quorum, lambda: store.quorum.voters)
         self.machine = RaftMachine(
             store.me,
             store.voters(quorum),
@@ -80,12 +103,17 @@ class Raft:
             quorum.timeouts,
             store.first_records(quorum),
             self.addresses.bootstrap,
+            _entry(store.me, quorum),
+            listener=quorum.listener,
+            auto_join=quorum.auto_join,
         )
         self.leader_goal = -1
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._won = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
         self._speaking: Any = None
+        self._loaded: Snapshot | None = None
+        """A snapshot of the leader's, before the machine has said what becomes of it."""
         self._jobs: list[Job] = []
         self._bell = trio.Event()
         self._changed = trio.Event()
@@ -178,6 +206,8 @@ class Raft:
 
     async def ask(self, request: Request) -> Answered:
         """What this node answers to another one's request; a Fetch may have to wait for it."""
+        if isinstance(request, FetchSnapshot):
+            request = request._replace(size_bytes=self._store.snapshot_bytes(SnapshotId(*request.snapshot)))
         ticket = Ticket(request)
         self.hand_in(events.Asked(ticket, request))
         answered: Answered = await ticket.wait()
@@ -238,6 +268,8 @@ class Raft:
             self._reply(reply)
         for send in ready.sends:
             self._send(send)
+        if ready.load_snapshot is not None:
+            self._nursery.start_soon(self._load, SnapshotId(*ready.load_snapshot))
         if not isinstance(event, events.Propose):  # more of them may follow: who waits for them says when they are all
             self._sync()
         if (machine.leader_id, machine.epoch) != before[:2]:
@@ -253,12 +285,16 @@ class Raft:
     def _write(self, ready: Ready) -> None:
         """Bring the log where the machine has its mirror of it."""
         store, now_ms = self._store, self._env.now_ms()
-        assert ready.start_over is None, "no snapshot is fetched yet"
         if ready.truncate is not None:
             store.truncate(ready.truncate, now_ms)
+        if ready.start_over is not None:
+            assert self._loaded is not None
+            store.start_over(SnapshotId(*ready.start_over), self._loaded, now_ms)
+            self._loaded = None
         for append in ready.append:
             store.append(append, now_ms)
-        if ready.truncate is not None or any(a.controls or a.verbatim for a in ready.append):
+        news = ready.truncate is not None or ready.start_over is not None
+        if news or any(a.controls or a.verbatim for a in ready.append):
             self.machine.first_records = store.first_records(self._quorum)
 
     def _sync(self) -> None:
@@ -286,25 +322,59 @@ class Raft:
 
     def _reply(self, reply: Reply) -> None:
         """What is read for a Fetch is read now: the log is as the machine saw it."""
-        answer, raw = reply.answer, b""
-        if isinstance(answer, FetchAnswer) and answer.offset >= 0:
-            try:
-                raw = self._store.read(answer.offset)
-            except ProtocolError:
-                logger.exception("the metadata log cannot be read at offset %d", answer.offset)
-                answer = FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
-        reply.ticket.give(Answered(answer, raw, self._store.log.log_start_offset))
+        answer, raw, store = reply.answer, b"", self._store
+        try:
+            if isinstance(answer, FetchAnswer) and answer.offset >= 0:
+                raw = store.read(answer.offset)
+            elif isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE:
+                raw = store.read_part(SnapshotId(*answer.snapshot), answer.position, reply.ticket.request.max_bytes)
+        except ProtocolError:
+            logger.exception("the metadata log cannot be read for another replica: %s", answer)
+            answer = FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
+        reply.ticket.give(Answered(answer, raw, store.log.log_start_offset))
 
     def _send(self, send: Send) -> None:
+        if isinstance(send.request, events.AskVersions):
+            self.addresses.tell(send.peer, [Endpoint(e.name, e.host, e.port) for e in send.request.endpoints])
+        self._speak().say(send, self._key_of(send.peer))
+
+    def _speak(self) -> Any:
+        """Where words for others go; what it takes is loaded when the first are said."""
         if self._speaking is None:
             module = import_module("ottla.controller.raft.speaking")
             self._speaking = module.Speaking(
                 self._env, self._identity, self._quorum, self.addresses.of, self._heard, self.hand_in
             )
             self._nursery.start_soon(self._speaking.run)
-        self._speaking.say(send, self.machine.voters.find(send.peer) or ReplicaKey(send.peer))
+        return self._speaking
 
-    def _heard(self, answer: events.Answer | FetchAnswer, leader: Endpoint | None) -> None:
+    def _key_of(self, peer: int) -> ReplicaKey:
+        return self.machine.voters.find(peer) or ReplicaKey(peer)
+
+    async def _load(self, name: SnapshotId) -> None:
+        """Fetch a snapshot of the leader's; then the machine says whether it takes the log's place."""
+        machine, store, leader_id = self.machine, self._store, self.machine.leader_id
+
+        async def ask(request: FetchSnapshot) -> Any:
+            return await self._speak().fetch_snapshot(leader_id, self._key_of(leader_id), request)
+
+        def is_wanted() -> bool:
+            return machine.loading == name and machine.leader_id == leader_id
+
+        module = import_module("ottla.controller.raft.snapshot_fetch")
+        found: Snapshot | None = await module.fetch_snapshot(
+            self._env, store.directory, store.me, machine.epoch, name, ask, is_wanted
+        )
+        if found is None:
+            return
+
+        def done() -> Event:
+            self._loaded = found
+            return events.SnapshotLoaded(name.end_offset, name.epoch, found.voters)
+
+        self.between(done)
+
+    def _heard(self, answer: events.AnyAnswer, leader: Endpoint | None) -> None:
         self.tell(answer.epoch, answer.leader_id, leader)
         if isinstance(answer, FetchAnswer) and answer.epoch == self.machine.epoch and self.leader_goal < 0:
             self.leader_goal = answer.high_watermark

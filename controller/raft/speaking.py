@@ -11,12 +11,15 @@ from typing import Any
 
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.controller.raft.events import Event, FetchAnswer, ReplicaKey, Request, Send
-from ottla.controller.raft.peers import Peers
+from ottla.controller.raft.events import AnyAnswer, Event, FetchSnapshot, ReplicaKey, Request, Send, Vote
+from ottla.controller.raft.peers import Peers, Unspoken
 from ottla.controller.raft.received import batches_of
-from ottla.controller.raft.wire_form import Refusal, from_answer, to_message
+from ottla.controller.raft.wire_form import from_answer, to_message
+from ottla.controller.raft.wire_values import Heard, Refusal
+from ottla.controller.ticket import Ticket
 from ottla.log.directory import Identity
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
@@ -25,9 +28,17 @@ _KEYS = {
     events.BeginEpoch: ApiKey.BEGIN_QUORUM_EPOCH,
     events.EndEpoch: ApiKey.END_QUORUM_EPOCH,
     events.Fetch: ApiKey.FETCH,
+    events.FetchSnapshot: ApiKey.FETCH_SNAPSHOT,
+    events.AddVoter: ApiKey.ADD_RAFT_VOTER,
+    events.RemoveVoter: ApiKey.REMOVE_RAFT_VOTER,
+    events.UpdateVoter: ApiKey.UPDATE_RAFT_VOTER,
+    events.AskVersions: ApiKey.API_VERSIONS,
 }
 
-Heard = Callable[[events.Answer | FetchAnswer, Endpoint | None], None]
+PRE_VOTE_FROM = 2
+"""A Vote below cannot say that it only asks (R207)."""
+
+Told = Callable[[AnyAnswer, Endpoint | None], None]
 """Is told what an answer says, and where the leader it names listens, before the machine is."""
 
 
@@ -40,31 +51,47 @@ class Speaking:
         identity: Identity,
         quorum: QuorumConfig,
         address_of: Callable[[int], tuple[str, int] | None],
-        heard: Heard,
+        told: Told,
         hand_in: Callable[[Event], None],
     ) -> None:
         self._identity = identity
         self._quorum = quorum
-        self._heard = heard
+        self._told = told
         self._hand_in = hand_in
         self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, address_of)
         self.run = self._peers.run
 
-    def say(self, send: Send, to: ReplicaKey) -> None:
-        """Send a request to ``to``, the voter it is meant for."""
+    def say(self, send: Send, to: ReplicaKey, also: Callable[[Heard | None], None] = lambda _: None) -> None:
+        """Send a request to ``to``, the voter it is meant for. ``also`` hears the answer with the bytes it brings."""
         peer, request = send
 
         def encode(version: int) -> Message:
+            if isinstance(request, Vote) and request.pre and version < PRE_VOTE_FROM:
+                raise Unspoken("a Vote that only asks")
             return to_message(request, to, self._identity.cluster_id, version, self._quorum.endpoints)
 
-        self._peers.ask(peer, _KEYS[type(request)], encode, lambda got: self._hand_in(self._event(peer, request, got)))
+        def done(got: Any) -> None:
+            heard = None if isinstance(got, Exception) else from_answer(got, self._quorum.listener)
+            self._hand_in(self._event(peer, request, got, heard))
+            also(None if isinstance(heard, Refusal) else heard)
 
-    def _event(self, peer: int, request: Request, got: Any) -> Event:
+        self._peers.ask(peer, _KEYS[type(request)], encode, done)
+
+    async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> Heard | None:
+        """Ask for a part of a snapshot; None where nothing came."""
+        ticket = Ticket(request)
+        self.say(Send(peer, request), to, ticket.give)
+        heard: Heard | None = await ticket.wait()
+        return heard
+
+    def _event(self, peer: int, request: Request, got: Any, heard: Heard | Refusal | None) -> Event:
         """What came back, as an event."""
-        if isinstance(got, Exception):
+        if isinstance(got, Unspoken):
+            return events.Refused(peer, request, ErrorCode.UNSUPPORTED_VERSION)
+        if heard is None:
             return events.Unreachable(peer, request)
-        heard = from_answer(got, self._quorum.listener)
         if isinstance(heard, Refusal):
             return events.Refused(peer, request, heard.error)
-        self._heard(heard.answer, heard.leader)
-        return events.Answered(peer, request, heard.answer, batches_of(heard.records))
+        self._told(heard.answer, heard.leader)
+        batches = batches_of(heard.records) if isinstance(request, events.Fetch) else ()
+        return events.Answered(peer, request, heard.answer, batches)

@@ -94,6 +94,8 @@ class MetadataStore:
         self._choose_snapshot()
         self.log = self._open(now_ms)
         self.quorum = self._read_quorum()
+        self.generation = 0
+        """How often a snapshot took the log's place."""
         self.bytes_since_snapshot = 0
         self.snapshot_ms = now_ms
         """When the last snapshot was written, as far as this process knows."""
@@ -213,6 +215,18 @@ class MetadataStore:
                     return
                 yield header, raw
 
+    def snapshot_bytes(self, name: SnapshotId) -> int:
+        """How large a snapshot is; -1 where there is none of that name here."""
+        return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
+
+    def read_part(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Bytes of a snapshot for another replica (R234). Raises OSError: final."""
+        file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
+        try:
+            return file.pread(max_bytes, position)
+        finally:
+            file.close()
+
     def read(self, offset: int) -> bytes:
         """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R219).
 
@@ -266,6 +280,22 @@ class MetadataStore:
         end = self.log.truncate_to(offset, now_ms)
         assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
         self.quorum.truncate(offset)
+
+    def start_over(self, name: SnapshotId, snapshot: Snapshot, now_ms: int) -> None:
+        """A snapshot of the leader's, which lies here under its name, takes the log's place (R235).
+
+        Raises:
+            OSError: final.
+        """
+        self.log.start_over_at(name.end_offset, now_ms)
+        for old in self.snapshots:
+            if old != name:
+                self.disk.unlink(f"{self.directory}/{old.file_name}")
+        self.snapshot_id, self.snapshots, self.snapshot = name, [name], snapshot
+        self.quorum = QuorumRecords(snapshot.kraft_version, snapshot.voters, name.end_offset - 1)
+        self.bytes_since_snapshot = 0
+        self.last_timestamp_ms = snapshot.timestamp_ms
+        self.generation += 1
 
     def begin_sync(self) -> SyncJob:
         """What makes everything appended so far survive a power cut: call it in a thread, then `finish_sync`."""

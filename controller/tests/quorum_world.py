@@ -26,8 +26,17 @@ from ottla.wire.messages import control_records as ctl
 from ottla.wire.primitives import uuid_text
 from ottla.world.memory_disk import MemoryDisk
 
-SPOKEN = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM)
-NEWEST = {ApiKey.FETCH: 18, ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1}
+NEWEST = {
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.FETCH: 18,
+    ApiKey.VOTE: 2,
+    ApiKey.BEGIN_QUORUM_EPOCH: 1,
+    ApiKey.END_QUORUM_EPOCH: 1,
+    ApiKey.FETCH_SNAPSHOT: 1,
+    ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.REMOVE_RAFT_VOTER: 0,
+    ApiKey.UPDATE_RAFT_VOTER: 0,
+}
 CLUSTER_ID = uuid_text(bytes(range(16)))
 LISTENER = "CONTROLLER"
 
@@ -68,8 +77,9 @@ class Line:
         request = parse_request(memoryview(frame))
         body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
         if request.key is ApiKey.API_VERSIONS:
-            keys = [av.ApiVersion(k, 0, NEWEST.get(k, 2)) for k in SPOKEN]
+            keys = [av.ApiVersion(key, 0, newest) for key, newest in NEWEST.items()]
             answer: Any = av.ApiVersionsResponse(0, keys)
+            answer.supported_features = [av.SupportedFeatureKey("kraft.version", 0, 1)]
         else:
             assert node.controller is not None
             answer = await node.controller.answer_raft(body, request.version, LISTENER)
@@ -126,6 +136,7 @@ class Member:
         self.disk = MemoryDisk(random.Random(node_id), lambda: 0)
         self.identity = Identity(CLUSTER_ID, node_id, bytes([node_id] * 16))
         self.life = 0
+        self.starts = False
         self.controller: Controller | None = None
         self.env: TestEnv
         self.nursery: trio.Nursery | None = None
@@ -181,6 +192,7 @@ class Quorum:
         return one not in self.cut and other not in self.cut
 
     def start(self, node_id: int) -> None:
+        self.nodes[node_id].starts = True
         self._nursery.start_soon(self._live, self.nodes[node_id])
 
     async def _live(self, member: Member) -> None:
@@ -197,7 +209,7 @@ class Quorum:
         made.load()
         made.listeners.append(lambda image, delta: member.heard.append((image, delta)))
         async with trio.open_nursery() as nursery:
-            member.nursery, member.controller = nursery, made
+            member.nursery, member.controller, member.starts = nursery, made, False
             nursery.start_soon(made.run)
 
     @asynccontextmanager
@@ -228,6 +240,7 @@ class Quorum:
         with trio.fail_after(20):
             while True:
                 live = [x.here for x in self.nodes.values() if x.controller is not None and x.node_id not in self.cut]
-                if all(x.image.topics == leader.image.topics and x._ready.is_set() for x in live):
+                starting = any(x.starts for x in self.nodes.values())
+                if not starting and all(x.image.topics == leader.image.topics and x._ready.is_set() for x in live):
                     return
                 await trio.sleep(0.01)
