@@ -1,0 +1,279 @@
+"""The way to the active controller: in this process where it is active here, else over one connection to where it is.
+
+Whoever is not the controller any more says so, and a connection may break: then the leader is looked for again, and
+the same request is sent again. So a request may be carried out twice, which the controller's rules make harmless. What
+brokers ask themselves goes as it is; what a client asked travels whole in an envelope, with who it was.
+
+Source: ``NodeToControllerChannelManagerImpl.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
+
+From KIP-590.
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+from typing import Any, Protocol
+
+import trio
+
+from ottla.broker.refusals import refusing, tells
+from ottla.broker.server.peer import Peer
+from ottla.broker.turn import Turn
+from ottla.peers.client import Channel
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import parse_request
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message
+from ottla.world.env import FOREVER_S, Env
+
+logger = logging.getLogger("ottla.channel")
+
+RETRY_S = 0.05
+"""Between two looks for the leader."""
+ANSWER_TIMEOUT_S = 30.0
+"""``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
+LOOK_S = 0.25
+"""So often somebody who waits for an answer looks whether the controller has moved."""
+FORWARDING_S = 60.0
+REGISTRATION_S = 5.0
+_RAFT = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""Clients' requests that the quorum's leader answers, and not the controller's rules."""
+_PRINCIPAL_VERSION = bytes(2)
+_NOWHERE = bytes(4)
+
+
+class LocalController(Protocol):
+    """The controller in this process, active or not: `ottla.controller.driver.Controller`."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the active one."""
+
+    def leader_address(self) -> tuple[str, int] | None:
+        """Where the active controller listens for controllers; None while nobody is known."""
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
+
+    async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
+        """Answer what is asked of the quorum itself."""
+
+
+class Asking(Protocol):
+    """A client's request on its way: the dispatcher's `Context`."""
+
+    version: int
+    peer: Peer
+    turn: Turn
+    frame: Buffer
+
+
+class ControllerChannel:
+    """One way for one kind of request: one at a time over the wire, so whoever must not queue has his own."""
+
+    def __init__(
+        self, env: Env, node_id: int, controller: LocalController, listener: str, limit_s: float = FORWARDING_S
+    ) -> None:
+        """``listener``: the name under which controllers are spoken to; ``limit_s``: how long a request is tried."""
+        self._env = env
+        self._client_id = str(node_id)
+        self._controller = controller
+        self._listener = listener
+        self._limit_s = limit_s
+        self._channel: Channel | None = None
+        self._address: tuple[str, int] | None = None
+        self._turns = trio.Lock()
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Ask for what this node itself wants; gives the answer once what it changed is committed.
+
+        ``version``: the newest one wanted; 0 is the newest that both sides speak.
+
+        Raises:
+            ProtocolError: REQUEST_TIMED_OUT, nobody answered in time; UNSUPPORTED_VERSION, the controller does not know
+                this request; or what the controller refused it with as a whole.
+            OSError: the metadata log here could not be written; the node stops.
+        """
+        newest = request_spec(ApiKey(request.SPEC.key)).versions.high
+        return await self._within(request, version or newest)
+
+    async def forward(self, asking: Asking, request: Message) -> Message:
+        """Ask for what a client wants, as that client; gives the answer it shall get.
+
+        Raises:
+            WireError: the controller does not know this request or version: the client must come anew.
+            OSError: the metadata log here could not be written; the node stops.
+        """
+        try:
+            answer: Message = await self._within(request, asking.version, asking)
+        except ProtocolError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise WireError(f"the controller: {error.message}") from None
+            return await asking.turn.through(refusing(request, asking.version, error.code, error.message))
+        return answer
+
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # ------------------------------------------------------------------ one request
+
+    async def _within(self, request: Any, version: int, asking: Asking | None = None) -> Any:
+        if self._limit_s == FOREVER_S:
+            return await self._until_answered(request, version, asking)
+        with self._env.timeout(self._limit_s):
+            return await self._until_answered(request, version, asking)
+        raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _until_answered(self, request: Any, version: int, asking: Asking | None) -> Any:
+        """Ask, and ask again, until somebody answers who is the controller (R345)."""
+        while True:
+            if self._controller.is_active:
+                answer = await self._here(request, version)
+            else:
+                answer = await self._there(request, version, asking)
+            if answer is not None:
+                return answer
+            await self._env.sleep(RETRY_S)
+
+    async def _here(self, request: Any, version: int) -> Any:
+        """The answer of the controller in this process; None where it is not active any more."""
+        try:
+            if request.SPEC.key not in _RAFT:
+                return await self._controller.submit(request, version)
+            answer = await self._controller.answer_raft(request, version, self._listener)
+        except ProtocolError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            return None
+        return None if _led_by_another(request, answer) else answer
+
+    async def _there(self, request: Any, version: int, asking: Asking | None) -> Any:
+        """The answer that came over the wire; None where it must be asked again."""
+        async with self._turns:
+            address = self._controller.leader_address()
+            if address is None or self._controller.is_active:
+                return None
+            try:
+                answer = await self._while_leader(address, request, version, asking)
+            except (OSError, WireError) as error:
+                logger.info("the controller at %s:%d: %s", *address, error)
+                self.close()
+                return None
+        return answer
+
+    async def _while_leader(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
+        """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.
+
+        Raises:
+            OSError, WireError: the connection, or its other side, is of no use.
+            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+        """
+        answer: Any = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._until_moved, address, nursery.cancel_scope)
+            try:
+                channel = await self._connected(address)
+                if asking is None:
+                    answer = await _plainly(channel, request, version)
+                else:
+                    answer = await _enveloped(channel, asking)
+            except (OSError, WireError, ProtocolError) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return answer
+
+    async def _until_moved(self, address: tuple[str, int], scope: trio.CancelScope) -> None:
+        """End the wait for an answer once the controller is elsewhere."""
+        while not self._controller.is_active and self._controller.leader_address() == address:
+            await self._env.sleep(LOOK_S)
+        scope.cancel()
+
+    async def _connected(self, address: tuple[str, int]) -> Channel:
+        """The connection there: the one that is open, or a new one, over which versions were exchanged."""
+        known = self._channel
+        if known is not None and not known.closed and self._address == address:
+            return known
+        self.close()
+        made = Channel(await self._env.net.connect(*address), self._client_id, ANSWER_TIMEOUT_S)
+        try:
+            await made.negotiate()
+        except BaseException:
+            made.close()
+            raise
+        self._channel, self._address = made, address
+        return made
+
+
+async def _plainly(channel: Channel, request: Any, version: int) -> Any:
+    """A request of this node's own; None where the other side is not the controller."""
+    try:
+        spoken = channel.version_for(ApiKey(request.SPEC.key), version)
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+    answer = await channel.call(request, spoken)
+    return None if tells(answer, ErrorCode.NOT_CONTROLLER) else answer
+
+
+async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
+    """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
+    if ApiKey.ENVELOPE not in channel.versions:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer.principal), 0)
+    envelope = EnvelopeRequest(bytes(asking.frame), principal, _address(asking.peer.host))
+    answer: EnvelopeResponse = await channel.call(envelope, 0)
+    code = ErrorCode(answer.error_code)
+    if code is ErrorCode.NOT_CONTROLLER:
+        return None
+    if code is ErrorCode.UNSUPPORTED_VERSION:
+        raise ProtocolError(code, "it cannot read the request")
+    if code is not ErrorCode.NONE or answer.response_data is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _inner_answer(asking.frame, answer.response_data)
+
+
+def _inner_answer(asked: Buffer, data: bytes) -> Message:
+    """The answer inside an envelope, to the request that was sent in one.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
+    """
+    request = parse_request(memoryview(asked))
+    key, version = request.key, request.version
+    try:
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
+        if header.correlation_id != request.correlation_id:
+            raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
+        return compiler.decode(response_class(key), version, data, pos)[0]
+    except WireError as error:
+        logger.warning("the controller's answer to %s: %s", key.name, error)
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _principal(text: str) -> DefaultPrincipalData:
+    kind, _, name = text.partition(":")
+    return DefaultPrincipalData(kind, name)
+
+
+def _address(host: str) -> bytes:
+    """A client's address as it is told: four or sixteen bytes."""
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return _NOWHERE
+
+
+def _led_by_another(request: Any, answer: Message) -> bool:
+    """Whether the quorum's leader must be asked instead; voter changes tell their client so themselves (R246)."""
+    return request.SPEC.key == ApiKey.DESCRIBE_QUORUM and tells(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)

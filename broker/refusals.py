@@ -1,0 +1,154 @@
+"""What a refusal looks like: every API has its own place for errors, at the top of the answer or in each row.
+
+One table for whoever answers a whole request with one error: a controller that is not the active one, a limit that has
+passed, a principal that may not. Messages load with their API, so the rows' classes are found beside the request's.
+
+Source: the ``getErrorResponse`` of each request class in ``clients``, ``ApiError.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.broker.turn import Steps
+from ottla.wire.apis import ApiKey, response_class
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Message
+
+
+class _Rows(NamedTuple):
+    """An answer with a row for each row of the request, and the error in every one of them."""
+
+    asked: str
+    answered: str
+    row: str
+    kept: tuple[str, ...]
+    """What a row repeats of what was asked."""
+
+
+_RESOURCES = _Rows("resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name"))
+_ROWS: dict[ApiKey, _Rows] = {
+    ApiKey.CREATE_TOPICS: _Rows("topics", "topics", "CreatableTopicResult", ("name",)),
+    ApiKey.CREATE_PARTITIONS: _Rows("topics", "results", "CreatePartitionsTopicResult", ("name",)),
+    ApiKey.ALTER_CONFIGS: _RESOURCES,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
+}
+_SAYS_ITS_NAME = frozenset(
+    {
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.CONTROLLER_REGISTRATION,
+    }
+)
+"""Their message is the error's own, whatever else there would be to say."""
+
+
+def refusing(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Steps[Message]:
+    """The answer that refuses a whole request, row by row where the API has its errors there."""
+    key = ApiKey(request.SPEC.key)
+    answer: Any = response_class(key)()
+    rows = _ROWS.get(key)
+    if rows is not None:
+        kind = _beside(request, rows.row)
+        out = getattr(answer, rows.answered)
+        for asked in getattr(request, rows.asked):
+            row = kind(error_code=code, error_message=message)
+            for name in rows.kept:
+                setattr(row, name, getattr(asked, name))
+            out.append(row)
+            yield
+        return answer  # type: ignore[no-any-return]
+    if hasattr(answer, "error_code") and (key is not ApiKey.ELECT_LEADERS or version > 0):
+        answer.error_code = code
+    if hasattr(answer, "error_message"):
+        answer.error_message = code.text if key in _SAYS_ITS_NAME else message
+    special = _SPECIAL.get(key)
+    if special is not None:
+        yield from special(request, answer, code, message)
+    return answer  # type: ignore[no-any-return]
+
+
+def refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
+    """As `refusing`, at once."""
+    steps = refusing(request, version, code, message)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Message = end.value
+            return answer
+
+
+def _beside(request: Any, name: str) -> Any:
+    """A class out of the module of a request."""
+    return getattr(sys.modules[type(request).__module__], name)
+
+
+def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+    """By name before version 6, by name or id from then on; without a message."""
+    kind = _beside(request, "DeletableTopicResult")
+    for name in request.topic_names:
+        answer.responses.append(kind(name, error_code=code))
+        yield
+    for topic in request.topics:
+        answer.responses.append(kind(topic.name, topic.topic_id, code))
+        yield
+
+
+def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+    """One row a partition; none where all partitions were meant."""
+    topic_row, row = _beside(request, "ReplicaElectionResult"), _beside(request, "PartitionResult")
+    for topic in request.topic_partitions or ():
+        told = topic_row(topic.topic)
+        answer.replica_election_results.append(told)
+        for number in topic.partitions:
+            told.partition_result.append(row(number, code, message))
+            yield
+
+
+def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+    """At the top, and again in each row."""
+    topic_row, row = _beside(request, "ReassignableTopicResponse"), _beside(request, "ReassignablePartitionResponse")
+    for topic in request.topics:
+        told = topic_row(topic.name)
+        answer.responses.append(told)
+        for part in topic.partitions:
+            told.partitions.append(row(part.partition_index, code, message))
+            yield
+
+
+def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+    """At the top; what was asked for is repeated empty."""
+    topic_row, row = _beside(request, "OngoingTopicReassignment"), _beside(request, "OngoingPartitionReassignment")
+    for topic in request.topics or ():
+        told = topic_row(topic.name)
+        answer.topics.append(told)
+        for number in topic.partition_indexes:
+            told.partitions.append(row(number))
+            yield
+
+
+_SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None], Steps[None]]] = {
+    ApiKey.DELETE_TOPICS: _deletions,
+    ApiKey.ELECT_LEADERS: _elections,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _ongoing,
+}
+
+
+def tells(answer: Message, code: ErrorCode) -> bool:
+    """Whether an answer that came over the wire says an error anywhere, at the top or in a row."""
+    for name in answer.__struct_fields__:
+        value = getattr(answer, name)
+        if name == "error_code":
+            if value == code:
+                return True
+        elif isinstance(value, list):
+            if value and isinstance(value[0], Message) and any(tells(row, code) for row in value):
+                return True
+        elif isinstance(value, Message) and tells(value, code):
+            return True
+    return False

@@ -1,0 +1,122 @@
+"""Connections in memory between parts of a test: who listens, who dials, and how a side dies or falls silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from ottla.world.env import SYSTEM_BUFFERS, SocketBuffers
+
+
+class Side:
+    """One end of a connection."""
+
+    def __init__(self, peer: str, local: tuple[str, int]) -> None:
+        self.peer = peer
+        self.local = local
+        self.send_waits = 0
+        self.other: Side
+        self.is_closed = False
+        self.is_deaf = False
+        """What is sent to it from now on is lost."""
+        self._bytes = bytearray()
+        self._changed = trio.Event()
+        self._gone: Callable[[], None] | None = None
+
+    def take(self, raw: bytes) -> None:
+        """Bytes that came."""
+        if not self.is_deaf:
+            self._bytes += raw
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """As `Stream.receive_into`."""
+        with trio.move_on_after(timeout_s):
+            while not self._bytes:
+                if self.is_closed:
+                    raise trio.ClosedResourceError
+                if self.other.is_closed:
+                    return 0
+                await self._changed.wait()
+        count = min(len(self._bytes), len(buffer))
+        buffer[:count] = self._bytes[:count]
+        del self._bytes[:count]
+        return count
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """As `Stream.send`."""
+        await trio.lowlevel.checkpoint()
+        if self.is_closed or self.other.is_closed:
+            raise ConnectionResetError("the other side has gone")
+        self.other.take(b"".join(bytes(chunk) for chunk in chunks))
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """As `Accepted.on_gone`."""
+        self._gone = callback
+
+    def close(self) -> None:
+        """As `Stream.close`."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._tell()
+            self.other.left()
+
+    def left(self) -> None:
+        """The other side has closed."""
+        self._tell()
+        if self._gone is not None:
+            gone, self._gone = self._gone, None
+            gone()
+
+
+class MemoryListener:
+    """A place where connections come in."""
+
+    def __init__(self, net: MemoryNet, port: int) -> None:
+        self.port = port
+        self._net = net
+        self.send, self.receive = trio.open_memory_channel[Side](100)
+
+    async def accept(self) -> Side:
+        """As `Listener.accept`."""
+        return await self.receive.receive()
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+        self._net.listeners.pop(self.port, None)
+
+
+class MemoryNet:
+    """Every port of it is on one host."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[int, MemoryListener] = {}
+        self.dialled: list[tuple[str, int]] = []
+        self.sides: list[Side] = []
+        """What was accepted, in order."""
+
+    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> MemoryListener:
+        """As `Net.listen`."""
+        await trio.lowlevel.checkpoint()
+        assert port not in self.listeners
+        self.listeners[port] = MemoryListener(self, port)
+        return self.listeners[port]
+
+    async def connect(self, host: str, port: int) -> Side:
+        """As `Net.connect`."""
+        await trio.lowlevel.checkpoint()
+        self.dialled.append((host, port))
+        listener = self.listeners.get(port)
+        if listener is None:
+            raise ConnectionRefusedError("nobody listens there")
+        here, there = Side("10.0.0.1", ("10.0.0.9", 5)), Side("10.0.0.9", (host, port))
+        here.other, there.other = there, here
+        self.sides.append(there)
+        listener.send.send_nowait(there)
+        return here

@@ -1,0 +1,467 @@
+"""The way to the active controller: here, over the wire, in an envelope; found again when it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.channel import ANSWER_TIMEOUT_S, FORWARDING_S, LOOK_S, RETRY_S, ControllerChannel
+from ottla.broker.server import dispatch
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.turn import Turn
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, response_header_version
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.world.env import FOREVER_S
+
+ME, LISTENER = 7, "CONTROLLER"
+BEAT = bh.BrokerHeartbeatRequest(ME, 3, 5)
+GONE = ProtocolError(ErrorCode.NOT_CONTROLLER)
+CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
+MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+
+
+class Local:
+    """The controller in this process: active or not, and what it says."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.address: tuple[str, int] | None = None
+        self.asked: list[tuple[Any, int]] = []
+        self.answers: list[Any] = []
+        self.changed: Callable[[], None] = lambda: None
+
+    def leader_address(self) -> tuple[str, int] | None:
+        return self.address
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((request, version))
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.changed()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+        return await self.submit((message, listener), version)
+
+
+class Remote:
+    """A controller behind the wire: its answers are the test's, but for ApiVersions."""
+
+    def __init__(self, env: Any, net: MemoryNet, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+        self.net, self.port = net, port
+        self.seen: list[tuple[ApiKey, int, str, Any]] = []
+        self.answers: list[Any] = []
+        self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
+        self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
+        apis = {key: Route(0, 9, f"remote-{port}") for key in self.spoken}
+        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=())
+        self.dispatcher = Dispatcher(services, apis)
+        before = dispatch.handler_of
+        found = {f"remote-{port}": self._handle}
+        monkeypatch.setattr(dispatch, "handler_of", lambda module: found.get(module) or before(module))
+
+    def _handle(self, context: Any, request: Any) -> Any:
+        if context.key is ApiKey.API_VERSIONS:
+            return ApiVersionsResponse(0, [ApiVersion(key, *range_) for key, range_ in self.spoken.items()])
+        self.seen.append((context.key, context.version, context.client_id, request))
+        answer = self.answers.pop(0)
+        return answer(request) if callable(answer) else answer
+
+    async def serve(self) -> None:
+        listener = await self.net.listen("h", self.port)
+        try:
+            await Acceptor(self.dispatcher).run(listener)
+        finally:
+            listener.close()
+
+
+class Stage:
+    """A channel, the controller beside it, and those elsewhere."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = FORWARDING_S) -> None:
+        self.env: Any = VirtualEnv()
+        self.env.net = self.net = MemoryNet()
+        self.local = Local()
+        self.monkeypatch = monkeypatch
+        self.channel = ControllerChannel(self.env, ME, self.local, LISTENER, limit_s)
+
+    def remote(self, port: int) -> Remote:
+        return Remote(self.env, self.net, self.monkeypatch, port)
+
+    def play(self, story: Callable[[], Awaitable[None]], *remotes: Remote) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                for remote in remotes:
+                    nursery.start_soon(remote.serve)
+                await trio.testing.wait_all_tasks_blocked()
+                with trio.fail_after(1000):
+                    await story()
+                nursery.cancel_scope.cancel()
+
+        virtually(main)
+
+    def asking(self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob") -> Any:
+        frame = request_frame(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
+        peer = Peer(host, ("here", 1))
+        peer.principal = principal
+        return SimpleNamespace(version=version, peer=peer, turn=Turn(self.env), frame=frame)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+def sealed(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:
+    """An answer in an envelope, with the header the inner request asks for."""
+
+    def seal(envelope: EnvelopeRequest) -> EnvelopeResponse:
+        inner = parse_request(memoryview(envelope.request_data))
+        header = compiler.encode(
+            ResponseHeader(inner.correlation_id), response_header_version(inner.key, inner.version)
+        )
+        return EnvelopeResponse(header + compiler.encode(answer, version))
+
+    return seal
+
+
+# ------------------------------------------------------------------ here
+
+
+def test_where_this_node_is_the_controller_nothing_is_dialled(stage: Stage) -> None:
+    stage.local.is_active = True
+    stage.local.answers = [bh.BrokerHeartbeatResponse(), MADE]
+
+    async def story() -> None:
+        assert await stage.channel.submit(BEAT) == bh.BrokerHeartbeatResponse()
+        assert await stage.channel.forward(stage.asking(CREATE, 5), CREATE) is MADE
+        assert trio.current_time() == 0
+
+    stage.play(story)
+    assert stage.local.asked == [(BEAT, 2), (CREATE, 5)]
+    assert stage.net.dialled == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "count"),
+    [([GONE, MADE], 2), ([GONE, GONE, MADE], 3), ([MADE], 1)],
+)
+def test_who_loses_leadership_meanwhile_is_asked_again_until_somebody_answers(
+    stage: Stage, answers: list[Any], count: int
+) -> None:
+    stage.local.is_active = True
+    stage.local.answers = answers
+
+    async def story() -> None:
+        assert await stage.channel.submit(CREATE, 7) is MADE
+        assert trio.current_time() == pytest.approx(RETRY_S * (count - 1))
+
+    stage.play(story)
+    assert stage.local.asked == [(CREATE, 7)] * count
+
+
+def test_a_disk_that_fails_here_is_not_hidden(stage: Stage) -> None:
+    stage.local.is_active = True
+    stage.local.answers = [OSError("gone")]
+
+    async def story() -> None:
+        with pytest.raises(OSError, match="gone"):
+            await stage.channel.submit(BEAT)
+
+    stage.play(story)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
+def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(stage: Stage, code: ErrorCode) -> None:
+    part = dq.DescribeQuorumResponsePartitionData(0, code)
+    first = dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+    second = dq.DescribeQuorumResponse(error_message="second")
+    stage.local.is_active = True
+    stage.local.answers = [first, second]
+    request = dq.DescribeQuorumRequest()
+
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.asking(request, 2), request)
+        assert answer is (second if code else first)
+
+    stage.play(story)
+    assert stage.local.asked == [((request, LISTENER), 2)] * (2 if code else 1)
+
+
+# ------------------------------------------------------------------ over the wire
+
+
+def test_r344_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_connection(stage: Stage) -> None:
+    there = stage.remote(1)
+    there.spoken[ApiKey.BROKER_HEARTBEAT] = (0, 1)
+    there.answers = [bh.BrokerHeartbeatResponse(is_caught_up=True), ap.AlterPartitionResponse()]
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        assert (await stage.channel.submit(BEAT)).is_caught_up
+        await stage.channel.submit(ap.AlterPartitionRequest(ME), 2)
+
+    stage.play(story, there)
+    assert there.seen == [
+        (ApiKey.BROKER_HEARTBEAT, 1, str(ME), BEAT),
+        (ApiKey.ALTER_PARTITION, 2, str(ME), ap.AlterPartitionRequest(ME)),
+    ]
+    assert stage.net.dialled == [("h", 1)]
+
+
+def row(code: ErrorCode) -> ap.AlterPartitionResponse:
+    rows = [ap.AlterPartitionResponsePartitionData(0), ap.AlterPartitionResponsePartitionData(1, code)]
+    return ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(b"i" * 16, rows)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        (ap.AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), True),
+        (row(ErrorCode.NOT_CONTROLLER), True),
+        (row(ErrorCode.FENCED_LEADER_EPOCH), False),
+        (ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), False),
+    ],
+    ids=["top", "row", "another row", "another error"],
+)
+def test_r345_not_controller_anywhere_sends_the_same_request_again(stage: Stage, answer: Any, *, again: bool) -> None:
+    there = stage.remote(1)
+    there.answers = [answer, ap.AlterPartitionResponse()]
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        found = await stage.channel.submit(ap.AlterPartitionRequest(ME))
+        assert found == (ap.AlterPartitionResponse() if again else answer)
+
+    stage.play(story, there)
+    assert len(there.seen) == 1 + again
+    assert stage.net.dialled == [("h", 1)]
+
+
+def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: Stage) -> None:
+    old, new = stage.remote(1), stage.remote(2)
+    stage.local.address = ("h", 1)
+
+    def dies(request: Any) -> Any:
+        stage.net.sides[-1].close()
+        stage.local.address = ("h", 2)
+        return bh.BrokerHeartbeatResponse()
+
+    old.answers, new.answers = [dies], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+
+    async def story() -> None:
+        assert (await stage.channel.submit(BEAT)).is_caught_up
+        assert trio.current_time() == pytest.approx(RETRY_S)
+
+    stage.play(story, old, new)
+    assert [x[3] for x in old.seen + new.seen] == [BEAT, BEAT]
+    assert stage.net.dialled == [("h", 1), ("h", 2)]
+
+
+def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: Stage) -> None:
+    """A node that is paused answers nothing, and its connections stay: the new leader is known long before they end."""
+    old, new = stage.remote(1), stage.remote(2)
+    stage.local.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    old.answers, new.answers = [never], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def elect() -> None:
+                await trio.sleep(3)
+                stage.local.address = ("h", 2)
+
+            nursery.start_soon(elect)
+            assert (await stage.channel.submit(BEAT)).is_caught_up
+        assert 3 <= trio.current_time() <= 3 + LOOK_S + RETRY_S + 0.01
+
+    stage.play(story, old, new)
+
+
+def test_who_waits_for_another_answers_itself_once_it_leads(stage: Stage) -> None:
+    old = stage.remote(1)
+    stage.local.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    old.answers = [never]
+    stage.local.answers = [bh.BrokerHeartbeatResponse()] * 2
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, BEAT)
+            nursery.start_soon(stage.channel.submit, BEAT)
+            await trio.sleep(1)
+            stage.local.is_active = True
+
+    stage.play(story, old)
+    assert len(stage.local.asked) == 2
+
+
+def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: Stage) -> None:
+    there = stage.remote(1)
+    stage.local.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    there.answers = [never, bh.BrokerHeartbeatResponse()]
+
+    async def story() -> None:
+        await stage.channel.submit(BEAT)
+        assert trio.current_time() == pytest.approx(ANSWER_TIMEOUT_S + RETRY_S)
+
+    stage.play(story, there)
+    assert stage.net.dialled == [("h", 1)] * 2
+
+
+@pytest.mark.parametrize("limit_s", [0.5, 4.5, 60.0])
+def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+    stage = Stage(monkeypatch, limit_s)
+
+    async def story() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            await stage.channel.submit(BEAT)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert trio.current_time() == pytest.approx(limit_s)
+
+    stage.play(story)
+
+
+def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, FOREVER_S)
+    there = stage.remote(1)
+    there.answers = [ap.AlterPartitionResponse()]
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, ap.AlterPartitionRequest(ME))
+            await trio.sleep(500)
+            stage.local.address = ("h", 1)
+
+    stage.play(story, there)
+    assert len(there.seen) == 1
+
+
+def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: Stage) -> None:
+    there = stage.remote(1)
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            await stage.channel.submit(CREATE, 7)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    stage.play(story, there)
+
+
+# ------------------------------------------------------------------ in an envelope
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("192.168.1.2", bytes([192, 168, 1, 2])),
+        ("::1", bytes(15) + b"\x01"),
+        ("fe80::2%eth0", b"\xfe\x80" + bytes(13) + b"\x02"),
+        ("a name", bytes(4)),
+    ],
+)
+def test_r304_a_clients_request_travels_whole_with_who_and_where_it_is(stage: Stage, host: str, address: bytes) -> None:
+    there = stage.remote(1)
+    there.answers = [sealed(MADE, 5)]
+    stage.local.address = ("h", 1)
+    asking = stage.asking(CREATE, 5, host)
+
+    async def story() -> None:
+        answer = await stage.channel.forward(asking, CREATE)
+        assert answer == ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+
+    stage.play(story, there)
+    ((key, version, client, envelope),) = there.seen
+    assert (key, version, client) == (ApiKey.ENVELOPE, 0, str(ME))
+    assert envelope.request_data == asking.frame
+    principal = compiler.encode(DefaultPrincipalData("User", "bob"), 0)
+    assert envelope.request_principal == bytes(2) + principal
+    assert envelope.client_host_address == address
+
+
+def code_row(code: ErrorCode) -> ct.CreateTopicsResponse:
+    return ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code, error_message=None)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (EnvelopeResponse(None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(None, ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(b"\0\0\0\1", ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(b"\0", ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(None, ErrorCode.UNSUPPORTED_VERSION), None),
+    ],
+    ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
+)
+def test_r305_what_is_wrong_with_an_envelope_is_not_the_clients(stage: Stage, answer: Any, told: Any) -> None:
+    there = stage.remote(1)
+    there.answers = [EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER), answer]
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        if told is None:
+            with pytest.raises(WireError):
+                await stage.channel.forward(stage.asking(CREATE, 5), CREATE)
+        else:
+            assert await stage.channel.forward(stage.asking(CREATE, 5), CREATE) == told
+
+    stage.play(story, there)
+    assert len(there.seen) == 2
+
+
+def test_r346_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: Stage) -> None:
+    there = stage.remote(1)
+    del there.spoken[ApiKey.ENVELOPE]
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.asking(CREATE, 5), CREATE)
+        assert answer == code_row(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    stage.play(story, there)
+    assert there.seen == []
+
+
+def test_a_client_is_told_when_nobody_was_found_in_time(stage: Stage) -> None:
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.asking(CREATE, 5), CREATE)
+        assert answer == code_row(ErrorCode.REQUEST_TIMED_OUT)
+        assert trio.current_time() == pytest.approx(FORWARDING_S) == 60.0
+
+    stage.play(story)

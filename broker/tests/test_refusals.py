@@ -1,0 +1,173 @@
+"""Where each API has its errors: a whole request refused, in every version, as Kafka's ``getErrorResponse`` has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.refusals import refusal, refusing, tells
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as apr
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_partition_reassignments as lpr
+from ottla.wire.messages import update_features as uf
+
+WHO = "The active controller appears to be node 2."
+CODE = ErrorCode.NOT_CONTROLLER
+ID = b"i" * 16
+
+
+def two(row: Any) -> list[Any]:
+    return [row("a"), row("b")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "answer"),
+    [
+        (
+            ct.CreateTopicsRequest(two(ct.CreatableTopic)),
+            7,
+            ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(n, bytes(16), CODE, WHO) for n in "ab"]),
+        ),
+        (
+            cp.CreatePartitionsRequest(two(cp.CreatePartitionsTopic)),
+            3,
+            cp.CreatePartitionsResponse(results=[cp.CreatePartitionsTopicResult(n, CODE, WHO) for n in "ab"]),
+        ),
+        (
+            dt.DeleteTopicsRequest(topic_names=["a", "b"]),
+            5,
+            dt.DeleteTopicsResponse(responses=[dt.DeletableTopicResult(n, error_code=CODE) for n in "ab"]),
+        ),
+        (
+            dt.DeleteTopicsRequest([dt.DeleteTopicState("a"), dt.DeleteTopicState(None, ID)]),
+            6,
+            dt.DeleteTopicsResponse(
+                responses=[dt.DeletableTopicResult("a", bytes(16), CODE), dt.DeletableTopicResult(None, ID, CODE)]
+            ),
+        ),
+        (
+            ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "t"), ac.AlterConfigsResource(4, "1")]),
+            2,
+            ac.AlterConfigsResponse(
+                responses=[
+                    ac.AlterConfigsResourceResponse(CODE, WHO, 2, "t"),
+                    ac.AlterConfigsResourceResponse(CODE, WHO, 4, "1"),
+                ]
+            ),
+        ),
+        (
+            ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "t")]),
+            1,
+            ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(CODE, WHO, 2, "t")]),
+        ),
+        (uf.UpdateFeaturesRequest(), 1, uf.UpdateFeaturesResponse(0, CODE, WHO)),
+        (ap.AlterPartitionRequest(), 3, ap.AlterPartitionResponse(0, CODE)),
+        (
+            apr.AlterPartitionReassignmentsRequest(
+                topics=[apr.ReassignableTopic("t", [apr.ReassignablePartition(3), apr.ReassignablePartition(5)])]
+            ),
+            1,
+            apr.AlterPartitionReassignmentsResponse(
+                error_code=CODE,
+                error_message=WHO,
+                responses=[
+                    apr.ReassignableTopicResponse(
+                        "t", [apr.ReassignablePartitionResponse(n, CODE, WHO) for n in (3, 5)]
+                    )
+                ],
+            ),
+        ),
+        (
+            lpr.ListPartitionReassignmentsRequest(topics=[lpr.ListPartitionReassignmentsTopics("t", [4])]),
+            0,
+            lpr.ListPartitionReassignmentsResponse(
+                0, CODE, WHO, [lpr.OngoingTopicReassignment("t", [lpr.OngoingPartitionReassignment(4)])]
+            ),
+        ),
+        (lpr.ListPartitionReassignmentsRequest(), 0, lpr.ListPartitionReassignmentsResponse(0, CODE, WHO)),
+        (
+            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1, 2])]),
+            1,
+            el.ElectLeadersResponse(
+                0, CODE, [el.ReplicaElectionResult("t", [el.PartitionResult(n, CODE, WHO) for n in (1, 2)])]
+            ),
+        ),
+        (  # version 0 has no place for it at the top
+            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1])]),
+            0,
+            el.ElectLeadersResponse(0, 0, [el.ReplicaElectionResult("t", [el.PartitionResult(1, CODE, WHO)])]),
+        ),
+        (el.ElectLeadersRequest(0, None), 2, el.ElectLeadersResponse(0, CODE)),
+    ],
+    ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
+)
+def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
+    refused = refusal(request_, version, CODE, WHO)
+    assert refused == answer
+    assert tells(refused, CODE)
+    assert not tells(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+AT_THE_TOP = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ENVELOPE,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+)
+OWN_NAME = {
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.CONTROLLER_REGISTRATION,
+}
+
+
+@pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
+def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key: ApiKey) -> None:
+    answer: Any = refusal(request_class(key)(), 0, CODE, WHO)
+    assert type(answer) is response_class(key)
+    assert answer.error_code == CODE
+    assert getattr(answer, "error_message", WHO) == ("Not controller." if key in OWN_NAME else WHO)
+    versions = request_spec(key).versions
+    for version in range(versions.low, versions.high + 1):
+        refused = refusal(request_class(key)(), version, CODE)
+        back = compiler.decode_whole(response_class(key), version, compiler.encode(refused, version))
+        assert tells(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
+
+
+def test_an_answer_without_errors_tells_none() -> None:
+    assert not tells(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")]), CODE)
+    part = ap.AlterPartitionResponsePartitionData
+    rows = [part(0), part(1, CODE)]
+    assert tells(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows)]), CODE)
+    assert not tells(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE)
+
+
+def test_many_rows_are_refused_step_by_step() -> None:
+    request = ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)])
+    assert sum(1 for _ in refusing(request, 7, CODE)) == 50
