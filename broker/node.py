@@ -106,7 +106,7 @@ class Node:
         async with trio.open_nursery() as ground:
             made = Parts(self.env, self.config, self.storage, self._losses, self._identify(), ground)
             self.parts = made
-            made.lifecycle.port = self.port
+            made.lifecycle.ports[self.config.client_listeners[0].name] = self.port
             made.making.on_grown = self._on_grown
             ground.start_soon(made.controller.run)
             await made.controller.ready()

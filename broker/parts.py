@@ -6,6 +6,7 @@ Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import trio
 
@@ -16,6 +17,7 @@ from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.channel import ControllerChannel
 from ottla.broker.metadata.directories import Directories
 from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.producer_ids import ProducerIds
@@ -30,7 +32,7 @@ from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
-from ottla.broker.upkeep.supervise import attempt, supervise
+from ottla.broker.upkeep.supervise import attempt
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
@@ -75,11 +77,14 @@ class Parts:
         self.replicas = Replicas(env, config, storage, self.purgatory.wake, self.flusher.flush_due, fail)
         self.making = Making(env, config, storage, self.replicas, fail)
         self.applier = Applier(env, config, self.cache, self.replicas, self.making)
-        self.lifecycle = Lifecycle(config, self.controller, self.applier, storage)
-        self.directories = Directories(env, config.node_id, self.controller, self.cache, storage)
+        way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener)
+        forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
+        self.admin = Admin(forwarding, config, self._once, self.applier.settled)
+        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.applier, storage)
+        self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
-        self.producer_ids = ProducerIds(self.controller, config.node_id)
+        self.producer_ids = ProducerIds(forwarding, config.node_id)
         self.cleaner = Cleaner(env, storage, lambda name: config.current(self.cache.image, name) or "", fail)
         self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
         self._join(losses)
@@ -100,20 +105,20 @@ class Parts:
         replicas.on_resigned.append(groups.resign)
         replicas.on_doomed.append(self.removals.remove_later)
         replicas.on_place = directories.place
-        self.applier.followers.append(groups.publish)
+        self.applier.followers += [groups.publish, self.lifecycle.publish]
         self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
 
+    def _once(self, work: Work) -> None:
+        """Something nobody waits for."""
+        self._nursery.start_soon(attempt, "making a topic", work)
+
     def _services(self, storage: Storage, fail: Fail) -> Services:
-        env, config, nursery = self._env, self._config, self._nursery
-
-        def once(work: Work) -> None:
-            nursery.start_soon(attempt, "making a topic", work)
-
+        env, config = self._env, self._config
         return Services(
             env,
             config,
             self.cache,
-            Admin(self.controller, config, once, self.applier.settled),
+            self.admin,
             self.controller,
             self.replicas,
             self.making,
@@ -124,11 +129,11 @@ class Parts:
             self.producer_ids,
             config.number("fetch.max.bytes"),
             fail,
-            lambda: nursery.start_soon(supervise, env, "registering again", self.lifecycle.register),
         )
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:
         """What goes on beside the requests, by name."""
+        yield "heartbeats", self.lifecycle.run
         yield "telling of directories", self.directories.run
         yield "the look round the files", self.flusher.run
         yield "retention", self.flusher.retain_now_and_then

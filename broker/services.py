@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.broker.config import NodeConfig
@@ -40,5 +39,3 @@ class Services:
     fetch_max_bytes: int
     """``fetch.max.bytes``, read once: every fetch asks for it."""
     fail: Fail
-    register_again: Callable[[], None]
-    """The controller has forgotten this broker: come back under a new epoch."""

@@ -48,6 +48,7 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
+        self._clean_epoch = -1
         self.identity: Identity | None = None
         self._lock: File | None = None
         self._starts: dict[TopicPartition, int] = {}
@@ -79,6 +80,11 @@ class LogDirectory:
         assert self.identity is not None
         return self.identity.directory_id
 
+    @property
+    def clean_epoch(self) -> int:
+        """The broker epoch under which the last process stopped cleanly here; -1 where it did not, or never said."""
+        return self._clean_epoch if self.was_clean else -1
+
     def read_identity(self) -> Identity | None:
         """Who the directory belongs to; None where it was never formatted.
 
@@ -108,7 +114,8 @@ class LogDirectory:
 
     def begin(self) -> None:
         """Read the checkpoints and take the mark of a clean stop, once, before any log is opened."""
-        self.was_clean = c.take_clean_shutdown(self.disk, self.path) is not None
+        epoch = c.take_clean_shutdown(self.disk, self.path)
+        self.was_clean, self._clean_epoch = epoch is not None, -1 if epoch is None else epoch
         self._points = self._read(c.RECOVERY_POINTS)
         self._starts = self._read(c.LOG_STARTS)
         self._marks = self._read(c.HIGH_WATERMARKS)

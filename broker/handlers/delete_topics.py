@@ -7,16 +7,21 @@ From KIP-4; by id: KIP-516.
 
 from __future__ import annotations
 
+from ottla.broker.refusals import refusal
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.schema import Message
 
 
 def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
     """Ask the controller, unless ``delete.topic.enable`` forbids it."""
-    if not context.services.config.flag("delete.topic.enable"):
-        code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-        rows = [DeletableTopicResult(name, error_code=code) for name in request.topic_names]
-        rows += (DeletableTopicResult(t.name, t.topic_id, code) for t in request.topics)
-        return DeleteTopicsResponse(responses=rows)
-    return context.services.admin.submit(request, context.version)
+    return forbidden(context, request) or context.services.admin.forward(context, request)
+
+
+def forbidden(context: Context, request: DeleteTopicsRequest) -> Message | None:
+    """The refusal where ``delete.topic.enable`` is false."""
+    if context.services.config.flag("delete.topic.enable"):
+        return None
+    old = context.version < 3
+    return refusal(request, context.version, ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)

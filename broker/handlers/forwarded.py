@@ -16,4 +16,4 @@ from ottla.wire.schema import Message
 
 def handle(context: Context, request: Message) -> Answer:
     """Ask the controller."""
-    return context.services.admin.submit(request, context.version)
+    return context.services.admin.forward(context, request)

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.channel import Asking
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 logger = logging.getLogger("ottla.admin")
@@ -29,11 +31,18 @@ class Submits(Protocol):
         """Hand in a request; the answer comes when what it changed is committed. Raises OSError where it failed."""
 
 
+class Forwards(Submits, Protocol):
+    """The way there also for what clients ask: `ottla.broker.metadata.channel.ControllerChannel`."""
+
+    async def forward(self, asking: Asking, request: Any) -> Any:
+        """Ask for what a client wants, as that client. Raises WireError where it must come anew, OSError."""
+
+
 class Admin:
-    """The way to the active controller."""
+    """What clients want of the active controller."""
 
     def __init__(
-        self, controller: Submits, config: NodeConfig, beside: Beside, settled: Callable[[], Awaitable[None]]
+        self, controller: Forwards, config: NodeConfig, beside: Beside, settled: Callable[[], Awaitable[None]]
     ) -> None:
         self._controller = controller
         self._config = config
@@ -41,15 +50,17 @@ class Admin:
         self._settled = settled
         self._creating: set[str] = set()
 
-    async def submit(self, request: Any, version: int) -> Any:
+    async def forward(self, asking: Asking, request: Any) -> Any:
         """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
 
         Partitions are waited for where they are few; the answer to a request for many does not wait for their files.
+        Where the controller is another node, what it changed may come here after its answer.
 
         Raises:
+            WireError: the controller does not know the request; the client must come anew.
             OSError: the metadata log could not be written; the node stops.
         """
-        answer = await self._controller.submit(request, version)
+        answer = await self._controller.forward(asking, request)
         await self._settled()
         return answer
 
@@ -93,5 +104,7 @@ class Admin:
                 logger.warning("topic %s was not created: %s", topic.name, row.error_message)
         except OSError:
             pass  # the controller has failed the node already
+        except ProtocolError as error:
+            logger.warning("topic %s was not created: %s", topic.name, error)
         finally:
             self._creating.discard(topic.name)

@@ -1,58 +1,241 @@
-"""A broker's life as the controller sees it: it registers, leads, hands its leaderships back, and goes.
+"""A broker's life as the controller sees it: it registers, is unfenced, keeps its lease, hands all it leads back, goes.
+
+All of it is asked of the active controller, wherever that is. What it answers is not believed before this node has seen
+and applied it: heartbeats name the newest record that is applied.
 
 Source: ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
 
-Registration and heartbeats: KIP-631.
+Registration and heartbeats: KIP-631; the former epoch: KIP-966.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from itertools import count
+
+import trio
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.admin import Submits
 from ottla.broker.metadata.applier import Applier
-from ottla.broker.metadata.cache import LISTENER_NAME
+from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replica.storage import Storage
-from ottla.controller.driver import Controller
-from ottla.wire.messages.metadata_records import BrokerEndpoint
+from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import metadata_records as m
+from ottla.world.env import FOREVER_S, Env
+
+logger = logging.getLogger("ottla.lifecycle")
+
+CATCHING_UP_S = 0.01
+"""Between two heartbeats until the broker is unfenced."""
+RETRY_S = 0.5
+"""Between two attempts to register. Kafka waits for two seconds; it is the lease of the former process that counts."""
+LEAVING_BEAT_S = 0.05
+LEAVING_S = 30.0
+UNANSWERED_S = 1.0
+"""Where a heartbeat that says goodbye has no answer for so long, the quorum is going too, and nobody is waited for."""
+
+
+class RegistrationRefused(Exception):
+    """The cluster does not want this broker; the message says why, in one line."""
 
 
 class Lifecycle:
     """The registration this process holds."""
 
-    def __init__(self, config: NodeConfig, controller: Controller, applier: Applier, storage: Storage) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        controller: Submits,
+        cache: MetadataCache,
+        applier: Applier,
+        storage: Storage,
+    ) -> None:
+        self._env = env
         self._config = config
         self._controller = controller
+        self._cache = cache
         self._applier = applier
         self._storage = storage
-        self.port = config.port
-        """Where this node really listens."""
+        self._incarnation_id = env.uuid()
+        self._heartbeat_s = config.number("broker.heartbeat.interval.ms") / 1000
+        self._news = trio.Event()
+        self._hurry = trio.Event()
+        self._leaving = False
+        self.ports: dict[str, int] = {}
+        """Where this node's listeners for clients are really bound, by name."""
         self.broker_epoch = -1
         self.on_registered: list[Callable[[int], None]] = []
         """Called with the broker epoch once this node leads what it shall under it."""
+
+    # ------------------------------------------------------------------ coming
 
     async def register(self) -> None:
         """Make this broker known, and wait until this node leads what the controller gave it.
 
         Raises:
+            RegistrationRefused: nobody took it in within ``initial.broker.registration.timeout.ms``.
             OSError: the metadata log could not be written.
         """
-        config = self._config
-        host, port = config.advertised() or (config.host or "localhost", self.port)
-        self.broker_epoch = await self._controller.register_broker(
-            self._storage.online_ids,
-            [BrokerEndpoint(LISTENER_NAME, host, port, 0)],
-            config.values.get("broker.rack"),
-        )
-        await self._applier.caught_up()
+        limit_ms = self._config.number("initial.broker.registration.timeout.ms")
+        await self._register(self._env.monotonic_ms() + limit_ms)
+
+    async def _register(self, until_ms: float) -> None:
+        self.broker_epoch = await self._accepted(until_ms)
+        while not await self._unfenced():
+            await self._env.sleep(CATCHING_UP_S)
         for callback in self.on_registered:
             callback(self.broker_epoch)
 
+    async def _accepted(self, until_ms: float) -> int:
+        """The broker epoch of a registration that was taken in (R278)."""
+        told = ""
+        while True:
+            try:
+                answer: br.BrokerRegistrationResponse = await self._controller.submit(self._request())
+                if not answer.error_code:
+                    return answer.broker_epoch
+                why = ErrorCode(answer.error_code).name
+            except ProtocolError as error:
+                why = error.code.name
+            if self._env.monotonic_ms() >= until_ms:
+                raise RegistrationRefused(f"broker {self._config.node_id} could not register: {why}")
+            if why != told:
+                logger.warning("broker %d is not registered yet, and tries again: %s", self._config.node_id, why)
+                told = why
+            await self._env.sleep(RETRY_S)
+
+    def _request(self) -> br.BrokerRegistrationRequest:
+        config = self._config
+        return br.BrokerRegistrationRequest(
+            config.node_id,
+            self._cache.cluster_id,
+            self._incarnation_id,
+            [br.Listener(*address) for address in config.registered(self.ports)],
+            [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            config.values.get("broker.rack"),
+            log_dirs=sorted(self._storage.online_ids),
+            previous_broker_epoch=self._former_epoch(),
+        )
+
+    def _former_epoch(self) -> int:
+        """The epoch under which this broker stopped cleanly (R272); -1 where it did not, or its files do not say so.
+
+        What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
+        """
+        if self._is_only_broker():
+            return self._cache.image.brokers[self._config.node_id].broker_epoch
+        return self._storage.clean_epoch
+
+    async def _unfenced(self) -> bool:
+        """Say how far this node is, and whether it may lead; True once it is as it was told."""
+        with self._env.timeout(self._heartbeat_s):
+            await self._applier.caught_up()
+        try:
+            answer = await self._beat(want_fence=self._known() is None)
+        except ProtocolError as error:
+            logger.info("a heartbeat was not answered: %s", error)
+            return False
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            self.broker_epoch = await self._accepted(FOREVER_S)
+            return False
+        if answer.error_code or answer.is_fenced:
+            return False
+        with self._env.timeout(self._heartbeat_s):
+            while (known := self._known()) is None or known.fenced:
+                await self._news.wait()
+            return True
+        return False
+
+    def _known(self) -> m.RegisterBrokerRecord | None:
+        """The registration of this process as this node has applied it; None where it has not yet."""
+        known = self._cache.image.brokers.get(self._config.node_id)
+        return known if known is not None and known.broker_epoch == self.broker_epoch else None
+
+    # ------------------------------------------------------------------ being there
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
+        self._news.set()
+        self._news = trio.Event()
+        if self.broker_epoch >= 0 and any(self._asks(image, broker_id) for broker_id in delta.brokers):
+            self._hurry.set()
+
+    def _asks(self, image: Image, broker_id: int) -> bool:
+        """Whether a heartbeat is wanted now: this broker was forgotten, or another leaves and waits for this one."""
+        broker = image.brokers.get(broker_id)
+        if broker_id == self._config.node_id:
+            return broker is None
+        return broker is not None and broker.in_controlled_shutdown and not broker.fenced
+
+    async def run(self) -> None:
+        """Keep the lease, until cancelled or until this broker leaves. A broker that was forgotten comes back."""
+        pause_s = self._heartbeat_s
+        while not self._leaving:
+            with self._env.timeout(pause_s):
+                await self._hurry.wait()
+            self._hurry = trio.Event()
+            if not self._leaving:
+                pause_s = await self._keep()
+
+    async def _keep(self) -> float:
+        """One heartbeat; how long the next one may wait."""
+        try:
+            answer = await self._beat()
+        except ProtocolError as error:
+            logger.warning("a heartbeat was not answered: %s", error)
+            return CATCHING_UP_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            logger.warning("broker %d is not registered any more, and registers again", self._config.node_id)
+            await self._register(FOREVER_S)
+        elif answer.error_code:
+            logger.warning("a heartbeat was refused: %s", ErrorCode(answer.error_code).name)
+        elif not answer.is_caught_up:
+            return CATCHING_UP_S
+        return self._heartbeat_s
+
+    async def _beat(self, *, want_fence: bool = False, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
+        request = bh.BrokerHeartbeatRequest(
+            self._config.node_id, self.broker_epoch, self._applier.offset, want_fence, want_shut_down
+        )
+        answer: bh.BrokerHeartbeatResponse = await self._controller.submit(request)
+        return answer
+
+    # ------------------------------------------------------------------ going
+
     async def resign(self) -> None:
-        """Hand every leadership back, and be fenced: a controlled shutdown.
+        """Hand every leadership back, and be fenced: a controlled shutdown. The first two steps wait for nothing.
 
         Raises:
             OSError: the metadata log could not be written.
         """
-        await self._controller.resign_broker()
+        if self.broker_epoch < 0:
+            return
+        self._leaving = True
+        self._hurry.set()
+        with self._env.timeout(LEAVING_S):
+            for number in count():
+                if await self._let_go():
+                    break
+                await self._env.sleep(LEAVING_BEAT_S if number else 0)
         await self._applier.caught_up()
+
+    async def _let_go(self) -> bool:
+        """Say that this broker wants to go; whether it may, or nobody is there to say so."""
+        answer: bh.BrokerHeartbeatResponse | None = None
+        try:
+            with self._env.timeout(LEAVING_S if self._is_only_broker() else UNANSWERED_S):
+                answer = await self._beat(want_shut_down=True)
+        except ProtocolError:
+            pass
+        return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
+
+    def _is_only_broker(self) -> bool:
+        return list(self._cache.image.brokers) == [self._config.node_id]

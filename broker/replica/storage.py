@@ -53,6 +53,12 @@ class Storage:
         """What the controller is told: directories with partitions that can be used."""
         return [d.id for d in self.online]
 
+    @property
+    def clean_epoch(self) -> int:
+        """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R272; KIP-966)."""
+        epochs = {d.clean_epoch for d in self.directories}
+        return epochs.pop() if len(epochs) == 1 and not self.failed else -1
+
     def logs(self) -> list[PartitionLog]:
         """Every open log."""
         return [log for directory in self.online for log in directory.logs.values()]

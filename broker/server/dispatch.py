@@ -22,6 +22,7 @@ from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.budget import Budget
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "forwarded"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "forwarded"),
     ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
-    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "describe_quorum"),
+    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "forwarded"),
     ApiKey.UPDATE_FEATURES: Route(0, 2, "forwarded"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
-    ApiKey.UNREGISTER_BROKER: Route(0, 0, "unregister_broker"),
+    ApiKey.UNREGISTER_BROKER: Route(0, 0, "forwarded"),
     ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
@@ -112,6 +113,8 @@ class Context:
     """The connection's share of the loop: who has many rows asks it between two of them."""
     apis: Mapping[ApiKey, Route]
     """What is served on this listener."""
+    frame: Buffer = b""
+    """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
 
     @property
     def image(self) -> Image:
@@ -152,7 +155,9 @@ class Dispatcher:
         route = self.apis.get(key)
         if route is None:
             raise WireError(f"{key.name} is not served here")
-        context = Context(self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis)
+        context = Context(
+            self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis, request.frame
+        )
         if key is ApiKey.API_VERSIONS and not route.low <= version <= route.high:
             return self._other_api_versions(context)
         if not (route.low if route.oldest_answered is None else route.oldest_answered) <= version <= route.high:

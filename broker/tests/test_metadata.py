@@ -14,7 +14,6 @@ from ottla.broker.metadata.admin import CREATING_AT_ONCE, Admin
 from ottla.broker.metadata.applier import PATIENCE_S, WAITED_FOR
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.directories import RETRY_S, ROWS_A_REQUEST, Directories, assignment
-from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.controller.image import Image
@@ -72,58 +71,6 @@ def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
         assert cache.endpoints(DIALLED) == expected
 
 
-# ------------------------------------------------------------------ the registration
-
-
-class Registrar:
-    """A controller's and an applier's side of a broker's life."""
-
-    def __init__(self) -> None:
-        self.said: list[Any] = []
-
-    async def register_broker(self, directory_ids: list[bytes], endpoints: list[Any], rack: str | None) -> int:
-        self.said.append((directory_ids, endpoints, rack))
-        return 77
-
-    async def resign_broker(self) -> None:
-        self.said.append("resigned")
-
-    async def caught_up(self) -> None:
-        self.said.append("applied")
-
-
-@pytest.mark.parametrize(
-    ("values", "host", "told"),
-    [
-        ({}, "h", ("h", 1234)),
-        ({}, "", ("localhost", 1234)),
-        ({"advertised.listeners": "PLAINTEXT://out:9"}, "h", ("out", 9)),
-        ({"broker.rack": "r"}, "h", ("h", 1234)),
-    ],
-)
-def test_a_broker_registers_with_its_directories_address_and_rack_and_is_told_of_when_it_leads(
-    values: dict[str, str], host: str, told: tuple[str, int]
-) -> None:
-    other = Registrar()
-    config = NodeConfig(values, host=host, port=4321)
-    storage: Any = type("Storage", (), {"online_ids": [b"d" * 16]})
-    controller: Any = other
-    life = Lifecycle(config, controller, controller, storage)
-    assert (life.port, life.broker_epoch) == (4321, -1)
-    life.port = 1234
-    life.on_registered.append(other.said.append)
-
-    async def story() -> None:
-        await life.register()
-        assert life.broker_epoch == 77
-        await life.resign()
-
-    play(story)
-    rack = values.get("broker.rack")
-    said = ([b"d" * 16], [end("PLAINTEXT", *told)], rack)
-    assert other.said == [said, "applied", 77, "resigned", "applied"]
-
-
 # ------------------------------------------------------------------ topics made on the way
 
 
@@ -134,6 +81,9 @@ class Taking:
         self.asked: list[tuple[Any, int]] = []
         self.may = trio.Event()
         self.answer = answer
+
+    async def forward(self, asking: Any, request: Any) -> Any:
+        return await self.submit(request, asking)
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         self.asked.append((request, version))
@@ -167,10 +117,10 @@ def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
     controller.may.set()
 
     async def story(admin: Admin) -> None:
-        assert await admin.submit("request", 3) == "answer"
+        assert await admin.forward("who asks", "request") == "answer"  # type: ignore[arg-type]
 
     assert with_admin(controller, story) == ["settled"]
-    assert controller.asked == [("request", 3)]
+    assert controller.asked == [("request", "who asks")]
 
 
 def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_that_is_over() -> None:
@@ -236,8 +186,9 @@ def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
     assert len([r for r in caplog.records if "was not created" in r.message]) == (2 if code else 0)
 
 
-def test_a_disk_that_failed_is_nothing_to_who_waits_for_a_topic() -> None:
-    controller = Taking(OSError("gone"))
+@pytest.mark.parametrize("error", [OSError("gone"), ProtocolError(ErrorCode.REQUEST_TIMED_OUT)], ids=repr)
+def test_no_answer_is_nothing_to_who_waits_for_a_topic(error: Exception) -> None:
+    controller = Taking(error)
     controller.may.set()
 
     async def story(admin: Admin) -> None:

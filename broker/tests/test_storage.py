@@ -341,3 +341,31 @@ def test_what_has_failed_is_not_closed() -> None:
     house.calls.clear()
     storage.close(5)
     assert not [path for _, path in house.calls if path.startswith("/b")]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "fails", "told"),
+    [
+        ((5, 5), (), 5),
+        ((5, 6), (), -1),
+        ((5, None), (), -1),
+        ((None, None), (), -1),
+        ((5, 5), ("/b",), -1),
+    ],
+)
+def test_r272_the_epoch_of_a_clean_stop_is_what_all_directories_say(
+    epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
+) -> None:
+    house = House()
+    storage = house.begun("/a", "/b")
+    for directory, epoch in zip(storage.directories, epochs, strict=True):
+        if epoch is None:
+            directory.unlock()
+        else:
+            directory.close(epoch)
+    house.broken = fails
+    again = house.begun("/a", "/b")
+    assert again.clean_epoch == told
+    for directory in again.directories:
+        directory.distrust()
+    assert again.clean_epoch == -1

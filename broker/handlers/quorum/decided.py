@@ -1,0 +1,38 @@
+"""Requests the active controller decides: which ones they are stands in the controller listener's table.
+
+The answer leaves once what it changed is committed. A controller that is not the active one says so wherever that API
+has its errors, and names the one that is.
+
+Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.refusals import refusing
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: Message) -> Answer:
+    """Ask the controller in this process."""
+    return _decided(context, request)
+
+
+async def _decided(context: Context, request: Message) -> Message:
+    controller = context.services.controller
+    try:
+        answer: Message = await controller.submit(request, context.version)
+    except ProtocolError as error:
+        text = error.message
+        if error.code is ErrorCode.NOT_CONTROLLER:
+            text = who_is(controller.leader_id)
+        return await context.turn.through(refusing(request, context.version, error.code, text))
+    return answer
+
+
+def who_is(leader_id: int) -> str:
+    """What is said with NOT_CONTROLLER (``ControllerExceptions.java``)."""
+    if leader_id < 0:
+        return "No controller appears to be active."
+    return f"The active controller appears to be node {leader_id}."

@@ -1,0 +1,16 @@
+"""DeleteTopics (20), v1-6, as a controller answers it: `ottla.broker.handlers.delete_topics` is the broker's side.
+
+Source: ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.delete_topics import forbidden
+from ottla.broker.handlers.quorum import decided
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+
+
+def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
+    """Ask the controller in this process, unless its ``delete.topic.enable`` forbids it."""
+    return forbidden(context, request) or decided.handle(context, request)

@@ -1,0 +1,20 @@
+"""BrokerHeartbeat (63), v0-2: a broker keeps its lease.
+
+Behaviour: that it was heard counts from the moment the request is here, before it waits for its turn.
+
+Source: ``QuorumController.processBrokerHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-631; directories that failed: KIP-858.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.quorum import decided
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+
+def handle(context: Context, request: BrokerHeartbeatRequest) -> Answer:
+    """Note the contact, and ask the controller in this process."""
+    context.services.controller.heard(request.broker_id, request.broker_epoch)
+    return decided.handle(context, request)

@@ -1,0 +1,27 @@
+"""Requests of the quorum's own: Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1), FetchSnapshot (59),
+DescribeQuorum (55), AddRaftVoter (80), RemoveRaftVoter (81), UpdateRaftVoter (82).
+
+They go to this node's raft, leader or not; an answer that names the leader names its address under the listener the
+request came in on.
+
+Source: ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.refusals import refusal
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.errors import ProtocolError
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: Message) -> Answer:
+    """Ask this node's raft."""
+    return _asked(context, request)
+
+
+async def _asked(context: Context, request: Message) -> Message:
+    try:
+        return await context.services.controller.answer_raft(request, context.version, context.peer.listener)
+    except ProtocolError as error:
+        return refusal(request, context.version, error.code, error.message)

@@ -1,0 +1,84 @@
+"""A controller announces itself to the active one, itself included, until the log knows this process of it (R282).
+
+Source: ``ControllerRegistrationManager.scala`` (apache/kafka 4.3.1).
+
+From KIP-919.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from ottla.broker.metadata.admin import Submits
+from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image
+from ottla.controller.quorum_config import Endpoint
+from ottla.controller.records import METADATA_VERSION
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import controller_registration as cr
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.controller")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 120.0
+KNOWN_SINCE = 15
+"""The metadata.version that knows registered controllers."""
+PLAINTEXT = 0
+
+
+class ControllerRegistration:
+    """The registration of this process's controller, and the task that keeps it in the log."""
+
+    def __init__(
+        self, env: Env, node_id: int, incarnation_id: bytes, endpoints: tuple[Endpoint, ...], controller: Submits
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._endpoints = endpoints
+        self._controller = controller
+        self._wanted = False
+        self._news = trio.Event()
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Metadata was committed."""
+        if not delta.features and self._node_id not in delta.controllers:
+            return
+        known = image.controllers.get(self._node_id)
+        is_known = known is not None and known.incarnation_id == self._incarnation_id
+        self._wanted = not is_known and image.features.get(METADATA_VERSION, 0) >= KNOWN_SINCE
+        self._news.set()
+
+    async def run(self) -> None:
+        """Register, and again whenever the log has another registration or none, until cancelled."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._wanted:
+                if await self._register():
+                    pause_s = FIRST_PAUSE_S
+                    break  # that it is in the log is news
+                await self._env.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _register(self) -> bool:
+        request = cr.ControllerRegistrationRequest(
+            self._node_id,
+            self._incarnation_id,
+            False,
+            [cr.Listener(*end, PLAINTEXT) for end in self._endpoints],
+            [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+        )
+        try:
+            answer: cr.ControllerRegistrationResponse = await self._controller.submit(request)
+        except ProtocolError as error:
+            logger.warning("controller %d is not registered yet: %s", self._node_id, error)
+            return False
+        if answer.error_code:
+            logger.warning("controller %d is not registered yet: %s", self._node_id, ErrorCode(answer.error_code).name)
+        return not answer.error_code

@@ -1,0 +1,38 @@
+"""The controller listener's APIs: what nodes ask of the quorum and of the active controller, and what brokers pass on.
+
+Only what works is here, and ApiVersions is computed from it. Versions are those of the schemas.
+
+Source: ``ControllerApis.scala``, the schemas' ``listeners`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Route
+from ottla.wire.apis import ApiKey
+
+CONTROLLER_ROUTES: dict[ApiKey, Route] = {
+    ApiKey.FETCH: Route(4, 18, "quorum.raft", ends_with_peer=True),
+    ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
+    ApiKey.CREATE_TOPICS: Route(2, 7, "quorum.decided"),
+    ApiKey.DELETE_TOPICS: Route(1, 6, "quorum.delete_topics"),
+    ApiKey.ALTER_CONFIGS: Route(0, 2, "quorum.decided"),
+    ApiKey.CREATE_PARTITIONS: Route(0, 3, "quorum.decided"),
+    ApiKey.ELECT_LEADERS: Route(0, 2, "quorum.decided"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "quorum.decided"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "quorum.decided"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "quorum.decided"),
+    ApiKey.VOTE: Route(0, 2, "quorum.raft"),
+    ApiKey.BEGIN_QUORUM_EPOCH: Route(0, 1, "quorum.raft"),
+    ApiKey.END_QUORUM_EPOCH: Route(0, 1, "quorum.raft"),
+    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "quorum.raft"),
+    ApiKey.ALTER_PARTITION: Route(2, 3, "quorum.decided"),
+    ApiKey.UPDATE_FEATURES: Route(0, 2, "quorum.decided"),
+    ApiKey.ENVELOPE: Route(0, 0, "quorum.envelope"),
+    ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "quorum.describe_cluster"),
+    ApiKey.BROKER_REGISTRATION: Route(0, 4, "quorum.decided"),
+    ApiKey.BROKER_HEARTBEAT: Route(0, 2, "quorum.heartbeat"),
+    ApiKey.UNREGISTER_BROKER: Route(0, 0, "quorum.decided"),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Route(0, 0, "quorum.decided"),
+    ApiKey.CONTROLLER_REGISTRATION: Route(0, 0, "quorum.decided"),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: Route(0, 0, "quorum.decided"),
+}
