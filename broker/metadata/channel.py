@@ -12,7 +12,7 @@ From KIP-590.
 from __future__ import annotations
 
 import logging
-from ipaddress import ip_address
+from importlib import import_module
 from typing import Any, Protocol
 
 import trio
@@ -20,14 +20,8 @@ import trio
 from ottla.broker.refusals import refusing, tells
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
-from ottla.peers.client import Channel
-from ottla.wire import compiler
-from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
+from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.framing import parse_request
-from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
-from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
@@ -36,16 +30,12 @@ logger = logging.getLogger("ottla.channel")
 
 RETRY_S = 0.05
 """Between two looks for the leader."""
-ANSWER_TIMEOUT_S = 30.0
-"""``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
 LOOK_S = 0.25
 """So often somebody who waits for an answer looks whether the controller has moved."""
 FORWARDING_S = 60.0
 REGISTRATION_S = 5.0
 _RAFT = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
 """Clients' requests that the quorum's leader answers, and not the controller's rules."""
-_PRINCIPAL_VERSION = bytes(2)
-_NOWHERE = bytes(4)
 
 
 class LocalController(Protocol):
@@ -86,8 +76,7 @@ class ControllerChannel:
         self._controller = controller
         self._listener = listener
         self._limit_s = limit_s
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
+        self._remote: Any = None
         self._turns = trio.Lock()
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -120,9 +109,14 @@ class ControllerChannel:
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._remote is not None:
+            self._remote.close()
+
+    def _there_now(self) -> Any:
+        """What speaks over the wire, once it is needed."""
+        if self._remote is None:
+            self._remote = import_module("ottla.broker.metadata.remote").Remote(self._env, self._client_id)
+        return self._remote
 
     # ------------------------------------------------------------------ one request
 
@@ -182,11 +176,7 @@ class ControllerChannel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_moved, address, nursery.cancel_scope)
             try:
-                channel = await self._connected(address)
-                if asking is None:
-                    answer = await _plainly(channel, request, version)
-                else:
-                    answer = await _enveloped(channel, asking)
+                answer = await self._there_now().ask(address, request, version, asking)
             except (OSError, WireError, ProtocolError) as error:
                 failure = error
             nursery.cancel_scope.cancel()
@@ -199,79 +189,6 @@ class ControllerChannel:
         while not self._controller.is_active and self._controller.leader_address() == address:
             await self._env.sleep(LOOK_S)
         scope.cancel()
-
-    async def _connected(self, address: tuple[str, int]) -> Channel:
-        """The connection there: the one that is open, or a new one, over which versions were exchanged."""
-        known = self._channel
-        if known is not None and not known.closed and self._address == address:
-            return known
-        self.close()
-        made = Channel(await self._env.net.connect(*address), self._client_id, ANSWER_TIMEOUT_S)
-        try:
-            await made.negotiate()
-        except BaseException:
-            made.close()
-            raise
-        self._channel, self._address = made, address
-        return made
-
-
-async def _plainly(channel: Channel, request: Any, version: int) -> Any:
-    """A request of this node's own; None where the other side is not the controller."""
-    try:
-        spoken = channel.version_for(ApiKey(request.SPEC.key), version)
-    except WireError as error:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
-    answer = await channel.call(request, spoken)
-    return None if tells(answer, ErrorCode.NOT_CONTROLLER) else answer
-
-
-async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
-    """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
-    if ApiKey.ENVELOPE not in channel.versions:
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer.principal), 0)
-    envelope = EnvelopeRequest(bytes(asking.frame), principal, _address(asking.peer.host))
-    answer: EnvelopeResponse = await channel.call(envelope, 0)
-    code = ErrorCode(answer.error_code)
-    if code is ErrorCode.NOT_CONTROLLER:
-        return None
-    if code is ErrorCode.UNSUPPORTED_VERSION:
-        raise ProtocolError(code, "it cannot read the request")
-    if code is not ErrorCode.NONE or answer.response_data is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _inner_answer(asking.frame, answer.response_data)
-
-
-def _inner_answer(asked: Buffer, data: bytes) -> Message:
-    """The answer inside an envelope, to the request that was sent in one.
-
-    Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
-    """
-    request = parse_request(memoryview(asked))
-    key, version = request.key, request.version
-    try:
-        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
-        if header.correlation_id != request.correlation_id:
-            raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
-        return compiler.decode(response_class(key), version, data, pos)[0]
-    except WireError as error:
-        logger.warning("the controller's answer to %s: %s", key.name, error)
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-
-
-def _principal(text: str) -> DefaultPrincipalData:
-    kind, _, name = text.partition(":")
-    return DefaultPrincipalData(kind, name)
-
-
-def _address(host: str) -> bytes:
-    """A client's address as it is told: four or sixteen bytes."""
-    try:
-        return ip_address(host.partition("%")[0]).packed
-    except ValueError:
-        return _NOWHERE
 
 
 def _led_by_another(request: Any, answer: Message) -> bool:

@@ -1,0 +1,132 @@
+"""The active controller on another node: one connection to it, its own requests plainly, a client's in an envelope.
+
+Loaded when it is first needed: a node alone never is.
+
+Source: ``NodeToControllerRequestThread.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+from typing import Any
+
+from ottla.broker.metadata.channel import Asking
+from ottla.broker.refusals import tells
+from ottla.peers.client import Channel
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, response_class, response_header_version
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import parse_request
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.channel")
+
+ANSWER_TIMEOUT_S = 30.0
+"""``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
+_PRINCIPAL_VERSION = bytes(2)
+_NOWHERE = bytes(4)
+
+
+class Remote:
+    """The connection there, made anew where the controller is elsewhere; one request at a time."""
+
+    def __init__(self, env: Env, client_id: str) -> None:
+        self._env = env
+        self._client_id = client_id
+        self._channel: Channel | None = None
+        self._address: tuple[str, int] | None = None
+
+    async def ask(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
+        """The answer of who is there; None where that is not the controller.
+
+        Raises:
+            OSError, WireError: the connection, or its other side, is of no use.
+            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+        """
+        channel = await self._connected(address)
+        return await (_plainly(channel, request, version) if asking is None else _enveloped(channel, asking))
+
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    async def _connected(self, address: tuple[str, int]) -> Channel:
+        """The connection there: the one that is open, or a new one, over which versions were exchanged."""
+        known = self._channel
+        if known is not None and not known.closed and self._address == address:
+            return known
+        self.close()
+        made = Channel(await self._env.net.connect(*address), self._client_id, ANSWER_TIMEOUT_S)
+        try:
+            await made.negotiate()
+        except BaseException:
+            made.close()
+            raise
+        self._channel, self._address = made, address
+        return made
+
+
+async def _plainly(channel: Channel, request: Any, version: int) -> Any:
+    """A request of this node's own; None where the other side is not the controller."""
+    try:
+        spoken = channel.version_for(ApiKey(request.SPEC.key), version)
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+    answer = await channel.call(request, spoken)
+    return None if tells(answer, ErrorCode.NOT_CONTROLLER) else answer
+
+
+async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
+    """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
+    if ApiKey.ENVELOPE not in channel.versions:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer.principal), 0)
+    envelope = EnvelopeRequest(bytes(asking.frame), principal, _address(asking.peer.host))
+    answer: EnvelopeResponse = await channel.call(envelope, 0)
+    code = ErrorCode(answer.error_code)
+    if code is ErrorCode.NOT_CONTROLLER:
+        return None
+    if code is ErrorCode.UNSUPPORTED_VERSION:
+        raise ProtocolError(code, "it cannot read the request")
+    if code is not ErrorCode.NONE or answer.response_data is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _inner_answer(asking.frame, answer.response_data)
+
+
+def _inner_answer(asked: Buffer, data: bytes) -> Message:
+    """The answer inside an envelope, to the request that was sent in one.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
+    """
+    request = parse_request(memoryview(asked))
+    key, version = request.key, request.version
+    try:
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
+        if header.correlation_id != request.correlation_id:
+            raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
+        return compiler.decode(response_class(key), version, data, pos)[0]
+    except WireError as error:
+        logger.warning("the controller's answer to %s: %s", key.name, error)
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _principal(text: str) -> DefaultPrincipalData:
+    kind, _, name = text.partition(":")
+    return DefaultPrincipalData(kind, name)
+
+
+def _address(host: str) -> bytes:
+    """A client's address as it is told: four or sixteen bytes."""
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return _NOWHERE

@@ -1,0 +1,132 @@
+"""The active controller as its callers see it, here and elsewhere, and a channel between: what `test_channel` needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.channel import FORWARDING_S, ControllerChannel
+from ottla.broker.server import dispatch
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.broker.turn import Turn
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, response_header_version
+from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+
+ME, LISTENER = 7, "CONTROLLER"
+
+
+class Local:
+    """The controller in this process: active or not, and what it says."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.address: tuple[str, int] | None = None
+        self.asked: list[tuple[Any, int]] = []
+        self.answers: list[Any] = []
+        self.changed: Callable[[], None] = lambda: None
+
+    def leader_address(self) -> tuple[str, int] | None:
+        return self.address
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((request, version))
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.changed()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+        return await self.submit((message, listener), version)
+
+
+class Remote:
+    """A controller behind the wire: its answers are the test's, but for ApiVersions."""
+
+    def __init__(self, env: Any, net: MemoryNet, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+        self.net, self.port = net, port
+        self.seen: list[tuple[ApiKey, int, str, Any]] = []
+        self.answers: list[Any] = []
+        self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
+        self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
+        apis = {key: Route(0, 9, f"remote-{port}") for key in self.spoken}
+        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=())
+        self.dispatcher = Dispatcher(services, apis)
+        before = dispatch.handler_of
+        found = {f"remote-{port}": self._handle}
+        monkeypatch.setattr(dispatch, "handler_of", lambda module: found.get(module) or before(module))
+
+    def _handle(self, context: Any, request: Any) -> Any:
+        if context.key is ApiKey.API_VERSIONS:
+            return ApiVersionsResponse(0, [ApiVersion(key, *range_) for key, range_ in self.spoken.items()])
+        self.seen.append((context.key, context.version, context.client_id, request))
+        answer = self.answers.pop(0)
+        return answer(request) if callable(answer) else answer
+
+    async def serve(self) -> None:
+        listener = await self.net.listen("h", self.port)
+        try:
+            await Acceptor(self.dispatcher).run(listener)
+        finally:
+            listener.close()
+
+
+class Stage:
+    """A channel, the controller beside it, and those elsewhere."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = FORWARDING_S) -> None:
+        self.env: Any = VirtualEnv()
+        self.env.net = self.net = MemoryNet()
+        self.local = Local()
+        self.monkeypatch = monkeypatch
+        self.channel = ControllerChannel(self.env, ME, self.local, LISTENER, limit_s)
+
+    def remote(self, port: int) -> Remote:
+        return Remote(self.env, self.net, self.monkeypatch, port)
+
+    def play(self, story: Callable[[], Awaitable[None]], *remotes: Remote) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                for remote in remotes:
+                    nursery.start_soon(remote.serve)
+                await trio.testing.wait_all_tasks_blocked()
+                with trio.fail_after(1000):
+                    await story()
+                nursery.cancel_scope.cancel()
+
+        virtually(main)
+
+    def asking(self, request: Any, version: int, host: str = "192.168.1.2", principal: str = "User:bob") -> Any:
+        frame = request_frame(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
+        peer = Peer(host, ("here", 1))
+        peer.principal = principal
+        return SimpleNamespace(version=version, peer=peer, turn=Turn(self.env), frame=frame)
+
+
+def sealed(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:
+    """An answer in an envelope, with the header the inner request asks for."""
+
+    def seal(envelope: EnvelopeRequest) -> EnvelopeResponse:
+        inner = parse_request(memoryview(envelope.request_data))
+        header = compiler.encode(
+            ResponseHeader(inner.correlation_id), response_header_version(inner.key, inner.version)
+        )
+        return EnvelopeResponse(header + compiler.encode(answer, version))
+
+    return seal
