@@ -256,6 +256,18 @@ class PartitionLog(SyncedLog):
             self.check_order()
         return True
 
+    def follow_high_watermark(self, offset: int) -> bool:
+        """Take the leader's high watermark as far as this log reaches, downwards too; says whether it is another now.
+
+        A new leader may know of less than the one before it; what was committed is there all the same (R319).
+        """
+        offset = max(min(offset, self.log_end_offset), self.log_start_offset)
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.check_order()
+        return True
+
     def raise_start(self, offset: int) -> bool:
         """Move the log start forward, never above the high watermark; says whether it moved.
 

@@ -5,21 +5,27 @@ whole even above the limits; after it limits are hard and a trailing batch may b
 ``min_bytes`` are there, an error turns up, or ``max_wait_ms`` is over. Consumers see records below the high
 watermark, or below the last stable offset with read_committed.
 
-Version notes: v7 sessions; v9 leader epochs; v12 diverging epochs; v13 topic ids; v16 leader endpoints.
-Deviation: a node alone has no followers: a request with a replica id is answered NOT_LEADER_OR_FOLLOWER.
+A request with a replica id is a follower's: it reads up to the log end, and says by each offset what it has. That
+counts once, when the request comes, and not when a parked one is read again.
 
-Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch.scala`` (apache/kafka 4.3.1).
+Version notes: v7 sessions; v9 leader epochs; v11 any replica serves consumers; v12 diverging epochs; v13 topic ids; v16
+leader endpoints.
 
-Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; topic ids: KIP-516.
+Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``Partition.fetchRecords``,
+``DelayedFetch.scala`` (apache/kafka 4.3.1).
+
+Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; any replica: KIP-392; topic ids: KIP-516; a follower's
+broker epoch: KIP-903.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.sessions import FetchContext, Rows, Wanted
+from ottla.broker.server.sessions import FetchContext, Rows, Wanted, is_follower
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -34,15 +40,34 @@ from ottla.wire.messages.fetch import (
 from ottla.wire.schema import ZERO_UUID, Message
 
 READ_COMMITTED = 1
+ANY_REPLICA_SINCE = 11
+"""Consumers of this version on may read from followers."""
 _STEP = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+class _Reader(NamedTuple):
+    """Who reads, and how far."""
+
+    committed: bool
+    leader_only: bool
+    follower: int
+    """Its broker id; -1 for a consumer."""
+    broker_epoch: int
+
+
+def _reader(context: Context, request: FetchRequest) -> _Reader:
+    if is_follower(request):
+        state = request.replica_state
+        return _Reader(False, True, max(request.replica_id, state.replica_id), state.replica_epoch)
+    return _Reader(request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE, -1, -1)
+
+
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
-    replica.log.check_readable(want.fetch_offset)
-    epoch, end = replica.log.epochs.end_offset_of(want.last_fetched_epoch, replica.log.log_end_offset)
-    if epoch < 0 or end < 0:
+    log = replica.log
+    epoch, end = log.epochs.end_offset_of(want.last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < want.last_fetched_epoch or end < want.fetch_offset:
         return EpochEndOffset(epoch, end)
@@ -56,16 +81,22 @@ def _replica(context: Context, want: Wanted) -> Replica:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
             raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    return context.services.replicas.leader(want.topic, want.partition)
+    return context.services.replicas.any(want.topic, want.partition)
 
 
-def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, first: bool) -> PartitionData:
+def _read(
+    context: Context, want: Wanted, max_bytes: int, reader: _Reader, *, first: bool, arrives: bool
+) -> PartitionData:
     """Read one partition; an error becomes its error code."""
     try:
         replica = _replica(context, want)
-        if want.is_follower:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        replica.check_epoch(want.current_leader_epoch)
+        if reader.leader_only:
+            replica.check_leads(want.current_leader_epoch)
+        else:
+            replica.check_epoch(want.current_leader_epoch)
+        if reader.follower >= 0:
+            named = want.current_leader_epoch >= 0
+            replica.check_follower(reader.follower, reader.broker_epoch, names_epoch=named)
         log = replica.log
         out = PartitionData(
             want.partition,
@@ -80,13 +111,22 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
             out.diverging_epoch = diverging
             out.records = b""
             return out
-        upper = out.last_stable_offset if committed else out.high_watermark
+        upper = _upper(replica, reader)
         limit = min(max_bytes, want.max_bytes)
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
         out.records = b"" if part is None else part
-        if committed:
+        if reader.committed:
             aborted = log.aborted_in(part, want.fetch_offset, upper) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
+        if arrives and reader.follower >= 0:
+            replica.fetched(
+                reader.follower,
+                reader.broker_epoch,
+                want.fetch_offset,
+                want.start_offset,
+                log.log_end_offset,
+                context.now_ms,
+            )
         return out
     except ProtocolError as error:
         lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -94,6 +134,14 @@ def _read(context: Context, want: Wanted, max_bytes: int, *, committed: bool, fi
     except OSError as error:
         context.services.fail(error, replica.log)
         return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
+
+
+def _upper(replica: Replica, reader: _Reader) -> int:
+    """Up to where somebody may read now."""
+    log = replica.log
+    if reader.follower >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if reader.committed else log.high_watermark
 
 
 class _Attempt:
@@ -116,12 +164,14 @@ class _Attempt:
             self.leaders.add(partition.leader)
 
 
-def _attempt(context: Context, request: FetchRequest, wanted: Iterable[Wanted], rows: Rows) -> Steps[_Attempt]:
+def _attempt(
+    context: Context, request: FetchRequest, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
+) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
     attempt = _Attempt(min(request.max_bytes, context.services.fetch_max_bytes), rows)
-    committed = request.isolation_level == READ_COMMITTED
+    reader = _reader(context, request)
     for number, want in enumerate(wanted, 1):
-        row = _read(context, want, max(attempt.left, 0), committed=committed, first=attempt.bytes == 0)
+        row = _read(context, want, max(attempt.left, 0), reader, first=attempt.bytes == 0, arrives=arrives)
         size = len(row.records)
         attempt.bytes += size
         attempt.left -= size
@@ -145,16 +195,16 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
-    attempt = yield from _attempt(context, request, wanted, session.rows())
+    attempt = yield from _attempt(context, request, wanted, session.rows(), arrives=True)
     min_bytes = min(request.min_bytes, request.max_bytes)
     if request.max_wait_ms <= 0 or not wanted or attempt.bytes >= min_bytes or attempt.urgent:
-        return _respond(context, session, attempt)
+        return _respond(context, request, session, attempt)
     return _wait(context, request, session, list(wanted), min_bytes)
 
 
-def _respond(context: Context, session: FetchContext, attempt: _Attempt) -> FetchResponse:
+def _respond(context: Context, request: FetchRequest, session: FetchContext, attempt: _Attempt) -> FetchResponse:
     response = session.respond(attempt.rows)
-    if context.version >= 16 and attempt.urgent:
+    if context.version >= 16 and attempt.urgent and not is_follower(request):
         endpoints = context.services.metadata.endpoints(context.peer.local)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
     return response
@@ -165,9 +215,10 @@ class _Available:
 
     def __init__(self, context: Context, request: FetchRequest, wanted: list[Wanted], enough: int) -> None:
         self._context = context
-        self._committed = request.isolation_level == READ_COMMITTED
+        self._reader = reader = _reader(context, request)
         self._enough = enough
-        self._wanted = {("fetch", want.topic, want.partition): want for want in wanted}
+        what = "fetch" if reader.follower < 0 else "end"
+        self._wanted = {(what, want.topic, want.partition): want for want in wanted}
         self._bytes: dict[Hashable, int] = {}
         self._total = 0
 
@@ -187,10 +238,9 @@ class _Available:
         """What one partition would bring; any change that must be told counts as enough."""
         assert want.topic is not None
         replica = self._context.services.replicas.get(want.topic, want.partition)
-        if replica is None or not replica.is_leader:
+        if replica is None or (self._reader.leader_only and not replica.is_leader):
             return self._enough
-        log = replica.log
-        upper = log.last_stable_offset if self._committed else log.high_watermark
+        log, upper = replica.log, _upper(replica, self._reader)
         if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
             return self._enough
         return log.bytes_between(want.fetch_offset, upper, want.max_bytes) if upper > want.fetch_offset else 0
@@ -207,5 +257,5 @@ async def _wait(
     if not enough:
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
-    attempt = await context.turn.through(_attempt(context, request, wanted, session.rows()))
-    return _respond(context, session, attempt)
+    attempt = await context.turn.through(_attempt(context, request, wanted, session.rows(), arrives=False))
+    return _respond(context, request, session, attempt)

@@ -3,7 +3,9 @@
 Behaviour: -1 latest (high watermark, or last stable offset with read_committed), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; the same as -2 without tiered storage), -5 latest tiered (v9) and -6
 earliest pending upload (v11), both -1 here. A timestamp finds the first record, in offset order, as late as it.
-A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST.
+A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST. A broker that
+asks as a replica is told the log end as the latest. While a new leader does not know yet how much of its log is
+committed, nobody else is told what lies there: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5).
 
 Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
@@ -31,14 +34,20 @@ from ottla.wire.written import Written
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 READ_COMMITTED = 1
+KNOWS_NOT_AVAILABLE = 5
 
 
-def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> Steps[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 for what is not there."""
+def _find(replica: Replica, part: ListOffsetsPartition, upper: int, *, unknown: bool) -> Steps[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
+
+    Raises:
+        ProtocolError: OFFSET_NOT_AVAILABLE.
+    """
     log = replica.log
-    upper = log.last_stable_offset if committed else log.high_watermark
     match part.timestamp:
         case -1:
+            if unknown:
+                raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return -1, upper, replica.leader_epoch
         case -2 | -4:
             return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
@@ -48,12 +57,28 @@ def _find(replica: Replica, part: ListOffsetsPartition, *, committed: bool) -> S
         case -5 | -6:
             return -1, -1, -1
         case _:
-            at = yield from finding_by_time(log, part.timestamp, upper)
+            at = yield from finding_by_time(log, part.timestamp, log.log_end_offset if unknown else upper)
+            if unknown and at is not None and at.offset >= upper:
+                raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
 
 
+def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
+    """Up to where somebody is told of the log."""
+    log = replica.log
+    if request.replica_id >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _is_unknown(replica: Replica, request: ListOffsetsRequest) -> bool:
+    """Whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
+    state = replica.state
+    return request.replica_id < 0 and type(state) is Leading and state.epoch_start > replica.log.high_watermark
+
+
 def _one(
-    context: Context, topic: str, twice: set[int], isolation_level: int, part: ListOffsetsPartition
+    context: Context, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
 ) -> Steps[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
@@ -64,10 +89,11 @@ def _one(
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
-    replica = context.services.replicas.leader(topic, part.partition_index)
-    replica.check_epoch(part.current_leader_epoch)
+    replica = context.services.replicas.any(topic, part.partition_index)
+    replica.check_leads(part.current_leader_epoch)
+    upper, unknown = _upper(replica, request), _is_unknown(replica, request)
     try:
-        timestamp_ms, offset, epoch = yield from _find(replica, part, committed=isolation_level == READ_COMMITTED)
+        timestamp_ms, offset, epoch = yield from _find(replica, part, upper, unknown=unknown)
     except WireError:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
     except OSError as error:
@@ -92,9 +118,12 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
         rows: list[ListOffsetsPartitionResponse] = Written(ListOffsetsResponse, context.version)
         for part in topic.partitions:
             try:
-                row = yield from _one(context, topic.name, twice[topic.name], request.isolation_level, part)
+                row = yield from _one(context, topic.name, twice[topic.name], request, part)
             except ProtocolError as error:
-                row = ListOffsetsPartitionResponse(part.partition_index, error.code)
+                code = error.code
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < KNOWS_NOT_AVAILABLE:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+                row = ListOffsetsPartitionResponse(part.partition_index, code)
             rows.append(row)
             yield
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))

@@ -25,8 +25,8 @@ from ottla.wire.written import Written
 
 
 def _end_of(context: Context, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
-    replica = context.services.replicas.leader(topic, part.partition)
-    replica.check_epoch(part.current_leader_epoch)
+    replica = context.services.replicas.any(topic, part.partition)
+    replica.check_leads(part.current_leader_epoch)
     log = replica.log
     epoch, end = log.epochs.end_offset_of(part.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, part.partition, epoch, end)

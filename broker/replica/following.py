@@ -75,7 +75,8 @@ class Following:
 
     def __init__(self, node_id: int, broker_epoch: int) -> None:
         self._node_id = node_id
-        self._broker_epoch = broker_epoch
+        self.broker_epoch = broker_epoch
+        """Of this node; it may register again."""
         self._partitions: dict[Key, Followed] = {}
         self._session_id = self._session_epoch = 0
         self._session: dict[Key, f.FetchPartition] = {}
@@ -132,7 +133,7 @@ class Following:
             told = {key: row for key, row in wanted.items() if self._session.get(key) != row}
             forgotten = {key: row for key, row in self._session.items() if key not in wanted}
         request = f.FetchRequest(
-            replica_state=f.ReplicaState(self._node_id, self._broker_epoch),
+            replica_state=f.ReplicaState(self._node_id, self.broker_epoch),
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=MIN_BYTES,
             max_bytes=MAX_BYTES,
@@ -159,7 +160,7 @@ class Following:
         rows = {(t.topic_id, p.partition_index): p for t in response.responses for p in t.partitions}
         right = rows.keys() == self._session.keys() if self._full else rows.keys() <= self._session.keys()
         if not right:
-            self._begin_anew()
+            self.begin_anew()
             return []
         if response.session_id == 0:
             self._session_id = self._session_epoch = 0
@@ -172,7 +173,7 @@ class Following:
 
     def lost(self, now_ms: float) -> None:
         """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
-        self._begin_anew()
+        self.begin_anew()
         for part in self._partitions.values():
             part.not_before_ms = now_ms + BACKOFF_MS
 
@@ -181,12 +182,12 @@ class Following:
             case ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = self._session_epoch = 0
             case ErrorCode.INVALID_FETCH_SESSION_EPOCH:
-                self._begin_anew()
+                self.begin_anew()
             case _:
                 self.lost(now_ms)
 
-    def _begin_anew(self) -> None:
-        """A full request under the old session's id closes it (KIP-227)."""
+    def begin_anew(self) -> None:
+        """The next request names everything. Under the old session's id it closes that (KIP-227)."""
         self._session_epoch = 0
 
     def _judge(self, key: Key, row: f.PartitionData, now_ms: float) -> Outcome | None:

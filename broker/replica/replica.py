@@ -5,32 +5,65 @@ Source: ``Partition.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.replica.partition import Committed, Eligible, Following, Leading, State
+from ottla.broker.replica.partition import (
+    Answered,
+    Committed,
+    Eligible,
+    Following,
+    Isr,
+    IsrAnswer,
+    IsrChange,
+    Leading,
+    State,
+)
 from ottla.controller.image import Partition
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.validate import Checked, Origin
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.primitives import Buffer
+
+
+class Asked(NamedTuple):
+    """A change of the ISR that the controller is to be asked for; only its answer to this very one counts."""
+
+    replica: Replica
+    leading: Leading
+    pending: Isr
+    change: IsrChange
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still wanted: the image may have been quicker, and the leadership may have gone."""
+        return self.replica.state is self.leading and self.leading.isr is self.pending
 
 
 class IsrRules(NamedTuple):
-    """What the node's settings and the image say about every partition's ISR."""
+    """What the node's settings and the image say about every partition's ISR, and who hears of what becomes of it."""
 
     lag_max_ms: int
     eligible: Eligible
+    ask: Callable[[Asked], None] = lambda asked: None
+    """Have the controller asked for another ISR."""
+    committed: Callable[[Replica], None] = lambda replica: None
+    """The high watermark has moved, and not by an append."""
+    epoch_of: Callable[[int], int] = lambda broker: -1
+    """The broker epoch the image has of a broker that is alive, -1 for none."""
 
 
 class Replica:
     """A log that is led from here, or follows."""
 
     __slots__ = (
+        "_end_key",
         "_fetch_key",
         "_flush_due",
         "_hw_key",
         "_rules",
+        "_start_key",
         "_wake",
         "flushing",
         "is_alone",
@@ -38,6 +71,7 @@ class Replica:
         "leader_epoch",
         "log",
         "partition",
+        "reign",
         "state",
         "topic",
         "topic_id",
@@ -55,7 +89,9 @@ class Replica:
         self._flush_due = flush_due
         self._rules = rules
         self._fetch_key = ("fetch", log.topic, log.partition)
+        self._end_key = ("end", log.topic, log.partition)
         self._hw_key = ("hw", log.topic, log.partition)
+        self._start_key = ("start", log.topic, log.partition)
         self.log = log
         self.topic = log.topic
         self.partition = log.partition
@@ -68,6 +104,8 @@ class Replica:
         `state` says it too, in more steps; each append asks.
         """
         self.leader_epoch = -1
+        self.reign = 0
+        """How often this node began to lead after it had followed: what is in the log since one began stays there."""
         self.flushing = False
         """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
@@ -85,11 +123,14 @@ class Replica:
         if isinstance(state, Leading) and state.epoch == told.leader_epoch:
             if state.follow_image(told.partition_epoch, told.replicas, isr):
                 self.is_alone = not state.followers
-                self.flushed(self.log.log_end_offset if not self.flushing else self.log.recovery_point, now_ms)
+                self.flushed(self._own_end(), now_ms)
+                self._wake(self._start_key)
             return False
         end = self.log.log_end_offset
         self.state = Leading.begin(node_id, told.leader_epoch, told.partition_epoch, told.replicas, isr, end, now_ms)
         self.is_alone = not self.state.followers
+        if type(state) is Following:
+            self.reign += 1
         return True
 
     def resign(self) -> None:
@@ -108,6 +149,16 @@ class Replica:
         if current_leader_epoch < self.leader_epoch:
             raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_leads(self, current_leader_epoch: int) -> None:
+        """The same, and that this node leads: in Kafka's order.
+
+        Raises:
+            ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_min_isr(self) -> None:
         """Refuse what asks for acks=all while too few replicas are in sync (R337).
@@ -142,6 +193,8 @@ class Replica:
                 self._flush_due(self)  # counts once it is on the disk
             elif not self.flushing:
                 self.advance(log.log_end_offset, now_ms)
+            if not self.is_alone:
+                self._wake(self._end_key)
         return done
 
     def count_what_was_found(self, now_ms: int) -> None:
@@ -186,4 +239,92 @@ class Replica:
     def changed(self) -> None:
         """Leadership or the log's ends changed: whoever waits here looks again."""
         self._wake(self._fetch_key)
+        self._wake(self._end_key)
         self._wake(self._hw_key)
+        self._wake(self._start_key)
+
+    def _own_end(self) -> int:
+        """Up to where this node's own copy counts."""
+        return self.log.recovery_point if self.flushing else self.log.log_end_offset
+
+    # ------------------------------------------------------------------ followers, as the leader sees them
+
+    def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
+        """Whether a broker may fetch here as a follower (R325). One that this node does not know of yet asks again.
+
+        Raises:
+            ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        state = self.state
+        if type(state) is not Leading:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if broker not in state.followers:
+            raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if -1 < broker_epoch < self._rules.epoch_of(broker):
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # an earlier process of it (KIP-903)
+
+    def fetched(
+        self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
+    ) -> None:
+        """A follower's fetch has come: it has everything below ``offset``, may join the ISR, and what it has may be
+        committed now (R327). ``leader_end``: where the log ended then.
+        """
+        state = self.state
+        if type(state) is not Leading or broker not in state.followers:
+            return
+        before = state.followers[broker]
+        was = before.end_offset, before.log_start_offset
+        state.fetched(broker, broker_epoch, offset, log_start, leader_end, now_ms)
+        self._ask(state, state.expand(broker, self.log.high_watermark, self._rules.eligible))
+        if was[0] != offset and self.advance(self._own_end(), now_ms):
+            self._rules.committed(self)
+        if was[1] != log_start:
+            self._wake(self._start_key)
+
+    def shrink(self, now_ms: int) -> None:
+        """Have those taken out of the ISR who have been behind for too long (R331)."""
+        state = self.state
+        if type(state) is Leading:
+            self._ask(state, state.shrink(now_ms, self.log.log_end_offset, self._rules.lag_max_ms))
+
+    def _ask(self, state: Leading, change: IsrChange | None) -> None:
+        if change is not None:
+            self._rules.ask(Asked(self, state, state.isr, change))
+
+    def answered(self, asked: Asked, answer: IsrAnswer, now_ms: int) -> Answered:
+        """What the controller said to a change of the ISR (R334). It is ignored where the image was quicker."""
+        if not asked.is_current:
+            return Answered.IGNORED
+        outcome = asked.leading.answered(answer)
+        if outcome is Answered.TAKEN and self.advance(self._own_end(), now_ms):
+            self._rules.committed(self)
+        return outcome
+
+    def low_watermark(self, alive: Mapping[int, object]) -> int:
+        """The lowest log start among the replicas that are alive (R338)."""
+        state, own = self.state, self.log.log_start_offset
+        return state.low_watermark(own, alive) if type(state) is Leading else own
+
+    # ------------------------------------------------------------------ following
+
+    def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
+        """Take some of the leader's batches as they are; says whether they must be synced before they count.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
+        """
+        assert type(self.state) is Following, self.log.in_words()
+        log = self.log
+        log.append_as_follower(raw, now_ms)
+        return log.unflushed_records >= log.settings.flush_messages
+
+    def follow_offsets(self, high_watermark: int, log_start: int) -> None:
+        """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches
+        (R319).
+
+        Raises:
+            OSError: the disk failed.
+        """
+        log = self.log
+        if log.follow_high_watermark(high_watermark) | log.raise_start(log_start):
+            self._wake(self._fetch_key)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import cache, partial
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.replica import IsrRules, Replica
+from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
@@ -42,7 +42,8 @@ class Replicas:
     ) -> None:
         self._flush_due = flush_due
         self._env = env
-        self._rules = IsrRules(config.number("replica.lag.time.max.ms"), self._may_join)
+        lag_max_ms = config.number("replica.lag.time.max.ms")
+        self._rules = IsrRules(lag_max_ms, self._may_join, self._ask, self._committed, self._epoch_of)
         self._wake = wake
         self._config = config
         self._storage = storage
@@ -55,7 +56,11 @@ class Replicas:
         self.on_leader: list[Callable[[Replica], None]] = []
         """Called when this node begins to lead a partition under a new epoch."""
         self.on_committed: list[Callable[[Replica], None]] = []
-        """Called when the image may have moved a high watermark: an ISR without the slow waits for less."""
+        """Called when a follower, or the image, may have moved a high watermark."""
+        self.on_isr_change: list[Callable[[Asked], None]] = []
+        """Called with a change of the ISR the controller is to be asked for."""
+        self.on_following: list[Callable[[Replica, int, int], None]] = []
+        """Called with (replica, leader, leader epoch) when the image says who leads a partition this node follows."""
         self.on_resigned: list[Callable[[Replica], None]] = []
         """Called when this node leads a partition no more, or has it no more."""
         self.on_doomed: list[Callable[[str], None]] = []
@@ -75,6 +80,19 @@ class Replicas:
         alive = known is not None and not known.fenced and not known.in_controlled_shutdown
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
+    def _epoch_of(self, broker: int) -> int:
+        """The epoch of a broker that is alive, -1 for none."""
+        known = self.image.brokers.get(broker)
+        return -1 if known is None or known.fenced else known.broker_epoch
+
+    def _ask(self, asked: Asked) -> None:
+        for callback in self.on_isr_change:
+            callback(asked)
+
+    def _committed(self, replica: Replica) -> None:
+        for callback in self.on_committed:
+            callback(replica)
+
     def get(self, topic: str, partition: int) -> Replica | None:
         """A hosted partition."""
         return self._hosted.get((topic, partition))
@@ -90,6 +108,17 @@ class Replicas:
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
+        replica = self._hosted.get((topic, partition)) or self.any(topic, partition)
+        if not replica.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def any(self, topic: str, partition: int) -> Replica:
+        """A partition this node hosts, whoever leads it.
+
+        Raises:
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
         replica = self._hosted.get((topic, partition))
         if replica is None:
             if (topic, partition) in self.offline:
@@ -97,8 +126,6 @@ class Replicas:
             known = self.image.topics.get(topic)
             elsewhere = known is not None and partition in known.partitions
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not replica.is_leader:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
     # ------------------------------------------------------------------ start
@@ -163,6 +190,9 @@ class Replicas:
         if led and not replica.is_leader:
             for callback in self.on_resigned:
                 callback(replica)
+        if not replica.is_leader:
+            for follows in self.on_following:
+                follows(replica, told.leader, told.leader_epoch)
         if replica.is_leader and not begins:
             for callback in self.on_committed:
                 callback(replica)

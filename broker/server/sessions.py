@@ -50,20 +50,19 @@ class Wanted:
         "current_leader_epoch",
         "fetch_offset",
         "high_watermark",
-        "is_follower",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
         "partition",
+        "start_offset",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, topic: str | None, topic_id: bytes, part: FetchPartition, *, is_follower: bool) -> None:
+    def __init__(self, topic: str | None, topic_id: bytes, part: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = part.partition
-        self.is_follower = is_follower
         self.high_watermark = -1
         self.log_start_offset = -1
         self.update(part)
@@ -74,6 +73,7 @@ class Wanted:
         self.max_bytes = part.partition_max_bytes
         self.current_leader_epoch = part.current_leader_epoch
         self.last_fetched_epoch = part.last_fetched_epoch
+        self.start_offset = part.log_start_offset
 
     def is_news(self, row: PartitionData) -> bool:
         """Whether an incremental answer must hold this row; remembers what was said."""
@@ -128,21 +128,28 @@ def _grouped(rows: Pairs) -> list[FetchableTopicResponse]:
 class Session:
     """A remembered fetch."""
 
-    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, now_ms: float) -> None:
+    def __init__(
+        self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, privileged: bool, now_ms: float
+    ) -> None:
         self.id = session_id
         self.epoch = 1
         self.by_key = wanted
         self.uses_ids = uses_ids
+        self.privileged = privileged
+        """A follower's: no reader takes its place, and it may hold as many partitions as there are."""
         self.used_ms = now_ms
 
 
 class _Full:
     """A request that names everything; with ``sessions`` it opens one."""
 
-    def __init__(self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool) -> None:
+    def __init__(
+        self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool, privileged: bool
+    ) -> None:
         self._wanted = wanted
         self._sessions = sessions
         self._uses_ids = uses_ids
+        self._privileged = privileged
 
     def wanted(self) -> list[Wanted]:
         """All partitions of the request."""
@@ -158,7 +165,7 @@ class _Full:
         if self._sessions is not None and rows:
             for want, row in rows:
                 want.is_news(row)
-            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids)
+            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self._privileged)
         return FetchResponse(session_id=session_id, responses=_grouped(rows))
 
 
@@ -188,13 +195,10 @@ class _Long:
     What is asked for more than once is read once, in its first place and as it was asked for last.
     """
 
-    def __init__(
-        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool
-    ) -> None:
+    def __init__(self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int) -> None:
         self._request = request
         self._version = version
         self._names = names
-        self._is_follower = is_follower
         self._count = count
         self._again: dict[Key, FetchPartition] = {}
 
@@ -228,7 +232,7 @@ class _Long:
                     if key in done:
                         continue
                     done.add(key)
-                yield Wanted(name, topic.topic_id, self._again.get(key, part), is_follower=self._is_follower)
+                yield Wanted(name, topic.topic_id, self._again.get(key, part))
 
     def wanted(self) -> Collection[Wanted]:
         """Made anew each time."""
@@ -293,15 +297,15 @@ class Sessions:
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
-        follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+        follower = is_follower(request)
         count = 0
         for number, topic in enumerate(request.topics, 1):
             count += len(topic.partitions)
             if number % _STEP == 0:
                 yield
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH) and count > MANY_PARTITIONS:
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH) and count > MANY_PARTITIONS and not follower:
             self._sessions.pop(session_id, None)
-            long = _Long(request, version, names, count, is_follower=follower)
+            long = _Long(request, version, names, count)
             yield from long.look()
             return long
         named: dict[Key, FetchPartition] = {}
@@ -315,10 +319,10 @@ class Sessions:
             if session_id:
                 self._sessions.pop(session_id, None)
             fresh = {
-                key: Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part, is_follower=follower)
-                for key, part in named.items()
+                key: Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part) for key, part in named.items()
             }
-            return _Full(fresh, self if epoch == INITIAL_EPOCH and version >= 7 else None, uses_ids=uses_ids)
+            keeper = self if epoch == INITIAL_EPOCH and version >= 7 else None
+            return _Full(fresh, keeper, uses_ids=uses_ids, privileged=follower)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -327,24 +331,22 @@ class Sessions:
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         before = len(session.by_key)
-        self._update(session, request, named, is_follower=follower)
+        self._update(session, request, named)
         if len(session.by_key) > before and self._is_too_large(session):
             del self._sessions[session.id]  # it has grown too large: the reader goes on without one
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.by_key:
             del self._sessions[session.id]
-            return _Full({}, None, uses_ids=uses_ids)
+            return _Full({}, None, uses_ids=uses_ids, privileged=False)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
         return _Incremental(session, names)
 
-    def _update(
-        self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition], *, is_follower: bool
-    ) -> None:
+    def _update(self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> None:
         for key, part in named.items():
             known = session.by_key.get(key)
             if known is None:
-                session.by_key[key] = Wanted(key[0], key[1], part, is_follower=is_follower)  # named when it is read
+                session.by_key[key] = Wanted(key[0], key[1], part)  # named when it is read
             else:
                 known.update(part)
         for topic in request.forgotten_topics_data:
@@ -353,21 +355,31 @@ class Sessions:
                 session.by_key.pop(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids), None)
 
     def _is_too_large(self, session: Session) -> bool:
+        if session.privileged:
+            return False
         return len(session.by_key) > MANY_PARTITIONS or self._remembered() > MOST_REMEMBERED
 
     def _remembered(self) -> int:
-        return sum(len(session.by_key) for session in self._sessions.values())
+        return sum(len(session.by_key) for session in self._sessions.values() if not session.privileged)
 
-    def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool) -> int:
-        """Remember a fetch; 0 where there is no room."""
+    def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool, privileged: bool = False) -> int:
+        """Remember a fetch; 0 where there is no room. A follower takes the place of the reader that is idle longest."""
         now = self._env.monotonic_ms()
-        while len(self._sessions) >= self._slots or self._remembered() + len(wanted) > MOST_REMEMBERED:
-            oldest = min(self._sessions.values(), key=lambda s: s.used_ms, default=None)
-            if oldest is None or now - oldest.used_ms < MIN_EVICTION_MS:
+        while len(self._sessions) >= self._slots or (
+            not privileged and self._remembered() + len(wanted) > MOST_REMEMBERED
+        ):
+            weaker = (s for s in self._sessions.values() if not s.privileged or now - s.used_ms >= MIN_EVICTION_MS)
+            oldest = min(weaker, key=lambda s: s.used_ms, default=None)
+            if oldest is None or (now - oldest.used_ms < MIN_EVICTION_MS and not privileged):
                 return 0
             del self._sessions[oldest.id]
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int(self._env.random() * (2**31 - 1)) + 1
-        self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)
+        self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, privileged=privileged, now_ms=now)
         return session_id
+
+
+def is_follower(request: FetchRequest) -> bool:
+    """Whether a broker fetches, to have what the leader has. Up to version 14 it names itself in another field."""
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0

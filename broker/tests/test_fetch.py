@@ -119,8 +119,9 @@ REFUSED = [
     pytest.param("t", 0, 0, {"epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, id="an older leader epoch"),
     pytest.param("t", 0, 0, {"epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH, id="a leader epoch of the future"),
     pytest.param("t", 0, 0, {"epoch": 3}, ErrorCode.NONE, id="the leader epoch"),
-    pytest.param("elsewhere", 0, 0, {}, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="led elsewhere"),
-    pytest.param("t", 0, 0, {"replica": 2, "version": 14}, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="as a follower"),
+    pytest.param("elsewhere", 0, 0, {"version": 10}, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="led elsewhere, before v11"),
+    pytest.param("elsewhere", 0, 0, {"replica": 2, "version": 14}, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="by a broker"),
+    pytest.param("t", 0, 0, {"replica": 2, "version": 14}, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="no replica there"),
 ]
 
 
@@ -150,7 +151,7 @@ def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: Stage) -> Non
     stage.hosted.host("elsewhere", leader=1, isr=(1,), replicas=(1, 2))
     stage.hosted.replicas["elsewhere", 0].resign()
     for version, leader, nodes in ((16, 1, [1]), (15, -1, [])):
-        answer, _ = send(stage, request(("elsewhere", 0, 0)), version)
+        answer, _ = send(stage, request(("elsewhere", 0, 0), epoch=2), version)
         assert rows_of(answer)[0].current_leader.leader_id == leader
         assert [node.node_id for node in answer.node_endpoints] == nodes
 

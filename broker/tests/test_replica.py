@@ -65,7 +65,7 @@ def test_an_isr_without_the_slow_commits_and_whoever_waits_for_that_hears_of_it(
         ground.say(topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
         await ground.applier.settled()
         assert replica.log.high_watermark == replica.log.log_end_offset
-        assert set(ground.woken) == {("fetch", "t", 0), ("hw", "t", 0)}
+        assert set(ground.woken) == {("fetch", "t", 0), ("hw", "t", 0), ("start", "t", 0)}
         assert committed == [replica.log.log_end_offset]
         ground.woken.clear()
         ground.say(topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))

@@ -317,7 +317,7 @@ def test_a_partition_that_goes_is_led_no_more_and_whoever_waits_hears_of_it(lost
             ground.replicas.remove(("t", 1))
         assert resigned == [(False, Following(4))]
         assert not replica.is_alone
-        assert ground.woken == [("fetch", "t", 1), ("hw", "t", 1)]
+        assert ground.woken == [(what, "t", 1) for what in ("fetch", "end", "hw", "start")]
         assert ground.hosted() == {("t", 0)}
         assert (("t", 1) in ground.replicas.offline) is lost
         assert ground.doomed == ([] if lost else ground.doomed[:1])

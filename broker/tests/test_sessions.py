@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
+from ottla.broker.server import sessions
+from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions, is_follower
 from ottla.broker.tests.world import Stage, topic_id_of
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode
@@ -246,14 +247,41 @@ def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that
 
 
 @pytest.mark.parametrize(
-    ("replica", "state", "is_follower"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
+    ("replica", "state", "follows"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
 )
 def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
-    reader: Reader, replica: int, state: int, *, is_follower: bool
+    replica: int, state: int, *, follows: bool
 ) -> None:
-    what = request(wanted={"a": (0,)})
-    what.replica_id, what.replica_state.replica_id = replica, state
-    assert [want.is_follower for want in reader.ask(what, 15).wanted()] == [is_follower]
+    assert is_follower(f.FetchRequest(replica_id=replica, replica_state=f.ReplicaState(state))) is follows
+
+
+def by_broker(what: f.FetchRequest) -> f.FetchRequest:
+    what.replica_state.replica_id = 2
+    return what
+
+
+def test_a_follower_takes_a_readers_place_at_once_and_no_reader_takes_its_own() -> None:
+    reader = Reader(slots=1)
+    reading = reader.answer(request(wanted={"a": (0,)})).session_id
+    following = reader.answer(by_broker(request(wanted={"a": (0,)})), 15).session_id
+    assert following != 0
+    assert reader.ask(request(reading, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert reader.answer(by_broker(request(wanted={"b": (0,)})), 15).session_id == 0, "one as good as itself"
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
+    reader.now_ms += MIN_EVICTION_MS
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0, "but one that is gone"
+
+
+def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 2)
+    reader = Reader()
+    many = {"a": tuple(range(4))}
+    assert isinstance(reader.ask(request(wanted=many), 15), sessions._Long)
+    session = reader.answer(by_broker(request(wanted=many)), 15).session_id
+    assert session != 0
+    assert len(reader.ask(by_broker(request(session, 1, {"b": (0, 1)})), 15).wanted()) == 6
+    monkeypatch.setattr(sessions, "MOST_REMEMBERED", 3)
+    assert reader.answer(request(wanted={"a": (0, 1)})).session_id != 0, "and takes no reader's room"
 
 
 def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: Reader) -> None:

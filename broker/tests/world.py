@@ -141,10 +141,14 @@ class Hosted:
     def get(self, topic: str, partition: int) -> Replica | None:
         return self.replicas.get((topic, partition))
 
-    def leader(self, topic: str, partition: int) -> Replica:
+    def any(self, topic: str, partition: int) -> Replica:
         replica = self.replicas.get((topic, partition))
         if replica is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return replica
+
+    def leader(self, topic: str, partition: int) -> Replica:
+        replica = self.any(topic, partition)
         if not replica.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica

@@ -1,0 +1,393 @@
+"""Follows one leader over one connection: sends its Fetches, and does to the logs what the answers want done.
+
+What is asked and how answers are judged is `following`'s; here are the bytes, the logs and the disk's errors. A large
+answer is taken in pieces, so that others run in between; whoever takes a partition away meanwhile is obeyed at once.
+
+Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (apache/kafka
+4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import trio
+
+from ottla.broker.replica.following import Append, Diverged, Following, Key, Outcome, OutOfRange, where_to_cut
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.storage import Fail
+from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.peers.client import Channel, Disconnected
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message
+from ottla.world.disk import is_passing
+from ottla.world.env import Env, Lane
+
+logger = logging.getLogger("ottla.fetcher")
+
+LATEST, EARLIEST = -1, -2
+NEWS_WAIT_S = 0.02
+"""A new partition waits so long for the answer to a request that does not name it; then that is broken off."""
+PIECE_BYTES = 256 * 1024
+PIECE_BATCHES = 64
+_LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
+
+
+class World(NamedTuple):
+    """What all fetchers of a node have in common."""
+
+    env: Env
+    node_id: int
+    timeout_s: float
+    """``replica.socket.timeout.ms``: for a connection, and for each answer."""
+    broker_epoch: Callable[[], int]
+    metadata_version: Callable[[], int]
+    """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
+    address: Callable[[int], tuple[str, int] | None]
+    """Where the image says a broker listens for others."""
+    fail: Fail
+
+
+def fetch_version(metadata_version: int) -> int:
+    """The version of Fetch between brokers (R312)."""
+    steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
+    return next((version for level, version in steps if metadata_version >= level), 13)
+
+
+def list_offsets_version(metadata_version: int) -> int:
+    """The version of ListOffsets between brokers (R312)."""
+    steps = ((29, 11), (25, 10), (21, 9), (8, 8))
+    return next((version for level, version in steps if metadata_version >= level), 7)
+
+
+def pieces(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
+    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R319).
+
+    What begins like no batch comes as it is: the log refuses it.
+    """
+    view = memoryview(records)
+    start = at = count = 0
+    while at + HEADER_BYTES <= len(view):
+        length, epoch = _LENGTH_AND_EPOCH(view, at + 8)
+        if epoch > leader_epoch:
+            break
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            at = len(view)
+            break
+        if at + length + LOG_OVERHEAD_BYTES > len(view):
+            break
+        at += length + LOG_OVERHEAD_BYTES
+        count += 1
+        if count == PIECE_BATCHES or at - start >= PIECE_BYTES:
+            yield view[start:at]
+            start, count = at, 0
+    if at > start:
+        yield view[start:at]
+
+
+class Taken(NamedTuple):
+    """An outcome with the partition it is about, and the leader epoch under which it was asked for."""
+
+    outcome: Outcome
+    replica: Replica
+    leader_epoch: int
+
+
+class Fetcher:
+    """Everything followed from one leader over one connection."""
+
+    def __init__(self, world: World, leader_id: int, number: int) -> None:
+        self._world = world
+        self._leader_id = leader_id
+        self._client_id = f"broker-{world.node_id}-fetcher-{number}"
+        self._following = Following(world.node_id, world.broker_epoch())
+        self._followed: dict[Key, Replica] = {}
+        self._channel: Channel | None = None
+        self._address: tuple[str, int] | None = None
+        self._news = trio.Event()
+        """Set when there may be something to ask for that there was not."""
+        self._asking: trio.CancelScope | None = None
+        self._life: trio.CancelScope | None = None
+        self._stopped = False
+        self._told = False
+        """Whether it was told that the leader cannot be reached."""
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # ------------------------------------------------------------------ what is followed
+
+    def follow(self, replica: Replica, leader_epoch: int) -> None:
+        """Begin with a partition, or go on with it under another epoch."""
+        key, log = (replica.topic_id, replica.partition), replica.log
+        self._followed[key] = replica
+        self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
+        self._news.set()
+
+    def forget(self, replica: Replica) -> None:
+        """Nothing more is done to a partition."""
+        key = (replica.topic_id, replica.partition)
+        if self._followed.get(key) is replica:
+            del self._followed[key]
+            self._following.forget(key)
+
+    def stop(self) -> None:
+        """End `run`, now or as soon as it begins."""
+        self._stopped = True
+        if self._life is not None:
+            self._life.cancel()
+
+    # ------------------------------------------------------------------ asking
+
+    async def run(self) -> None:
+        """Follow, until stopped. An attempt that failed may be followed by another."""
+        with trio.CancelScope() as self._life:
+            if self._stopped:
+                return
+            for key, replica in self._followed.items():
+                self._stands(key, replica)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._hasten)
+                    while True:
+                        await self._round(nursery)
+            finally:
+                self._hang_up()
+
+    async def _round(self, nursery: trio.Nursery) -> None:
+        """One request and what its answer wants done, or the wait until there is something to ask for."""
+        env, following = self._world.env, self._following
+        now = env.monotonic_ms()
+        following.broker_epoch = self._world.broker_epoch()
+        request = following.request(now)
+        if request is None:
+            with env.timeout(max(following.next_ms(now) - now, 1) / 1000):
+                await self._news.wait()
+            self._no_news()
+            return
+        answer = await self._ask(request)
+        if answer is None:
+            return
+        turn = Turn(env, BESIDE_MS)
+        for taken in self._take(answer):
+            try:
+                await self._do(taken, turn, nursery)
+            except (Disconnected, WireError) as error:  # while it was asked where its log lies
+                self._lost(error)
+                following.delay(taken.outcome.key, env.monotonic_ms())
+            await turn.step()
+
+    def _no_news(self) -> None:
+        """Everything that is known is asked for; `_hasten` may wait for the event there is."""
+        if self._news.is_set():
+            self._news = trio.Event()
+
+    def _take(self, answer: f.FetchResponse) -> list[Taken]:
+        outcomes = self._following.take(answer, self._world.env.monotonic_ms())
+        found = ((outcome, self._followed[outcome.key]) for outcome in outcomes)
+        return [Taken(outcome, replica, replica.leader_epoch) for outcome, replica in found]
+
+    async def _ask(self, request: f.FetchRequest) -> f.FetchResponse | None:
+        """The answer to a Fetch; None where there is none."""
+        version = fetch_version(self._world.metadata_version())
+        if version < 15:
+            request.replica_id, request.replica_state = self._world.node_id, f.ReplicaState()
+        self._no_news()
+        with trio.CancelScope() as self._asking:
+            try:
+                answer: f.FetchResponse = await self._call(request, version)
+                self._told = False
+                return answer
+            except (OSError, WireError) as error:
+                self._lost(error)
+                return None
+            finally:
+                self._asking = None
+        self._following.begin_anew()  # broken off: there is something new to ask for
+        return None
+
+    async def _hasten(self) -> None:
+        """Break a request off that waits for records while there is a partition it does not name."""
+        while True:
+            await self._news.wait()
+            asking = self._asking
+            await self._world.env.sleep(NEWS_WAIT_S)
+            if asking is not None and asking is self._asking:
+                asking.cancel()
+
+    async def _call(self, request: Message, version: int) -> Any:
+        """Ask the leader, on the connection there is or a new one.
+
+        Raises:
+            OSError, WireError: no answer.
+        """
+        return await (await self._connected()).call(request, version)
+
+    async def _connected(self) -> Channel:
+        """The connection to the leader; no ApiVersions comes first (R311).
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+        world = self._world
+        address = world.address(self._leader_id)
+        if self._channel is not None and not self._channel.closed and address == self._address:
+            return self._channel
+        self._hang_up()
+        if address is None:
+            raise Disconnected(f"the metadata has no address of broker {self._leader_id}")
+        with world.env.timeout(world.timeout_s):
+            stream = await world.env.net.connect(*address)
+            self._channel, self._address = Channel(stream, self._client_id, world.timeout_s), address
+            return self._channel
+        raise Disconnected(f"{address[0]}:{address[1]} did not answer in time")
+
+    def _lost(self, error: Exception) -> None:
+        """No answer: everything waits a little. Told once, until there is an answer again."""
+        if not self._told:
+            logger.warning("broker %d cannot be followed: %s", self._leader_id, error)
+        self._told = True
+        self._hang_up()
+        self._following.lost(self._world.env.monotonic_ms())
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # ------------------------------------------------------------------ doing
+
+    def _is_ours(self, taken: Taken) -> bool:
+        """Whether the partition still follows this leader as it did when it was asked for."""
+        replica = taken.replica
+        return (
+            self._followed.get(taken.outcome.key) is replica
+            and replica.leader_epoch == taken.leader_epoch
+            and not replica.log.closed
+        )
+
+    async def _do(self, taken: Taken, turn: Turn, nursery: trio.Nursery) -> None:
+        """What one row wants done; what goes wrong concerns its partition only.
+
+        Raises:
+            Disconnected, WireError: the leader was to be asked more, and did not answer.
+        """
+        if not self._is_ours(taken):
+            return
+        outcome, replica, _ = taken
+        log, key, now = replica.log, outcome.key, self._world.env.monotonic_ms
+        try:
+            match outcome:
+                case Append():
+                    if await self._append(taken, outcome, turn):
+                        nursery.start_soon(self._sync, taken)
+                        return
+                case Diverged(_, epoch, end):
+                    own = log.epochs.end_offset_of(epoch, log.log_end_offset)
+                    self._cut(replica, where_to_cut(epoch, end, own, log.log_end_offset).offset)
+                case OutOfRange():
+                    await self._find_range(taken)
+        except ProtocolError as error:
+            logger.error("%s: what broker %d sent is refused: %s", log.in_words(), self._leader_id, error)
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._following.broke(key)
+            else:
+                self._following.delay(key, now())
+            return
+        except Disconnected:
+            raise
+        except OSError as error:
+            self._broke(taken, error)
+            return
+        if self._is_ours(taken):
+            self._stands(key, replica)
+
+    def _stands(self, key: Key, replica: Replica) -> None:
+        log = replica.log
+        self._following.stands(key, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
+
+    def _broke(self, taken: Taken, error: OSError) -> None:
+        """The disk refused."""
+        if is_passing(error):
+            self._following.delay(taken.outcome.key, self._world.env.monotonic_ms())
+        else:
+            self._following.broke(taken.outcome.key)
+        self._world.fail(error, taken.replica.log)
+
+    async def _append(self, taken: Taken, outcome: Append, turn: Turn) -> bool:
+        """Take the leader's records and offsets; says whether they must be synced before they are asked beyond.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
+        """
+        replica, due = taken.replica, False
+        for piece in pieces(outcome.records or b"", taken.leader_epoch):
+            due = replica.append_as_follower(piece, self._world.env.now_ms())
+            await turn.step()
+            if not self._is_ours(taken):
+                return False
+        replica.follow_offsets(outcome.high_watermark, outcome.log_start)
+        return due
+
+    async def _sync(self, taken: Taken) -> None:
+        """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
+        log = taken.replica.log
+        try:
+            job = log.begin_sync(log.log_end_offset)
+            await self._world.env.in_thread(job, Lane.SYNC)
+            log.finish_sync(job)
+        except OSError as error:
+            self._broke(taken, error)
+            return
+        if self._is_ours(taken):
+            self._stands(taken.outcome.key, taken.replica)
+            self._news.set()
+
+    def _cut(self, replica: Replica, offset: int) -> None:
+        log = replica.log
+        if offset < log.high_watermark:
+            logger.warning("%s: cut to %d, below the high watermark: the leader has another past", log.label, offset)
+        log.truncate_to(offset, self._world.env.now_ms())
+        replica.changed()
+
+    async def _find_range(self, taken: Taken) -> None:
+        """The leader has nothing at this log's end: end where it ends, or start anew where it starts (R322).
+
+        Raises:
+            ProtocolError: it does not say; OSError, WireError: no answer, or the disk failed.
+        """
+        replica = taken.replica
+        end = await self._offset_of(taken, LATEST)
+        if self._is_ours(taken) and end < replica.log.log_end_offset:
+            self._cut(replica, end)
+            return
+        start = await self._offset_of(taken, EARLIEST)
+        if self._is_ours(taken) and start > replica.log.log_end_offset:
+            logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
+            replica.log.start_over_at(start, self._world.env.now_ms())
+            replica.changed()
+
+    async def _offset_of(self, taken: Taken, which: int) -> int:
+        """Where the leader's log ends or starts, as a replica is told.
+
+        Raises:
+            ProtocolError: refused; OSError, WireError: no answer.
+        """
+        replica = taken.replica
+        wanted = lo.ListOffsetsPartition(replica.partition, taken.leader_epoch, which)
+        request = lo.ListOffsetsRequest(self._world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
+        try:
+            answer = await self._call(request, list_offsets_version(self._world.metadata_version()))
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        row = answer.topics[0].partitions[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"where its log lies: error {row.error_code}")
+        return int(row.offset)

@@ -1,0 +1,120 @@
+"""What this node follows, and from whom: each partition goes to one fetcher of its leader's.
+
+Source: ``AbstractFetcherManager.scala``, ``ReplicaFetcherManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.fetcher import Fetcher, World
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.storage import Fail
+from ottla.controller.records import METADATA_VERSION, OLDEST_METADATA_VERSION
+from ottla.world.env import FOREVER_S, Env
+
+
+def slot(topic: str, partition: int, count: int) -> int:
+    """Which of a leader's fetchers a partition goes to (R310): by Java's hash of the topic's name."""
+    name = 0
+    for letter in topic.encode():
+        name = 31 * name + letter
+    value = (31 * name + partition) % 2**32
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % count
+
+
+class Fetchers:
+    """All fetchers of this node. Partitions are followed from the moment `run` runs."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        replicas: Replicas,
+        broker_epoch: Callable[[], int],
+        fail: Fail,
+        listener: str = "PLAINTEXT",
+    ) -> None:
+        """``listener``: the name of the one brokers reach each other at."""
+        self._env = env
+        self._replicas = replicas
+        self._listener = listener
+        self._fail = fail
+        self._count = config.number("num.replica.fetchers")
+        timeout_s = config.number("replica.socket.timeout.ms") / 1000
+        self._world = World(env, config.node_id, timeout_s, broker_epoch, self._metadata_version, self._address, fail)
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._at: dict[TopicPartition, tuple[Replica, tuple[int, int]]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def _metadata_version(self) -> int:
+        return self._replicas.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
+
+    def _address(self, broker: int) -> tuple[str, int] | None:
+        known = self._replicas.image.brokers.get(broker)
+        if known is None:
+            return None
+        return next(((e.host, e.port) for e in known.end_points if e.name == self._listener), None)
+
+    # ------------------------------------------------------------------ what is followed
+
+    def follow(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
+        """A partition follows that leader under that epoch; the same again changes nothing. Nobody leads: -1."""
+        at = (replica.topic, replica.partition)
+        if leader_id < 0:
+            self.forget(at)
+            return
+        where = (leader_id, slot(*at, self._count))
+        known = self._at.get(at)
+        if known is not None and known != (replica, where):
+            self.forget(at)
+        try:
+            _begin(replica, self._env.now_ms())
+        except OSError as error:
+            self._fail(error, replica.log)
+            return
+        fetcher = self._fetchers.get(where)
+        if fetcher is None:
+            fetcher = self._fetchers[where] = Fetcher(self._world, *where)
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        self._at[at] = (replica, where)
+        fetcher.follow(replica, leader_epoch)
+
+    def forget(self, at: TopicPartition) -> None:
+        """A partition is led from here, led by nobody, or gone. A fetcher nobody needs any more ends."""
+        known = self._at.pop(at, None)
+        if known is None:
+            return
+        replica, where = known
+        fetcher = self._fetchers[where]
+        fetcher.forget(replica)
+        if not len(fetcher):
+            fetcher.stop()
+            del self._fetchers[where]
+
+    async def run(self) -> None:
+        """Follow, until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for fetcher in self._fetchers.values():
+                    self._nursery.start_soon(fetcher.run)
+                await self._env.sleep(FOREVER_S)
+        finally:
+            self._nursery = None
+
+
+def _begin(replica: Replica, now_ms: int) -> None:
+    """A log that does not know the epoch of its last record is believed up to its high watermark only (R317).
+
+    Raises:
+        OSError: the disk failed.
+    """
+    log = replica.log
+    if log.epochs.latest() < 0 and log.log_end_offset > log.high_watermark:
+        log.truncate_to(log.high_watermark, now_ms)

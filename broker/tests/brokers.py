@@ -1,0 +1,336 @@
+"""Several brokers joined in memory: their real logs, replicas and fetchers, real Fetches on the way, in virtual time.
+
+The controller is a few lines: it says what a test wants said, takes ISR changes by the real rule, and elects when a
+test kills somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.handlers import produce
+from ottla.broker.metadata.applier import Applier
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.replica.fetchers import Fetchers
+from ottla.broker.replica.isr_changes import IsrChanges
+from ottla.broker.replica.losses import Losses
+from ottla.broker.replica.making import Making
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Storage
+from ottla.broker.server.dispatch import ROUTES, Context, Dispatcher
+from ottla.broker.server.peer import Peer
+from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.sessions import Sessions
+from ottla.broker.tests.world import VirtualEnv, awaited
+from ottla.broker.turn import Turn
+from ottla.controller.delta import Delta, TopicDelta
+from ottla.controller.directories import UNASSIGNED
+from ottla.controller.image import Image, Partition, Topic, changed
+from ottla.controller.isr import alter_partition
+from ottla.log.directory import Identity
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import produce as p
+from ottla.world.disk import FileSlice
+
+TOPIC_ID = b"the topic's id--"
+TAKES_S = 0.001
+"""What a message needs from one to another."""
+
+
+class Wire:
+    """One side of a connection: a broker answers what the other side sends."""
+
+    def __init__(self, brokers: Brokers, here: Broker, there: Broker) -> None:
+        self._brokers, self._here, self._there = brokers, here, there
+        self._came = bytearray()
+        self._news = trio.Event()
+        self.closed = False
+        self.peer, self.local = f"h{here.id}", (f"h{there.id}", 9092)
+        self._peer = Peer(f"h{here.id}", self.local)
+        self._scope: trio.CancelScope | None = None
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        if self.closed:
+            raise OSError("hung up")
+        self._brokers.nursery.start_soon(self._answer, b"".join(chunks))
+
+    async def _answer(self, raw: bytes) -> None:
+        with trio.CancelScope() as self._scope:
+            await trio.sleep(TAKES_S)
+            request = parse_request(memoryview(bytearray(raw[4:])))
+            self._brokers.seen.append((self._here.id, self._there.id, request.key, request.version))
+            turn = Turn(self._there.env)
+            answer = await awaited(self._there.dispatcher.answer(self._peer, request, turn))
+            out = response_chunks(request.key, request.version, request.correlation_id, answer)
+            out = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in out)
+            while self._brokers.is_cut(self._here, self._there):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            await trio.sleep(TAKES_S)
+            self._came += out
+            self._news.set()
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        with trio.move_on_after(timeout_s):
+            while not self._came and not self.closed:
+                self._news = trio.Event()
+                await self._news.wait()
+        count = min(len(buffer), len(self._came))
+        buffer[:count] = self._came[:count]
+        del self._came[:count]
+        return count
+
+    def close(self) -> None:
+        self.closed = True
+        if self._scope is not None:
+            self._scope.cancel()
+        self._news.set()
+
+
+class Broker:
+    """One of them. Killed and begun again, it has what its disk has."""
+
+    def __init__(self, brokers: Brokers, number: int, **settings: str) -> None:
+        self.brokers, self.id = brokers, number
+        self.env: Any = VirtualEnv(number)
+        self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", number)
+        self.epoch = number * 100
+        self.wires: list[Wire] = []
+        self.is_up = False
+        self.env.net = SimpleNamespace(connect=self._connect)
+
+    async def _connect(self, host: str, port: int) -> Wire:
+        await trio.sleep(TAKES_S)
+        there = self.brokers[int(host[1:])]
+        if not there.is_up:
+            raise OSError("refused")
+        wire = Wire(self.brokers, self, there)
+        self.wires.append(wire)
+        there.wires.append(wire)
+        return wire
+
+    def begin(self) -> None:
+        """Its process starts."""
+        env, config = self.env, self.config
+        env.disk = env.memory.session()
+        self.is_up = True
+        self.epoch += 1
+        self.storage = storage = Storage(env.disk, config.data_dirs)
+        storage.lock()
+        ids = iter(bytes([self.id, n]) * 8 for n in range(10))
+        storage.begin(Identity("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
+        self.failures: list[OSError] = []
+        losses = Losses(storage, lambda: None)
+        fail = losses.fail
+        self.purgatory = Purgatory(env)
+        self.replicas = Replicas(env, config, storage, self.purgatory.wake, lambda replica: None, fail)
+        self.making = Making(env, config, storage, self.replicas, fail)
+        self.cache = MetadataCache(config, "c", 1)
+        self.applier = Applier(env, config, self.cache, self.replicas, self.making)
+        self.fetchers = Fetchers(env, config, self.replicas, lambda: self.epoch, fail)
+        lag_ms = config.number("replica.lag.time.max.ms")
+        self.changes = IsrChanges(env, self.id, self, self.replicas, lambda: self.epoch, lag_ms)
+        self.committed: list[int] = []
+        replicas = self.replicas
+        replicas.on_following.append(self.fetchers.follow)
+        replicas.on_resigned.append(lambda replica: self.fetchers.forget((replica.topic, replica.partition)))
+        replicas.on_leader.append(lambda replica: self.fetchers.forget((replica.topic, replica.partition)))
+        replicas.on_isr_change.append(self.changes.ask)
+        replicas.on_committed.append(lambda replica: self.committed.append(replica.log.high_watermark))
+        self.services: Any = SimpleNamespace(
+            env=env,
+            config=config,
+            metadata=self.cache,
+            replicas=replicas,
+            making=self.making,
+            purgatory=self.purgatory,
+            sessions=Sessions(env, 10),
+            storage=storage,
+            fetch_max_bytes=config.number("fetch.max.bytes"),
+            fail=fail,
+        )
+        self.dispatcher = Dispatcher(self.services)
+        self.life = trio.CancelScope()
+        self.brokers.nursery.start_soon(self._live)
+
+    async def _live(self) -> None:
+        with self.life:
+            image = self.brokers.image
+            await self.replicas.load(image)
+            self.applier.publish(image, Delta.everything(image))
+            async with trio.open_nursery() as nursery:
+                for task in (
+                    self.applier.run,
+                    self.making.run,
+                    self.fetchers.run,
+                    self.changes.run,
+                    self.changes.shrink_now_and_then,
+                ):
+                    nursery.start_soon(task)
+
+    def kill(self) -> None:
+        """kill -9: connections end, the page cache stays."""
+        self.is_up = False
+        self.life.cancel()
+        for wire in self.wires:
+            wire.close()
+        self.wires.clear()
+        self.storage.unlock()
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """To the controller."""
+        await trio.sleep(TAKES_S)
+        answer = self.brokers.take(request, version)
+        await trio.sleep(TAKES_S)
+        return answer
+
+    @property
+    def replica(self) -> Replica:
+        found = self.replicas.get("t", 0)
+        assert found is not None
+        return found
+
+    @property
+    def leads(self) -> bool:
+        found = self.replicas.get("t", 0)
+        return found is not None and found.is_leader
+
+    @property
+    def log(self) -> Any:
+        return self.replica.log
+
+    def values(self) -> list[bytes]:
+        """What lies in its log."""
+        return [x.value or b"" for header, raw in self.log.batches() for x in r.iterate(raw, header)]
+
+    async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
+        """A client's batch."""
+        batch = bytearray(r.build([r.NewRecord(None, value, self.env.now_ms()) for value in values]))
+        topic = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch)])
+        turn = Turn(self.env)
+        peer = Peer("client", ("here", 9092))
+        context = Context(self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), turn, ROUTES)
+        answer = await awaited(produce.handle(context, p.ProduceRequest(None, acks, timeout_ms, [topic])))
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+class Brokers:
+    """All of them, and the controller."""
+
+    def __init__(self, count: int = 3, **settings: str) -> None:
+        self.all = {number: Broker(self, number, **settings) for number in range(1, count + 1)}
+        self.image = Image(features={"metadata.version": 30})
+        self.nursery: Any = None
+        self.seen: list[tuple[int, int, ApiKey, int]] = []
+        self.cut: set[int] = set()
+        """Brokers whose fetches get no answer."""
+        self.refuses: list[int] = []
+        """Top-level errors the next ISR changes are answered with."""
+
+    def __getitem__(self, number: int) -> Broker:
+        return self.all[number]
+
+    def is_cut(self, here: Broker, there: Broker) -> bool:
+        return here.id in self.cut
+
+    def partition(self) -> Partition:
+        return self.image.topics["t"].partitions[0]
+
+    @property
+    def leader(self) -> Broker:
+        return self[self.partition().leader]
+
+    def register(self, *, fenced: tuple[int, ...] = ()) -> None:
+        """Everybody who is up."""
+        known = {
+            b.id: m.RegisterBrokerRecord(
+                broker_id=b.id,
+                broker_epoch=b.epoch,
+                end_points=[m.BrokerEndpoint("PLAINTEXT", f"h{b.id}", 9092, 0)],
+                fenced=b.id in fenced or not b.is_up,
+            )
+            for b in self.all.values()
+        }
+        self._publish(replace(self.image, offset=self.image.offset + 1, brokers=known), Delta(brokers=frozenset(known)))
+
+    def say(self, **told: Any) -> None:
+        """The partition is so now: leader epoch and partition epoch go up by themselves."""
+        before = self.image.topics.get("t")
+        if before is None:
+            members = tuple(self.all)
+            base = Partition(members, members, 1, 0, 0, (UNASSIGNED,) * len(members))
+        else:
+            base = before.partitions[0]
+            base = replace(base, partition_epoch=base.partition_epoch + 1)
+        if told.get("leader", base.leader) != base.leader:
+            told.setdefault("leader_epoch", base.leader_epoch + 1)
+        topic = Topic("t", TOPIC_ID, {0: replace(base, **told)})
+        image = replace(self.image, offset=self.image.offset + 1, topics={"t": topic}, topic_names={TOPIC_ID: "t"})
+        self._publish(image, Delta({"t": TopicDelta(before, topic, frozenset({0}))}))
+
+    def _publish(self, image: Image, delta: Delta) -> None:
+        self.image = image
+        for broker in self.all.values():
+            if broker.is_up and broker.id not in self.cut:
+                broker.applier.publish(image, delta)
+
+    def take(self, request: Any, version: int) -> Any:
+        """An ISR change, by the controller's own rule."""
+        if self.refuses:
+            code = self.refuses.pop(0)
+            if code == ErrorCode.NOT_CONTROLLER:
+                raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+            return SimpleNamespace(error_code=code, topics=[])
+        steps = alter_partition(self.image, request, version, {})
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                decision = end.value
+                break
+        for record in decision.records:
+            now = changed(self.partition(), record)
+            self.say(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)
+        return decision.response
+
+    def fence(self, number: int, leader: int | None = None) -> None:
+        """Somebody is gone: out of the ISR, and another leads."""
+        self.register(fenced=(number,))
+        isr = tuple(i for i in self.partition().isr if i != number)
+        self.say(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        """Run a story: all brokers are up, and the partition has its replicas in sync under broker 1."""
+
+        async def main() -> None:
+            async with trio.open_nursery() as self.nursery:
+                for broker in self.all.values():
+                    broker.begin()
+                self.register()
+                self.say()
+                with trio.fail_after(600):
+                    await trio.sleep(0.1)
+                    await story()
+                self.nursery.cancel_scope.cancel()
+
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def until(is_so: Callable[[], bool], within_s: float = 20) -> float:
+    """Wait for something; gives how long it took."""
+    began = trio.current_time()
+    with trio.fail_after(within_s):
+        while not is_so():  # noqa: ASYNC110
+            await trio.sleep(0.005)
+    return trio.current_time() - began

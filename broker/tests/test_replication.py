@@ -1,0 +1,192 @@
+"""Replication between brokers, end to end over real messages: R310-R340."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from ottla.broker.tests.brokers import Brokers, until
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode as E
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(first, first + count)]
+
+
+def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_bytes() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        began = trio.current_time()
+        assert await brokers.leader.produce(*numbered(3)) is E.NONE
+        assert trio.current_time() - began < 0.1, "followers hear of records at once"
+        assert brokers[1].log.high_watermark == 3
+        assert brokers[1].committed == [3]
+        for number in (2, 3):
+            assert brokers[number].values() == numbered(3)
+            assert brokers[number].log.epochs.entries == brokers[1].log.epochs.entries == [(0, 0)]
+        await until(lambda: brokers[2].log.high_watermark == 3)
+
+    brokers.play(story)
+    assert {(key, version) for _, _, key, version in brokers.seen} == {(ApiKey.FETCH, 18)}, "R311, R312"
+
+
+def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_with_everything() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        assert await brokers[1].produce(*numbered(2)) is E.NONE
+        brokers[3].kill()
+        assert await brokers[1].produce(b"2", timeout_ms=200) is E.REQUEST_TIMED_OUT
+        assert brokers[1].log.high_watermark == 2, "R332: a member whose copy is not known holds it"
+        brokers.fence(3)
+        await until(lambda: brokers[1].log.high_watermark == 3)
+        assert await brokers[1].produce(*numbered(5, 3)) is E.NONE
+        brokers[3].begin()
+        brokers.register()
+        await until(lambda: brokers.partition().isr == (1, 2, 3))
+        assert brokers[3].values() == numbered(8)
+        assert await brokers[1].produce(b"8") is E.NONE
+        assert brokers[3].values() == numbered(9)
+
+    brokers.play(story)
+
+
+def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was_not_is_cut() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        assert await brokers[1].produce(*numbered(3)) is E.NONE
+        brokers.cut |= {2, 3}
+        await trio.sleep(1)  # what their fetches wait for comes too late
+        assert await brokers[1].produce(b"lost", acks=1) is E.NONE
+        brokers[1].kill()
+        brokers.cut.clear()
+        brokers.fence(1, leader=2)
+        await until(lambda: brokers[2].leads)
+        assert await brokers[2].produce(*numbered(3, 3)) is E.NONE
+        assert brokers[1].log.log_end_offset == 4
+        brokers[1].begin()
+        brokers.register()
+        await until(lambda: 1 in brokers.partition().isr)
+        for number in (1, 2, 3):
+            assert brokers[number].values() == numbered(6)
+            assert brokers[number].log.epochs.entries == [(0, 0), (1, 3)]
+
+    brokers.play(story)
+
+
+def test_a_member_that_is_too_slow_is_let_go_and_comes_back_once_it_has_everything() -> None:
+    brokers = Brokers(replica_lag_time_max_ms="2000")
+
+    async def story() -> None:
+        brokers.cut.add(3)
+        brokers.refuses += [E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH]
+        await trio.sleep(1)
+        assert await brokers[1].produce(b"0") is E.NONE, "and the write waits no longer than that"
+        assert 3 < trio.current_time() < 4.5
+        assert brokers.partition().isr == (1, 2)
+        brokers.cut.clear()
+        await until(lambda: brokers.partition().isr == (1, 2, 3))
+        assert brokers[3].values() == [b"0"]
+        assert brokers.refuses == []
+
+    brokers.play(story)
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_under_min_isr_nothing_is_taken_and_nothing_is_committed(members: int) -> None:
+    brokers = Brokers(min_insync_replicas=str(members))
+
+    async def story() -> None:
+        assert await brokers[1].produce(b"0") is E.NONE
+        others = range(2, 3 - members + 2 + 1)
+        for number in others:
+            brokers[number].kill()
+            brokers.fence(number)
+        await until(lambda: len(brokers[1].replica.state.isr.maximal) == members - 1)  # type: ignore[union-attr]
+        assert await brokers[1].produce(b"1") is E.NOT_ENOUGH_REPLICAS
+        assert await brokers[1].produce(b"1", acks=1) is E.NONE
+        assert brokers[1].log.high_watermark == 1
+        for number in others:
+            brokers[number].begin()
+        brokers.register()
+        await until(lambda: brokers[1].log.high_watermark == 2)
+
+    brokers.play(story)
+
+
+def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        brokers[3].kill()
+        brokers.fence(3)
+        brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
+        for value in numbered(6):
+            assert await brokers[1].produce(value) is E.NONE
+        assert brokers[1].log.raise_start(4)
+        brokers[3].begin()
+        brokers.register()
+        await until(lambda: 3 in brokers.partition().isr)
+        assert brokers[3].log.log_start_offset == 4
+        assert brokers[3].values() == numbered(2, 4)
+
+    brokers.play(story)
+
+
+def test_a_log_start_that_rises_rises_at_the_followers() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        for value in numbered(3):
+            await brokers[1].produce(value)
+        assert brokers[1].log.raise_start(2)
+        await until(lambda: [brokers[n].log.log_start_offset for n in (2, 3)] == [2, 2])
+        await until(lambda: brokers[1].replica.low_watermark({2: 0, 3: 0}) == 2)
+
+    brokers.play(story)
+
+
+def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
+    """Of an unclean election: the leader's log ends before the followers' (R322), or has another past (R320)."""
+    brokers = Brokers()
+
+    async def story() -> None:
+        brokers[3].kill()
+        brokers.fence(3)
+        for value in numbered(4):
+            assert await brokers[1].produce(value) is E.NONE
+        for number in (1, 2):
+            brokers[number].kill()
+        brokers[3].begin()
+        brokers.register()
+        brokers.say(leader=3, isr=(3,))
+        await until(lambda: brokers[3].leads)
+        brokers[1].begin()
+        brokers.register()
+        await until(lambda: 1 in brokers.partition().isr)
+        assert brokers[1].values() == []
+        assert await brokers[3].produce(b"new") is E.NONE
+        brokers[2].begin()
+        brokers.register()
+        await until(lambda: 2 in brokers.partition().isr)
+        assert [brokers[n].values() for n in (1, 2, 3)] == [[b"new"]] * 3
+
+    brokers.play(story)
+
+
+def test_leaders_and_followers_change_places_on_one_node() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        for turn, leader in enumerate((2, 3, 1, 3, 2, 1)):
+            brokers.say(leader=leader)
+            await until(lambda: brokers.leader.leads)
+            assert await brokers.leader.produce(*numbered(2, 2 * turn)) is E.NONE
+        for number in (1, 2, 3):
+            assert brokers[number].values() == numbered(12)
+        await until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
+
+    brokers.play(story)
