@@ -23,6 +23,8 @@ _ANY_EPOCH = -1
 
 def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]) -> Steps:
     """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
+    if not request.topics:
+        return Decision(ap.AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

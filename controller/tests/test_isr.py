@@ -103,6 +103,10 @@ def test_another_process_of_the_sender_is_refused_over_the_whole_request(wanted:
     assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
 
 
+def test_who_asks_for_nothing_is_answered_whoever_it_is() -> None:
+    assert submit(three(), ap.AlterPartitionRequest(9, 9), 3) == ap.AlterPartitionResponse()
+
+
 def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
     """KIP-841, KIP-903."""
     controller = three(isr=(1, 2))
