@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.broker import addresses
 from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listener
-from ottla.broker.config import nearest
+from ottla.broker.config import NodeConfig, nearest
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import broker_key, check_value
 
@@ -163,8 +163,19 @@ def _cannot_be(c: _Config) -> Iterator[Finding]:
         yield c.found(key, WRONG, text)
 
 
+def _is_alone(c: _Config) -> bool:
+    """Whether no other controllers are named."""
+    values = {line.key: line.value for line in c.lines.values()}
+    try:
+        return NodeConfig(values, node_id=c.number("node.id")).alone
+    except BadConfig:
+        return False
+
+
 def _replication(c: _Config) -> Iterator[Finding]:
     """One node keeps one copy."""
+    if not _is_alone(c):
+        return
     for key in (
         "default.replication.factor",
         "offsets.topic.replication.factor",

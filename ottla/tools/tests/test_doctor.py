@@ -70,6 +70,12 @@ def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
         assert mine[0].number == number
 
 
+def test_a_node_among_others_may_ask_for_copies_on_them() -> None:
+    text = GOOD.replace("servers=localhost:9093", "servers=localhost:9093,other:9093").replace("factor=1", "factor=3")
+    assert diagnose(list(lines_of(text))) == []
+    assert any("write 1" in f.text for f in diagnose(list(lines_of(GOOD.replace("factor=1", "factor=3")))))
+
+
 def test_lines_are_read_as_java_reads_properties() -> None:
     text = "# a\n! b\n a.b : 1\nc.d=2\ne f g\nlong=one,\\\n   two\nlast ="
     assert [(x.number, x.key, x.value) for x in lines_of(text)] == [
