@@ -39,7 +39,14 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-_TIMEOUTS = ("election.timeout", "fetch.timeout", "election.backoff.max", "retry.backoff")
+_TIMEOUTS = {
+    "election_ms": "election.timeout",
+    "fetch_ms": "fetch.timeout",
+    "backoff_max_ms": "election.backoff.max",
+    "retry_ms": "retry.backoff",
+    "request_ms": "request.timeout",
+}
+"""The quorum's times in Kafka's words, without ``controller.quorum.`` and ``.ms``."""
 _DEFAULTS: Mapping[str, str | None] = {
     **{name: key.default for name, key in BROKER_KEYS.items()},
     **{name: key.default for name, key in OWN_BROKER_KEYS.items()},
@@ -205,14 +212,15 @@ class NodeConfig:
 
         ``kept``: where it was before, as its data directory has it; still the same place, it keeps its words for it.
         """
-        values, numbers = self.values, (self.number(f"controller.quorum.{x}.ms") for x in _TIMEOUTS)
+        values = self.values
+        times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _TIMEOUTS.items()}
         listener = at.controller_names(values)[0]
         return QuorumConfig(
             listener,
             tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
             tuple((v.id, Endpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
             at.bootstrap_of(values),
-            Timeouts(*numbers),
+            Timeouts(**times),
             self.flag(at.AUTO_JOIN),
         )
 

@@ -53,6 +53,7 @@ listeners=PLAINTEXT://three:9092,CONTROLLER://three:9093
 controller.listener.names=CONTROLLER
 controller.quorum.election.timeout.ms=300
 controller.quorum.fetch.timeout.ms=700
+controller.quorum.request.timeout.ms=900
 controller.quorum.auto.join.enable=true
 """
 VOTERS = (
@@ -96,7 +97,7 @@ def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> No
     quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum(9093)
     assert quorum.static_voters == ()
     assert quorum.bootstrap == (("one", 9093), ("two", 9093), ("three", 9093))
-    assert quorum.timeouts == Timeouts(300, 700, 1000, 20)
+    assert quorum.timeouts == Timeouts(300, 700, 1000, 20, request_ms=900)
     assert quorum.auto_join
 
 
