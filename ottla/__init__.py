@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.cluster import Cluster as Cluster
     from ottla.embedded import Broker as Broker
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Load `Broker` when it is asked for: importing a room must stay cheap."""
+    """Load `Broker` and `Cluster` when they are asked for: importing a room must stay cheap."""
     if name == "Broker":
         from ottla.embedded import Broker
 
         return Broker
+    if name == "Cluster":
+        from ottla.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -7,6 +7,7 @@ from importlib import import_module
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
+    "cluster": "several nodes on this machine; how a cluster does",
     "format": "make data directories a cluster's before its nodes start",
     "random-uuid": "print a fresh id for a cluster or directory",
     "topic": "list, describe, create, configure, delete topics",

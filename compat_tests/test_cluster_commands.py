@@ -1,0 +1,100 @@
+"""`ottla cluster` and `ottla.Cluster`: nodes as processes, from nothing to a clean stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from compat_tests.cluster import OTTLA, free_port
+from compat_tests.round_trip import round_trip
+from ottla.cluster import ClusterFailed
+
+
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The command, and what it says until it is ready."""
+    process = subprocess.Popen([OTTLA, "cluster", "start", *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Kafka Server started" in line:
+                break
+        yield process, said
+    finally:
+        process.terminate()
+        process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_a_started_cluster_says_where_its_nodes_are_and_takes_them_along_when_it_stops(tmp_path: Path) -> None:
+    port = free_port()
+    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)) as (process, said):
+        assert said[0].startswith(f"node 1: 127.0.0.1:{port}, data in {tmp_path / 'd'}/node-1, process ")
+        assert round_trip(f"127.0.0.1:{port}", "t") == b"hello"
+        status = subprocess.run(
+            [OTTLA, "cluster", "status", "-b", f"127.0.0.1:{port}", "-o", "json"], capture_output=True, check=True
+        )
+        (row,) = json.loads(status.stdout)
+        assert (row["node"], row["broker"], row["quorum"]) == (1, "alive", "leader")
+        node = int(said[0].rsplit(" ", 1)[1])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert not is_alive(node)
+
+
+def test_a_cluster_whose_last_node_is_gone_ends(tmp_path: Path) -> None:
+    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(free_port())) as (process, said):
+        os.kill(int(said[0].rsplit(" ", 1)[1]), signal.SIGKILL)
+        assert process.wait(30) == 1
+
+
+def test_a_node_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        cluster = ottla.Cluster(1, data_dir=str(tmp_path / "d"), port=port)
+        with pytest.raises(ClusterFailed, match=f"node 1 ended with status 2: ottla serve: cannot listen at .*:{port}"):
+            cluster.start()
+        done = subprocess.run(
+            [OTTLA, "cluster", "start", "--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ottla cluster: node 1 ended with status 2: ottla serve: cannot listen")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_node_that_was_killed_comes_back_with_what_it_had() -> None:
+    with ottla.Cluster(1) as cluster:
+        assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
+        cluster.kill(1)
+        assert cluster.nodes[0].status == -signal.SIGKILL
+        assert cluster.nodes[0].pid is None
+        cluster.restart(1)
+        assert round_trip(cluster.bootstrap_servers, "t", b"other") == b"other", "the group goes on where it was"
+        folder = Path(cluster.nodes[0].data_dir)
+        assert folder.exists()
+    assert not folder.exists()

@@ -1,0 +1,273 @@
+"""Several nodes on this machine, each a process of its own: for tests, and behind ``ottla cluster start``.
+
+    with ottla.Cluster(3) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        cluster.kill(1)
+
+The first three nodes (one, where there are fewer than three) decide; each is broker and controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+
+from ottla.broker.config import check_values
+from ottla.controller.format import Plan, Voter, format_directories, known_voters
+from ottla.controller.levels import starting_levels
+from ottla.controller.quorum_config import Endpoint
+from ottla.log.directory import LogDirectory
+from ottla.wire.primitives import uuid_text
+from ottla.world.this_machine import ThisMachine
+
+START_WITHIN_S = 60.0
+STOP_WITHIN_S = 30.0
+QUORUM_SIZE = 3
+CONTROLLER = "CONTROLLER"
+
+
+class ClusterFailed(Exception):
+    """A node could not start; the message says which, and its last words."""
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports nobody listens at, all different."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for sock in held:
+            sock.bind((host, 0))
+        return [sock.getsockname()[1] for sock in held]
+    finally:
+        for sock in held:
+            sock.close()
+
+
+class ClusterNode:
+    """One node of a cluster, and its process while there is one."""
+
+    def __init__(self, node_id: int, data_dir: str, host: str, port: int) -> None:
+        self.id = node_id
+        self.data_dir = data_dir
+        self.log = f"{data_dir}.log"
+        """Where the process writes its standard error."""
+        self.host = host
+        self.port = port
+        self.controller_port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._told = threading.Event()
+        self._ready = False
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:PORT`` of this node."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return None if self._process is None or self._process.poll() is not None else self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of a process that has ended; negative: the signal that ended it."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Start the process; `wait` tells when it serves."""
+        command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", self.data_dir]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        self._told, self._ready = threading.Event(), False
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603
+        threading.Thread(target=self._listen, args=(self._process, self._told), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str], told: threading.Event) -> None:
+        """Read what the process says, to its end."""
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                if "Kafka Server started" in line:
+                    self._ready = True
+                    told.set()
+        process.wait()
+        told.set()
+
+    def wait(self) -> None:
+        """Wait until clients may connect.
+
+        Raises:
+            ClusterFailed: it ended before, or took too long.
+        """
+        if not self._told.wait(START_WITHIN_S) or not self._ready:
+            why = f"ended with status {self.status}" if self.status is not None else "is not ready yet"
+            raise ClusterFailed(f"node {self.id} {why}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            lines = log.read().rstrip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal, where it still runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def wait_end(self) -> None:
+        """Wait until the process is gone; one that does not go is killed."""
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+class Cluster:
+    """A cluster of processes.
+
+    Args:
+        nodes: how many.
+        data_dir: where to keep data, a directory a node; None takes a temporary one that is removed afterwards.
+        port: the first node's port for clients, the next have the following ones; 0 takes free ones.
+        host: the address to listen at.
+        settings: Kafka's broker settings for every node.
+
+    Raises:
+        BadConfig: a setting that cannot be.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        data_dir: str | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.settings = dict(settings or {})
+        check_values(self.settings)
+        self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
+        self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
+        ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes)
+        self.nodes = [ClusterNode(i, f"{self._data_dir}/node-{i}", host, p) for i, p in enumerate(ports, 1)]
+        self._host = host
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every node's address with commas between, for any client."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def node(self, node_id: int) -> ClusterNode:
+        """A node by its id; the first is 1."""
+        return self.nodes[node_id - 1]
+
+    # ------------------------------------------------------------------ start and stop
+
+    def start(self) -> Cluster:
+        """Format what is new, start every node, and wait until all serve.
+
+        Raises:
+            ClusterFailed: one could not start; the others are stopped again.
+            CannotFormat, CorruptFile, OSError: a directory is another's, or cannot be used.
+        """
+        try:
+            self._format()
+            for node in self.nodes:
+                node.start(self._settings_of(node))
+            for node in self.nodes:
+                node.wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _format(self) -> None:
+        """Give each node's controller the port it had before, or a free one, and make directories that are new."""
+        machine = ThisMachine()
+        os.makedirs(self._data_dir, exist_ok=True)
+        directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
+        identities = [directory.read_identity() for directory in directories]
+        free = iter(free_ports(self._host, len(self.nodes)))
+        for node, directory in zip(self.nodes, directories, strict=True):
+            known = next((v for v in known_voters(directory) or () if v.id == node.id), None)
+            node.controller_port = known.endpoints[0].port if known is not None else next(free)
+        cluster_id = next((x.cluster_id for x in identities if x is not None), None)
+        voters: tuple[Voter, ...] = ()
+        if cluster_id is None:  # where some are formatted already, the others learn the voters from them
+            cluster_id = uuid_text(machine.uuid())
+            voters = tuple(
+                Voter(node.id, machine.uuid(), (Endpoint(CONTROLLER, self._host, node.controller_port),))
+                for node in self.nodes[: QUORUM_SIZE if len(self.nodes) >= QUORUM_SIZE else 1]
+            )
+        levels = starting_levels(None, {}, dynamic_quorum=True)
+        for node, directory, identity in zip(self.nodes, directories, identities, strict=True):
+            if identity is None:
+                plan = Plan(node.id, cluster_id, levels, voters)
+                format_directories([directory], directory, plan, machine.now_ms(), machine.uuid)
+
+    def _settings_of(self, node: ClusterNode) -> dict[str, str]:
+        """What the node is started with; what the user has set wins."""
+        copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
+        controllers = ",".join(f"{x.host}:{x.controller_port}" for x in self.nodes)
+        return {
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": least,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": least,
+            "default.replication.factor": copies,
+            "group.initial.rebalance.delay.ms": "0",
+            **self.settings,
+            "process.roles": "broker,controller",
+            "node.id": str(node.id),
+            "controller.listener.names": CONTROLLER,
+            "controller.quorum.bootstrap.servers": controllers,
+            "listeners": f"PLAINTEXT://{node.host}:{node.port},{CONTROLLER}://{node.host}:{node.controller_port}",
+        }
+
+    def kill(self, node_id: int) -> None:
+        """``kill -9``."""
+        self.node(node_id).signal(signal.SIGKILL)
+        self.node(node_id).wait_end()
+
+    def restart(self, node_id: int) -> None:
+        """Start a node again, stopping it first where it still runs, and wait until it serves.
+
+        Raises:
+            ClusterFailed: it could not start.
+        """
+        node = self.node(node_id)
+        node.signal(signal.SIGTERM)
+        node.wait_end()
+        node.start(self._settings_of(node))
+        node.wait()
+
+    def stop(self) -> None:
+        """Stop every node cleanly and remove a temporary directory. Stopping twice is no error."""
+        for node in self.nodes:
+            node.signal(signal.SIGTERM)
+        for node in self.nodes:
+            node.wait_end()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
