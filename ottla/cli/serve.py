@@ -14,11 +14,13 @@ import trio
 from ottla.broker.addresses import BadConfig
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node, StartRefused, StorageFailed
-from ottla.cli.settings import add_settings, configure, read_settings
+from ottla.cli.settings import add_settings, configure_again, read_settings
+from ottla.controller.format import CannotFormat
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
 from ottla.tools.doctor import not_yet
+from ottla.tools.joined import CannotJoin
 from ottla.wire.errors import WireError
 from ottla.world.real_env import RealEnv
 
@@ -32,7 +34,22 @@ examples:
   ottla serve                                        127.0.0.1:9092, data in ./ottla-data
   ottla serve --listen 127.0.0.1:0                   take a free port; the ready line names it
   ottla serve --config server.properties --set num.partitions=3
+  ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092
 """
+
+
+REFUSED = (
+    BadConfig,
+    CannotFormat,
+    CannotJoin,
+    CorruptFile,
+    DirectoryInUse,
+    NotOurQuorum,
+    OSError,
+    StartRefused,
+    WireError,
+)
+"""What ends a start with status 2 and one line."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
+    out.add_argument("--join", metavar="HOST:PORT", help="join the cluster of the node that has this address")
+    out.add_argument(
+        "--quorum-size", type=int, default=3, metavar="N", help="joining, decide too until N nodes do (default 3)"
+    )
     out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
     return out
 
@@ -48,14 +69,19 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """The node's settings from the command line, and warnings.
 
     Raises:
-        BadConfig: something cannot be.
+        BadConfig, CannotJoin: something cannot be.
     """
     values = read_settings(options)
     warnings = check_values(values)
     for text in not_yet(values):
         raise BadConfig(text)
-    config = configure(values, options.data_dir, options.listen)
-    config.cluster_id = options.cluster_id
+    if options.join is not None:
+        from ottla.cli.join import configure_joining  # a node alone starts without a client
+
+        config = configure_joining(options, values)
+    else:
+        config = configure_again(values, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id or config.cluster_id
     return config, warnings
 
 
@@ -111,13 +137,12 @@ def run(arguments: list[str]) -> int:
             print(f"ottla serve: warning: {text}", file=sys.stderr)
         _raise_descriptor_limit()
         trio.run(_main, config)
-    except (BadConfig, ExceptionGroup, OSError) as raised:
+    except (*REFUSED, ExceptionGroup) as raised:
         error = _reason(raised)
         if isinstance(error, StorageFailed):
             print(f"ottla serve: {error}", file=sys.stderr)
             return 1
-        refused = (BadConfig, StartRefused, DirectoryInUse, CorruptFile, NotOurQuorum, WireError, OSError)
-        if isinstance(error, refused):
+        if isinstance(error, REFUSED):
             print(f"ottla serve: {error}", file=sys.stderr)
             return 2
         raise

@@ -9,6 +9,8 @@ import socket
 from ottla.broker.addresses import ANY_HOST, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment
 from ottla.tools.doctor import lines_of, refusals
+from ottla.tools.joined import recall
+from ottla.world.this_machine import ThisMachine
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +64,17 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
     else:
         config.host, config.port = config.first_listener
     return config
+
+
+def configure_again(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
+    """As `configure`, with what the data directory remembers of a cluster the node has joined.
+
+    Raises:
+        BadConfig: something cannot be; CorruptFile: what is remembered cannot be read.
+    """
+    config = configure(values, data_dir, listen)
+    recalled = recall(ThisMachine().disk, config.metadata_dir or config.data_dirs[0], values)
+    return config if recalled is values else configure(recalled, data_dir, listen)
 
 
 def machine_name(values: dict[str, str]) -> str:

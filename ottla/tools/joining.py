@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ottla.broker.addresses import ANY_HOST, AUTO_JOIN, BOOTSTRAP, LOCAL_HOST, NAMES, controller_names
 from ottla.log.directory import METADATA_TOPIC
 from ottla.peers.client import Channel, ClusterClient
+from ottla.tools.joined import CannotJoin
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import describe_cluster as dc
@@ -20,10 +21,6 @@ JOIN_TIMEOUT_S = 10.0
 HEARD_WITHIN_MS = 10_000
 VOTERS_IN_LOG_FROM = 2
 """The version of DescribeQuorum that tells where the voters are."""
-
-
-class CannotJoin(Exception):
-    """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
 
 
 class Quorum(NamedTuple):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.broker.config import NodeConfig
-from ottla.tools.joining import CannotJoin, Quorum, check_free, join_settings, read_quorum
+from ottla.tools.joined import CannotJoin, recall, remember
+from ottla.tools.joining import Quorum, check_free, join_settings, read_quorum
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
+from ottla.world.memory_disk import MemoryDisk
 
 NOW = 100_000
 
@@ -75,3 +79,20 @@ def test_an_error_is_an_error(answers: tuple[dc.DescribeClusterResponse, dq.Desc
     with pytest.raises(ProtocolError) as told:
         read_quorum(*answers, "h")
     assert told.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_node_that_joined_needs_nobody_to_ask_at_its_next_start() -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0).session()
+    disk.makedirs("/d")
+    values = {"num.partitions": "3"}
+    assert recall(disk, "/d", values) is values
+    joined = join_settings(values, 2, one(), 3)
+    remember(disk, "/d", joined, 0)
+    again = recall(disk, "/d", values)
+    assert again == {
+        "num.partitions": "3",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "10.0.0.1:19091",
+    }
+    for own in ({"controller.quorum.bootstrap.servers": "x:1"}, {"controller.quorum.voters": "1@x:1"}):
+        assert recall(disk, "/d", own) is own, "what the settings say wins"

@@ -1,0 +1,62 @@
+"""``ottla serve --join``: find the cluster, format new directories as its own, and start with what was learned."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.broker.addresses import ANY_HOST
+from ottla.broker.config import NodeConfig
+from ottla.cli import blocking
+from ottla.cli.settings import configure
+from ottla.controller.format import Plan, format_directories
+from ottla.controller.levels import starting_levels
+from ottla.log.directory import LogDirectory
+from ottla.tools.joined import CannotJoin, recall, remember
+from ottla.tools.joining import Quorum, ask, check_free, join_settings
+
+
+def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
+    """The configuration of a node that joins; its directories are made the cluster's where they are new.
+
+    Raises:
+        CannotJoin: the cluster cannot be found, or the node id belongs to a node that is alive.
+        BadConfig, CannotFormat, DirectoryInUse, CorruptFile, OSError: as at any start.
+    """
+    env = blocking.BlockingEnv()
+    config = configure(values, options.data_dir, options.listen)
+    metadata = config.metadata_dir or config.data_dirs[0]
+    recalled = recall(env.disk, metadata, values)
+    try:
+        quorum = blocking.run(ask(env, options.join))
+    except CannotJoin:
+        if recalled is values:
+            raise
+        return configure(recalled, options.data_dir, options.listen)  # it has joined before, and knows others
+    joined = join_settings(values, config.node_id, quorum, options.quorum_size)
+    config = configure(joined, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id or quorum.cluster_id
+    if config.host in ANY_HOST:
+        config.host_name = quorum.seen_from
+    _format(env, config, quorum, metadata)
+    remember(env.disk, metadata, joined, env.now_ms())
+    return config
+
+
+def _format(env: blocking.BlockingEnv, config: NodeConfig, quorum: Quorum, metadata: str) -> None:
+    """Make new directories this cluster's; the voters come from the leader."""
+    paths = dict.fromkeys([metadata, *config.data_dirs])
+    directories = {path: LogDirectory(env.disk, path) for path in paths}
+    if directories[metadata].read_identity() is not None:
+        return
+    check_free(config.node_id, quorum)
+    levels = starting_levels(None, {}, dynamic_quorum=True)
+    plan = Plan(config.node_id, quorum.cluster_id, levels)
+    held: list[LogDirectory] = []
+    try:
+        for directory in directories.values():
+            directory.lock()
+            held.append(directory)
+        format_directories(held, directories[metadata], plan, env.now_ms(), env.uuid)
+    finally:
+        for directory in held:
+            directory.unlock()

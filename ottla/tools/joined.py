@@ -1,0 +1,31 @@
+"""What a node that joined a cluster keeps in its data directory: where the controllers were."""
+
+from __future__ import annotations
+
+from ottla.broker.addresses import BOOTSTRAP, NAMES, VOTERS
+from ottla.log import checkpoints
+from ottla.world.disk import Disk
+
+JOINED_FILE = "joined.properties"
+
+
+class CannotJoin(Exception):
+    """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
+
+
+def remember(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
+    """Keep what later starts need, so that nobody has to be asked again."""
+    kept = {key: joined[key] for key in (NAMES, BOOTSTRAP)}
+    checkpoints.write_properties(disk, f"{directory}/{JOINED_FILE}", kept, now_ms)
+
+
+def recall(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
+    """The settings with what the directory remembers; the same where they say it themselves, or nothing is there.
+
+    Raises:
+        CorruptFile: it cannot be read.
+    """
+    path = f"{directory}/{JOINED_FILE}"
+    if BOOTSTRAP in values or VOTERS in values or not disk.exists(path):
+        return values
+    return {**checkpoints.read_properties(disk, path), **values}
