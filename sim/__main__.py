@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from sim.cluster import simulate_cluster
 from sim.scenario import Result, simulate
 
 
@@ -19,24 +20,36 @@ def line(result: Result) -> str:
     return f"seed {result.seed} digest {result.digest} faults {faults} virtual_s {result.virtual_s:.1f} {verdict}"
 
 
-def main() -> int:
-    """Run what was asked for."""
+def options_of() -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
     parser.add_argument(
         "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
     )
+    parser.add_argument("--cluster", action="store_true", help="several nodes, each broker and controller")
+    parser.add_argument("--nodes", type=int, default=3, help="how many, with --cluster")
+    parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong, with --cluster")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
     parser.add_argument("--quiet", action="store_true", help="no rate line")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run what was asked for."""
+    options = options_of()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     logging.disable(logging.CRITICAL)
     bad = 0
     virtual, began = 0.0, time.perf_counter()
     for seed in range(options.seed, options.seed + options.seeds):
-        result = simulate(seed, synced=options.synced, listen=print if options.trace else None)
+        listen = print if options.trace else None
+        if options.cluster:
+            result = simulate_cluster(seed, options.nodes, options.seconds, listen)
+        else:
+            result = simulate(seed, synced=options.synced, listen=listen)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")

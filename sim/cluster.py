@@ -1,0 +1,254 @@
+"""A run of several nodes: each meets its own fate, all meet the network's; then peace, progress, and the reckoning.
+
+Violations of its own, beside the ledger's, the history's and the invariants': ``stuck`` (a partition that cannot be
+written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.broker.node import Node
+from ottla.controller.format import Plan, format_directories
+from ottla.controller.image import Image
+from ottla.controller.levels import starting_levels
+from ottla.log.directory import METADATA_TOPIC, LogDirectory
+from sim.anomalies import check
+from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
+from sim.copies import batches_on, differences
+from sim.faults import Disturber, Swarm
+from sim.hosts import Host
+from sim.invariants import Invariants, Living, newest, partitions
+from sim.lives import Guard, Lives
+from sim.scenario import COMPACTED, KEYS, Result, Scenario
+from sim.world import World
+
+CONTROLLER_PORT = 9093
+CLUSTER_ID = "simulatedclusterAAAAAA"
+RUN_S = 40.0
+WRITABLE_WITHIN_S = 15.0
+FULL_WITHIN_S = 30.0
+EQUAL_WITHIN_S = 10.0
+LOOK_S = 0.2
+PROBES_FROM = 50_000_000
+SHARED = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+}
+
+
+def settings_of(number: int, names: list[str]) -> dict[str, str]:
+    """What one node of the cluster is started with; one alone needs nothing."""
+    if len(names) == 1:
+        return {}
+    replicas = str(min(3, len(names)))
+    return {
+        **SHARED,
+        "node.id": str(number),
+        "listeners": f"PLAINTEXT://n{number}:{PORT},CONTROLLER://n{number}:{CONTROLLER_PORT}",
+        "controller.quorum.voters": ",".join(f"{i}@{x}:{CONTROLLER_PORT}" for i, x in enumerate(names, 1)),
+        "broker.rack": f"rack{number}",
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "min.insync.replicas": "2" if len(names) > 1 else "1",
+    }
+
+
+def format_host(host: Host, number: int, swarm: Swarm) -> None:
+    """What ``ottla format`` does on each machine before the first start; the voters are in the settings."""
+    session = host.disk.session()
+    paths = dict.fromkeys([*swarm.dirs.split(","), swarm.settings.get("metadata.log.dir", "")])
+    directories = [LogDirectory(session, path) for path in paths if path]
+    named = swarm.settings.get("metadata.log.dir")
+    metadata = next(x for x in directories if x.path == (named or directories[0].path))
+    plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=False))
+    ids = (bytes([2, number, *index.to_bytes(14, "big")]) for index in range(1, 100))
+    for _ in format_directories(directories, metadata, plan, host.clock.wall_ms(), lambda: next(ids)):
+        pass
+    session.kill()
+
+
+class ClusterGuard(Guard):
+    """One disk at a time may lose what is not synced: nobody else dies until every ISR has that node back."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.world, cluster.swarm)
+        self._cluster = cluster
+        self._weak: str | None = None
+        self._epoch_then = -1
+
+    def may_die(self, host: str) -> bool:
+        """Not while another's disk is to be filled again."""
+        return self._weak in (None, host) or self._is_back()
+
+    def power_cut(self, host: str, node: Node) -> bool:
+        """Only where all others live and every ISR is full."""
+        cluster = self._cluster
+        if not self.may_die(host) or not cluster.all_live_but(host) or not cluster.is_full():
+            return False
+        number = cluster.numbers[host]
+        self._weak = host
+        self._epoch_then = cluster.image().brokers[number].broker_epoch
+        for lives in cluster.lives.values():
+            if lives.process is not None:
+                lives.process.session.kill_at = lives.process.session.fault = None
+        return True
+
+    def _is_back(self) -> bool:
+        assert self._weak is not None
+        image, number = self._cluster.image(), self._cluster.numbers[self._weak]
+        broker = image.brokers.get(number)
+        back = broker is not None and broker.broker_epoch > self._epoch_then and not broker.fenced
+        if back and all(number in x.isr for _, _, x in partitions(image) if number in x.replicas):
+            self._weak = None
+        return self._weak is None
+
+
+class Cluster(Scenario):
+    """A run under way."""
+
+    def __init__(self, seed: int, nodes: int = 3, run_s: float = RUN_S) -> None:
+        world = World(seed)
+        self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
+        names = list(self.numbers)
+        service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), checked=True)
+        super().__init__(world, Swarm.of_cluster(world.rng), names, service)
+        self._run_s = run_s
+        guard = ClusterGuard(self)
+        self.lives = {
+            name: Lives(world, self.swarm, number, name, settings_of(number, names), guard)
+            for name, number in self.numbers.items()
+        }
+        for name, number in self.numbers.items() if nodes > 1 else ():
+            format_host(world.host(name), number, self.swarm)
+        self._restless = nodes
+        self._peace = trio.Event()
+
+    # ------------------------------------------------------------------ what is known of the nodes
+
+    def living(self) -> Living:
+        """The parts of the nodes that are up."""
+        out = {}
+        for name, lives in self.lives.items():
+            parts = None if lives.node is None else lives.node.parts
+            if parts is not None:
+                out[self.numbers[name]] = parts
+        return out
+
+    def image(self) -> Image:
+        """The newest that anybody alive has."""
+        return newest(self.living())
+
+    def all_live_but(self, host: str) -> bool:
+        """Whether every other node is up."""
+        return len([x for x in self.living() if x != self.numbers[host]]) == len(self.numbers) - 1
+
+    def is_full(self) -> bool:
+        """Whether every broker is there, and every ISR is full and led."""
+        image = self.image()
+        there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.numbers)
+        return there and all(
+            x.leader >= 0 and sorted(x.isr) == sorted(x.replicas) for _, _, x in partitions(image)
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ the run
+
+    async def run(self) -> None:
+        """Faults for a while, then peace, progress, and the reckoning."""
+        world = self.world
+        disturber = Disturber(world, self.swarm, list(self.numbers))
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._work)
+            everything.start_soon(Invariants(world, self.living).run)
+            for lives in self.lives.values():
+                everything.start_soon(lives.until, self._run_s, self._one_less)
+            async with trio.open_nursery() as trouble:
+                if len(self.numbers) > 1:
+                    trouble.start_soon(disturber.run)
+                await self._peace.wait()
+                trouble.cancel_scope.cancel()
+            disturber.make_peace()
+            world.network.mend()
+            world.note("peace")
+            await self._progress()
+            world.draining = True
+            await self._finish()
+            everything.cancel_scope.cancel()
+
+    def _one_less(self) -> None:
+        self._restless -= 1
+        if not self._restless:
+            self._peace.set()
+
+    async def _progress(self) -> None:
+        """Every partition is written to, and every ISR fills up."""
+        world, began = self.world, self.world.now_s()
+        written: list[str] = []
+
+        async def probe(topic: str, partition: int) -> None:
+            keys = KEYS if topic == COMPACTED else 0
+            first = PROBES_FROM + 1000 * len(topic) + partition
+            prober = SimProducer(world, f"prober-{topic}-{partition}", first, topic, keys, self.service)
+            await prober.send(partition, [first])
+            prober.drop()
+            written.append(f"{topic}-{partition}")
+
+        async with trio.open_nursery() as probes:
+            for topic in (TOPIC, COMPACTED):
+                for number in range(self.service.partitions):
+                    probes.start_soon(probe, topic, number)
+            probes.cancel_scope.deadline = began + WRITABLE_WITHIN_S
+        if probes.cancel_scope.cancelled_caught:
+            world.ledger.violation("stuck", f"15 s after the faults had stopped only {sorted(written)} took a record")
+        while not self.is_full():
+            if world.now_s() > began + FULL_WITHIN_S:
+                world.ledger.violation("isr-not-full", f"30 s after the faults had stopped: {self._short()}")
+                return
+            await trio.sleep(LOOK_S)
+        world.note("every isr is full")
+
+    def _short(self) -> str:
+        image = self.image()
+        bad = [f"{n}-{i} {x.leader} of {x.isr}" for n, i, x in partitions(image) if sorted(x.isr) != sorted(x.replicas)]
+        gone = [number for number in self.numbers.values() if number not in image.unfenced()]
+        return f"brokers {gone} are not there; {', '.join(bad[:8])}"
+
+    async def _reckon(self, client: SimClient) -> None:
+        await super()._reckon(client)
+        for found in check(self.world.history.ops(TOPIC)):
+            if found.bad:
+                self.world.ledger.violation(found.name, found.detail)
+        for _ in range(int(EQUAL_WITHIN_S / LOOK_S)):
+            if not self._different():
+                return
+            await trio.sleep(LOOK_S)
+        for detail in self._different()[:5]:
+            self.world.ledger.violation("copies-differ", detail)
+
+    def _different(self) -> list[str]:
+        """Where replicas differ on the disks; logs that are compacted are each compacted in their own time."""
+        out = []
+        names = {number: name for name, number in self.numbers.items()}
+        image = self.image()
+        for topic, number, told in partitions(image):
+            if topic == COMPACTED or topic.startswith("__"):
+                continue
+            copies = {names[x]: batches_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
+            out += [f"{topic}-{number} {x}" for x in differences(copies)]
+        logs = {name: batches_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
+        out += [f"{METADATA_TOPIC} {x}" for x in differences(logs, image.offset)]
+        return out
+
+
+def simulate_cluster(
+    seed: int, nodes: int = 3, run_s: float = RUN_S, listen: Callable[[str], None] | None = None
+) -> Result:
+    """Run one seed; ``listen`` is told each event."""
+    cluster = Cluster(seed, nodes, run_s)
+    cluster.world.trace.listen = listen
+    cluster.world.run(cluster.run)
+    return cluster.result()

@@ -1,0 +1,165 @@
+"""What must hold at every moment of a cluster's life, by name: read from the memory of the nodes that live.
+
+``SingleLeaderPerEpoch``: nobody knows two leaders of one epoch of the quorum. ``MonotonicHighWatermark``: neither what
+a node has published of the metadata, nor what a leader counts as committed under one epoch, goes back.
+``CommittedNeverLost``: at one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``:
+one node leads a partition under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of
+the ISR has everything below the leader's high watermark.
+
+Names from the TLA+ models of Kafka's replication and of KRaft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from ottla.broker.parts import Parts
+    from ottla.controller.delta import Delta
+    from ottla.controller.image import Image, Partition
+    from sim.world import World
+
+EVERY_S = 0.05
+MOST_TOLD = 5
+"""Violations of one name in a run: the rest says the same."""
+
+Living = Mapping[int, "Parts"]
+"""The nodes that live, by id."""
+
+
+class Invariants:
+    """Looks at all nodes, again and again."""
+
+    def __init__(self, world: World, living: Callable[[], Living]) -> None:
+        self._world = world
+        self._living = living
+        self._watched: dict[Parts, None] = {}
+        self._told: dict[str, int] = {}
+        self._raft_leaders: dict[int, int] = {}
+        self._images: dict[int, Image] = {}
+        self._published: dict[Parts, int] = {}
+        self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
+        self._high: dict[tuple[Parts, bytes, int, int], int] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.look()
+            await trio.sleep(EVERY_S)
+
+    def look(self) -> None:
+        """Once."""
+        living = self._living()
+        for parts in living.values():
+            if parts not in self._watched:
+                self._watched[parts] = None
+                parts.controller.listeners.append(self._hear)
+        for rule in RULES:
+            for detail in rule(self, living):
+                self.tell(rule.__name__, detail)
+
+    def tell(self, rule: str, detail: str) -> None:
+        """One is broken."""
+        name = "".join(word.capitalize() for word in rule.split("_"))
+        self._told[name] = self._told.get(name, 0) + 1
+        if self._told[name] <= MOST_TOLD:
+            self._world.note(f"{name}: {detail}")
+            self._world.ledger.violation(name, f"at {self._world.now_s():.3f} s: {detail}")
+
+    def _hear(self, image: Image, delta: Delta) -> None:
+        """A node has published: the same as all others at that offset."""
+        known = self._images.setdefault(image.offset, image)
+        if known is not image and known != image:
+            self.tell("committed_never_lost", f"two images of offset {image.offset}: {difference(known, image)}")
+
+    # ------------------------------------------------------------------ the rules
+
+    def single_leader_per_epoch(self, living: Living) -> Iterator[str]:
+        """Of the quorum."""
+        for node_id, parts in living.items():
+            epoch, leader = parts.controller.epoch, parts.controller.leader_id
+            if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
+                yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
+
+    def monotonic_high_watermark(self, living: Living) -> Iterator[str]:
+        """Of the metadata as a node has published it, and of a leader's partitions under one epoch."""
+        for node_id, parts in living.items():
+            offset = parts.controller.image.offset
+            if offset < self._published.get(parts, -1):
+                yield f"node {node_id} went back from {self._published[parts]} to {offset} of the metadata"
+            self._published[parts] = offset
+            for replica in parts.replicas:
+                if replica.is_leader:
+                    key = (parts, replica.topic_id, replica.partition, replica.leader_epoch)
+                    high = replica.log.high_watermark
+                    if high < self._high.get(key, -1):
+                        yield f"{replica.topic}-{replica.partition} by node {node_id}: {self._high[key]} to {high}"
+                    self._high[key] = high
+
+    def partition_leader_per_epoch(self, living: Living) -> Iterator[str]:
+        """One."""
+        for node_id, parts in living.items():
+            for replica in parts.replicas:
+                if replica.is_leader:
+                    key = (replica.topic_id, replica.partition, replica.leader_epoch)
+                    known = self._partition_leaders.setdefault(key, node_id)
+                    if known != node_id:
+                        yield f"{replica.topic}-{replica.partition} epoch {replica.leader_epoch}: {known}, {node_id}"
+
+    def leader_in_isr(self, living: Living) -> Iterator[str]:
+        """In every image."""
+        for node_id, parts in living.items():
+            for name, number, told in partitions(parts.controller.image):
+                if told.leader >= 0 and told.leader not in told.isr:
+                    yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
+
+    def strong_isr(self, living: Living) -> Iterator[str]:
+        """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
+        image = newest(living)
+        for name, number, told in partitions(image):
+            leading = living[told.leader].replicas.get(name, number) if told.leader in living else None
+            if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
+                continue
+            for member in told.isr:
+                parts = living.get(member)
+                known = image.brokers.get(member)
+                if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
+                    continue
+                replica = parts.replicas.get(name, number)
+                if (name, number) in parts.replicas.offline:
+                    continue
+                end = 0 if replica is None or replica.topic_id != leading.topic_id else replica.log.log_end_offset
+                if end < leading.log.high_watermark:
+                    yield f"{name}-{number}: {member} ends at {end}, committed to {leading.log.high_watermark}"
+
+
+RULES = (
+    Invariants.single_leader_per_epoch,
+    Invariants.monotonic_high_watermark,
+    Invariants.partition_leader_per_epoch,
+    Invariants.leader_in_isr,
+    Invariants.strong_isr,
+)
+
+
+def newest(living: Living) -> Image:
+    """The newest image any living node has published."""
+    from ottla.controller.image import Image
+
+    return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=Image())
+
+
+def partitions(image: Image) -> Iterator[tuple[str, int, Partition]]:
+    """Every partition of an image: topic, number, what is known of it."""
+    for name in sorted(image.topics):
+        for number, told in image.topics[name].partitions.items():
+            yield name, number, told
+
+
+def difference(one: Image, other: Image) -> str:
+    """In which areas two images differ, for whoever has to find out why."""
+    areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
+    return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

@@ -1,0 +1,172 @@
+"""The invariants: each with nodes that break it, and with nodes that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image, Partition, Topic
+from ottla.wire.messages import metadata_records as m
+from sim.copies import differences
+from sim.invariants import MOST_TOLD, Invariants
+from sim.world import World
+
+ID = bytes(15) + b"\x05"
+AT = ("t", 0)
+
+
+@dataclass
+class FakeReplicas:
+    """What a node hosts."""
+
+    hosted: dict[tuple[str, int], Any] = field(default_factory=dict)
+    offline: set[tuple[str, int]] = field(default_factory=set)
+
+    def __iter__(self) -> Any:
+        return iter(self.hosted.values())
+
+    def get(self, topic: str, partition: int) -> Any:
+        return self.hosted.get((topic, partition))
+
+
+class FakeNode:
+    """A node's parts, as far as the invariants look at them."""
+
+    def __init__(self, *, epoch: int = 1, leader: int = 1, image: Image | None = None, broker_epoch: int = 7) -> None:
+        self.controller = SimpleNamespace(epoch=epoch, leader_id=leader, image=image or image_of(), listeners=[])
+        self.replicas = FakeReplicas()
+        self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
+
+    def hosts(self, *, end: int, high: int, leads: bool = False, epoch: int = 3, topic_id: bytes = ID) -> FakeNode:
+        log = SimpleNamespace(log_end_offset=end, high_watermark=high)
+        replica = SimpleNamespace(
+            topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log
+        )
+        self.replicas.hosted[AT] = replica
+        return self
+
+    def says(self, image: Image) -> None:
+        for listener in self.controller.listeners:
+            listener(image, Delta())
+
+
+def image_of(
+    offset: int = 10, *, isr: tuple[int, ...] = (1, 2), leader: int = 1, epoch: int = 3, broker_epoch: int = 7
+) -> Image:
+    told = Partition((1, 2), isr, leader, epoch, 1)
+    topic = Topic("t", ID, {0: told})
+    brokers = {i: m.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
+    return Image(offset, 1, topics=Image().topics.update({"t": topic}), brokers=brokers)
+
+
+def broken(*looks: dict[int, FakeNode]) -> set[str]:
+    """The names that were told, after each of these looks."""
+    world, now = World(1), dict[int, Any]()
+    invariants = Invariants(world, lambda: now)
+    for nodes in looks:
+        now.clear()
+        now.update(nodes)
+        invariants.look()
+    return {name for name, _ in world.ledger.violations}
+
+
+def leading(**more: Any) -> FakeNode:
+    return FakeNode(**more).hosts(end=9, high=8, leads=True)
+
+
+def following(end: int = 8, **more: Any) -> FakeNode:
+    return FakeNode(**more).hosts(end=end, high=0)
+
+
+ROWS = [
+    ("SingleLeaderPerEpoch", [{1: FakeNode(leader=1), 2: FakeNode(leader=2)}], [{1: FakeNode(), 2: FakeNode()}]),
+    (
+        "SingleLeaderPerEpoch",
+        [{1: FakeNode(leader=1)}, {2: FakeNode(leader=2)}],
+        [{1: FakeNode()}, {2: FakeNode(epoch=2, leader=2)}],
+    ),
+    ("SingleLeaderPerEpoch", [{1: FakeNode(), 2: FakeNode(leader=3)}], [{1: FakeNode(), 2: FakeNode(leader=-1)}]),
+    (
+        "PartitionLeaderPerEpoch",
+        [{1: leading()}, {2: leading()}],
+        [{1: leading()}, {2: FakeNode().hosts(end=9, high=8, leads=True, epoch=4)}],
+    ),
+    ("PartitionLeaderPerEpoch", [{1: leading(), 2: leading()}], [{1: leading(), 2: following()}]),
+    ("LeaderInIsr", [{1: FakeNode(image=image_of(isr=(2,)))}], [{1: FakeNode(image=image_of(isr=(2,), leader=-1))}]),
+    ("StrongIsr", [{1: leading(), 2: following(7)}], [{1: leading(), 2: following(8)}]),
+    ("StrongIsr", [{1: leading(), 2: FakeNode()}], [{1: leading()}]),
+    (
+        "StrongIsr",
+        [{1: leading(), 2: following(7)}],
+        [{1: leading(image=image_of(isr=(1,))), 2: following(7, image=image_of(9))}],
+    ),
+    ("StrongIsr", [{1: leading(), 2: following(7)}], [{1: leading(), 2: following(7, broker_epoch=6)}]),
+    (
+        "StrongIsr",
+        [{1: leading(), 2: following(7)}],
+        [{1: leading(image=image_of(epoch=4)), 2: following(7, image=image_of(epoch=4))}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "shows", "legal"), ROWS, ids=lambda x: x if isinstance(x, str) else "")
+def test_each_invariant_is_told_where_it_is_broken_and_only_there(
+    name: str, shows: list[dict[int, FakeNode]], legal: list[dict[int, FakeNode]]
+) -> None:
+    assert broken(*shows) == {name}
+    assert broken(*legal) == set()
+
+
+def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life() -> None:
+    node = leading()
+    assert broken({1: node}, {1: node}) == set()
+    world = World(1)
+    invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    invariants.look()
+    node.replicas.hosted[AT].log.high_watermark = 7
+    node.replicas.hosted[AT].leader_epoch = 4
+    invariants.look()
+    assert world.ledger.violations == []
+    node.replicas.hosted[AT].log.high_watermark = 6
+    invariants.look()
+    assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
+    assert broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life
+    node.controller.image = image_of(9)
+    invariants.look()
+    assert len(world.ledger.violations) == 2
+
+
+def test_two_images_of_one_offset_are_told() -> None:
+    one, other = FakeNode(), FakeNode()
+    world = World(1)
+    invariants = Invariants(world, lambda: {1: one, 2: other})  # type: ignore[dict-item]
+    invariants.look()
+    one.says(image_of(20))
+    other.says(image_of(20))
+    other.says(image_of(21, leader=2))
+    assert world.ledger.violations == []
+    one.says(image_of(21))
+    assert [name for name, _ in world.ledger.violations] == ["CommittedNeverLost"]
+    assert "topics" in world.ledger.violations[0][1]
+
+
+def test_one_name_is_told_a_few_times_and_no_more() -> None:
+    world, node = World(1), FakeNode(image=image_of(isr=(2,)))
+    invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    for _ in range(2 * MOST_TOLD):
+        invariants.look()
+    assert len(world.ledger.violations) == MOST_TOLD
+
+
+def test_copies_differ_where_one_has_another_batch_or_none() -> None:
+    full = {0: b"a", 2: b"b", 5: b"c"}
+    assert differences({"n1": full, "n2": dict(full)}) == []
+    assert len(differences({"n1": full, "n2": {**full, 2: b"x"}})) == 1
+    assert len(differences({"n1": full, "n2": {0: b"a", 2: b"b"}})) == 1
+    assert differences({"n1": full, "n2": {0: b"a", 2: b"b"}}, below=5) == []
+    assert differences({"n1": full, "n2": {2: b"b", 5: b"c"}}) == []  # its log begins later
+    assert differences({"n1": {}, "n2": {}}) == []
