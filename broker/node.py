@@ -1,35 +1,33 @@
-"""One node, broker and controller in one: it wires the parts together, and lives.
+"""One node, broker or controller or both: it wires the parts together, and lives.
 
-Start: listen, lock the directory, format it if it is new, read the metadata, lead it, open the partitions, register,
-serve. A clean stop goes the other way and leaves the mark that makes the next start quick. A disk that fails ends
-the node at once and leaves no mark; so does an error behind the metadata log.
+Start: listen, lock the directories, format them if they are new, take part in the quorum; a broker then registers,
+waits until the metadata says so, opens its partitions, is let in, and serves. A clean stop goes the other way and
+leaves the mark that makes the next start quick. A disk that fails ends the node at once and leaves no mark; so does an
+error behind the metadata log.
 
 Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 
 import trio
 
+from ottla.broker import serving
 from ottla.broker.config import NodeConfig
-from ottla.broker.parts import CONTROLLER, Parts
+from ottla.broker.metadata.identity import NotFormatted, make_identity, remembered
+from ottla.broker.metadata.lifecycle import RegistrationRefused
+from ottla.broker.parts import Parts
 from ottla.broker.replica.closing import close
 from ottla.broker.replica.losses import Losses
-from ottla.broker.replica.making import WORKERS
 from ottla.broker.replica.storage import Storage, WrongDirectory
-from ottla.broker.server import metrics
-from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.dispatch import Dispatcher
-from ottla.broker.server.listening import CannotListen, listen
-from ottla.broker.server.observer import Counts
-from ottla.broker.upkeep.supervise import raise_alone, supervise
+from ottla.broker.server.listening import CannotListen, Listening
+from ottla.broker.upkeep.supervise import raise_alone
 from ottla.controller.delta import Delta
-from ottla.controller.format import format_directory
+from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import Identity
-from ottla.world.env import FOREVER_S, Env, Listener
+from ottla.world.env import Env
 
 
 class StartRefused(Exception):
@@ -51,7 +49,7 @@ class Node:
         self._on_grown = on_grown
         self._ground = trio.CancelScope()
         self._losses = Losses(self.storage, self._ground.cancel)
-        self._listeners: list[Listener] = []
+        self._listening = Listening(env, config)
         self.parts: Parts | None = None
         """While it lives: what it consists of, for whoever looks at it from beside."""
 
@@ -64,93 +62,118 @@ class Node:
             StartRefused, OSError, DirectoryInUse, CorruptFile, NotOurQuorum: it could not start.
             StorageFailed: the disk failed while it ran.
         """
-        losses = self._losses
+        losses, listening = self._losses, self._listening
         try:
-            await listen(self.env, self.config, self._listeners)
-            self.port = self._listeners[0].port
+            await listening.for_clients()
+            await listening.for_metrics()
+            self.port = next(iter(listening.ports.values()), self.port)
             self.storage.lock()
             with self._ground:
-                await self._live(ready, stop)
-        except CannotListen as error:
+                await self._live(ready, trio.Event() if stop is None else stop)
+        except (CannotListen, NotFormatted, WrongDirectory) as error:
             raise StartRefused(str(error)) from None
         except BaseException as error:
             if losses.failure is None:
-                raise_alone(error)
+                _raise(error)
         finally:
-            self._hang_up()
+            listening.close()
             self.storage.unlock()
         if losses.failure is not None:
             raise StorageFailed(f"a data directory failed: {losses.failure}")
 
-    def _hang_up(self) -> None:
-        """Nobody may come any more: clients are refused at once, and ask another node."""
-        for listener in self._listeners:
-            listener.close()
-
-    def _identify(self) -> Identity:
-        """Whose the directories are; new ones are this node's from now on."""
+    async def _identify(self) -> tuple[Identity, QuorumConfig]:
+        """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""
         config, env, storage = self.config, self.env, self.storage
-        try:
-            identity = storage.identify(config.node_id, config.cluster_id)
-        except WrongDirectory as error:
-            raise StartRefused(str(error)) from None
+        identity = storage.identify(config.node_id, config.cluster_id)
+        kept = () if identity is None else remembered(storage, config)
+        await self._listening.for_controllers(kept)
+        quorum = config.quorum(*self._listening.controller_ports, kept=kept)
         if identity is None:
-            identity = format_directory(
-                storage.metadata, config.node_id, config.cluster_id, CONTROLLER, env.now_ms(), env.uuid
-            )
+            identity = make_identity(storage, config, quorum, env.now_ms(), env.uuid)
         storage.begin(identity, env.now_ms(), env.uuid)
-        return identity
+        return identity, quorum
 
-    async def _live(self, ready: Callable[[Node], None] | None, stop: trio.Event | None) -> None:
+    async def _live(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
         """From the first look at the directories to the mark of a clean stop."""
+        identity, quorum = await self._identify()
+        opened = True
         async with trio.open_nursery() as ground:
-            made = Parts(self.env, self.config, self.storage, self._losses, self._identify(), ground)
+            made = Parts(self.env, self.config, self.storage, self._losses, identity, quorum, ground)
             self.parts = made
-            made.lifecycle.ports[self.config.client_listeners[0].name] = self.port
             made.making.on_grown = self._on_grown
-            ground.start_soon(made.controller.run)
-            await made.controller.ready()
-            image = made.controller.image
-            made.applier.publish(image, Delta.everything(image))
-            made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
-            await made.replicas.load(image)
-            ground.start_soon(made.applier.run)
-            await made.lifecycle.register()
+            made.lifecycle.ports.update(self._listening.ports)
+            serving.controllers(self.env, made, self._listening, ground)
+            if self._listening.clients:
+                opened = await self._unless(stop, made.enrol)
+            if opened:
+                if self._listening.clients:
+                    await self._open(made, ground)
+                await self._serve(made, ready, stop)
+            ground.cancel_scope.cancel()
+        self.parts = None
+        await self._close(made, marked=opened)
+
+    async def _open(self, made: Parts, ground: trio.Nursery) -> None:
+        """Open what is there, and follow the metadata from here on."""
+        image = made.controller.image
+        made.applier.publish(image, Delta.everything(image))
+        made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
+        await made.replicas.load(image)
+        ground.start_soon(made.applier.run)
+
+    async def _serve(self, made: Parts, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
+        """Serve until the stop, and hand over everything that others can take while they can still be served."""
+        clients, leaving = self._listening.clients, True
+        if not clients or await self._unless(stop, made.lifecycle.unfence):
             await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
-            async with trio.open_nursery() as serving:
-                self._serve(made, serving)
+            async with trio.open_nursery() as nursery:
+                if clients:
+                    serving.clients(self.env, made, self._listening, nursery)
                 if ready is not None:
                     ready(self)
                 self._on_grown()
-                await (self.env.sleep(FOREVER_S) if stop is None else stop.wait())
-                serving.cancel_scope.cancel()
-            self._hang_up()
+                await stop.wait()
+                if not made.is_alone():
+                    await made.lifecycle.resign()  # others catch up from here meanwhile
+                    leaving = False
+                nursery.cancel_scope.cancel()
+        for listener in clients.values():
+            listener.close()  # clients are refused at once, and ask another node
+        if leaving:
             await made.lifecycle.resign()
-            ground.cancel_scope.cancel()
-        await self._close(made)
+        await made.controller.resign()
 
-    def _serve(self, made: Parts, nursery: trio.Nursery) -> None:
-        """Start what goes on while requests are served. What may fail and begin anew is supervised."""
-        nursery.start_soon(made.timers.run)
-        nursery.start_soon(made.groups.run)
-        for _ in range(WORKERS):
-            nursery.start_soon(made.making.run)
-        for name, work in made.upkeep():
-            nursery.start_soon(supervise, self.env, name, work, name=name)
-        counts = Counts()
-        watched = len(self._listeners) > 1  # counting costs half a microsecond a request: only where somebody looks
-        acceptor = Acceptor(Dispatcher(made.services, observer=counts if watched else None))
-        for listener in self._listeners[1:]:
-            numbers = metrics.Numbers(
-                self.storage, made.replicas, made.cleaner, made.scrubber, counts, acceptor.__len__
-            )
-            nursery.start_soon(supervise, self.env, "metrics", partial(metrics.serve, self.env, numbers, listener))
-        nursery.start_soon(acceptor.run, self._listeners[0])
+    async def _unless(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do what may have to wait for other nodes, unless this one shall stop; says whether it was done."""
+        if self.config.alone:
+            await work()
+            return True
+        done = False
+        async with trio.open_nursery() as nursery:
 
-    async def _close(self, made: Parts) -> None:
+            async def cut() -> None:
+                await stop.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(cut)
+            await work()
+            done = True
+            nursery.cancel_scope.cancel()
+        return done
+
+    async def _close(self, made: Parts, *, marked: bool) -> None:
         """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""
         try:
             made.controller.close()
-            await close(self.env, self.storage, made.lifecycle.broker_epoch)
+            if marked:
+                await close(self.env, self.storage, made.lifecycle.broker_epoch)
         except OSError as error:
             self._losses.fail(error)
+
+
+def _raise(error: BaseException) -> None:
+    """Raise what ended the node, alone and in words for the user."""
+    try:
+        raise_alone(error)
+    except RegistrationRefused as refused:
+        raise StartRefused(str(refused)) from None

@@ -17,12 +17,16 @@ from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.channel import ControllerChannel
+from ottla.broker.metadata.channel import REGISTRATION_S, ControllerChannel
+from ottla.broker.metadata.controller_registration import ControllerRegistration
 from ottla.broker.metadata.directories import Directories
 from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.replica.fetchers import Fetchers
+from ottla.broker.replica.isr_changes import IsrChanges
 from ottla.broker.replica.losses import Losses
 from ottla.broker.replica.making import Making
+from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
@@ -36,11 +40,9 @@ from ottla.broker.upkeep.supervise import attempt
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
-from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import Identity
-from ottla.world.env import Env
-
-CONTROLLER = Endpoint("CONTROLLER", "localhost", 9093)
+from ottla.world.env import FOREVER_S, Env
 
 Work = Callable[[], Awaitable[None]]
 
@@ -59,14 +61,15 @@ class Parts:
         storage: Storage,
         losses: Losses,
         identity: Identity,
+        quorum: QuorumConfig,
         nursery: trio.Nursery,
     ) -> None:
         self._env, self._config, self._nursery = env, config, nursery
+        self.storage = storage
         fail = losses.fail
         defaults = Defaults(
             config.number("num.partitions"), config.number("default.replication.factor"), broker=config.values
         )
-        quorum = QuorumConfig(endpoints=(CONTROLLER,))
         self.controller = Controller(env, storage.metadata, identity, defaults, fail, quorum)
         self.controller.load()
         self.cache = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
@@ -80,7 +83,15 @@ class Parts:
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener)
         forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
         self.admin = Admin(forwarding, config, self._once, self.applier.settled)
-        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.applier, storage)
+        newest = lambda: self.controller.image  # noqa: E731 - one line says it
+        self.lifecycle = Lifecycle(env, config, heartbeats, self.cache, self.applier, storage, newest)
+        epoch = lambda: self.lifecycle.broker_epoch  # noqa: E731
+        lag_max_ms = config.number("replica.lag.time.max.ms")
+        self.fetchers = Fetchers(env, config, self.replicas, epoch, fail, config.inter_broker_listener)
+        self.isr_changes = IsrChanges(env, config.node_id, way(FOREVER_S), self.replicas, epoch, lag_max_ms)
+        self.registration = ControllerRegistration(
+            env, config.node_id, self.controller.incarnation_id, quorum.endpoints, way(REGISTRATION_S)
+        )
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
@@ -88,7 +99,16 @@ class Parts:
         self.cleaner = Cleaner(env, storage, lambda name: config.current(self.cache.image, name) or "", fail)
         self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
         self._join(losses)
-        self.services = self._services(storage, fail)
+        self.services = self._services(fail)
+
+    def is_alone(self) -> bool:
+        """Whether this is the only broker the cluster knows."""
+        return list(self.controller.image.brokers) == [self._config.node_id]
+
+    async def enrol(self) -> None:
+        """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
+        await self.controller.ready()
+        await self.lifecycle.register()
 
     def _offsets_partitions(self) -> int:
         """How many partitions `__consumer_offsets` has; 0 while there is none."""
@@ -101,18 +121,24 @@ class Parts:
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
         self.flusher.on_flushed.append(groups.advance)
         replicas.on_committed.append(groups.advance)
-        replicas.on_leader.append(groups.lead)
-        replicas.on_resigned.append(groups.resign)
+        replicas.on_leader += [self._forget, groups.lead]
+        replicas.on_resigned += [self._forget, groups.resign]
+        replicas.on_following.append(self.fetchers.follow)
+        replicas.on_isr_change.append(self.isr_changes.ask)
         replicas.on_doomed.append(self.removals.remove_later)
         replicas.on_place = directories.place
         self.applier.followers += [groups.publish, self.lifecycle.publish]
         self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
 
+    def _forget(self, replica: Replica) -> None:
+        """A partition is led from here, or gone: it follows nobody."""
+        self.fetchers.forget((replica.topic, replica.partition))
+
     def _once(self, work: Work) -> None:
         """Something nobody waits for."""
         self._nursery.start_soon(attempt, "making a topic", work)
 
-    def _services(self, storage: Storage, fail: Fail) -> Services:
+    def _services(self, fail: Fail) -> Services:
         env, config = self._env, self._config
         return Services(
             env,
@@ -122,7 +148,7 @@ class Parts:
             self.controller,
             self.replicas,
             self.making,
-            storage,
+            self.storage,
             self.purgatory,
             Sessions(env, config.number("max.incremental.fetch.session.cache.slots")),
             self.groups,
@@ -134,6 +160,9 @@ class Parts:
     def upkeep(self) -> Iterator[tuple[str, Work]]:
         """What goes on beside the requests, by name."""
         yield "heartbeats", self.lifecycle.run
+        yield "following", self.fetchers.run
+        yield "changes of the ISR", self.isr_changes.run
+        yield "the look for who is behind", self.isr_changes.shrink_now_and_then
         yield "telling of directories", self.directories.run
         yield "the look round the files", self.flusher.run
         yield "retention", self.flusher.retain_now_and_then

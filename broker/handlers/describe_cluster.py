@@ -34,9 +34,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
     response = DescribeClusterResponse(cluster_id=services.metadata.cluster_id)
     alive = context.image.unfenced()
     response.controller_id = alive[int(services.env.random() * len(alive))] if alive else -1
-    for broker_id, host, port, rack in services.metadata.endpoints(
-        context.peer.local, fenced=request.include_fenced_brokers
-    ):
+    for broker_id, host, port, rack in services.metadata.endpoints(context.peer, fenced=request.include_fenced_brokers):
         fenced = context.image.brokers[broker_id].fenced if context.version >= 2 else False
         response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
     if request.include_cluster_authorized_operations:

@@ -205,7 +205,7 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
 def _respond(context: Context, request: FetchRequest, session: FetchContext, attempt: _Attempt) -> FetchResponse:
     response = session.respond(attempt.rows)
     if context.version >= 16 and attempt.urgent and not is_follower(request):
-        endpoints = context.services.metadata.endpoints(context.peer.local)
+        endpoints = context.services.metadata.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
     return response
 

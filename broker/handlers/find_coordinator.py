@@ -34,7 +34,7 @@ def _find(context: Context, key: str, kind: int) -> Coordinator:
         services.admin.create_offsets_topic()
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
-    for broker_id, host, port, _ in services.metadata.endpoints(context.peer.local):
+    for broker_id, host, port, _ in services.metadata.endpoints(context.peer):
         if broker_id == partition.leader:
             return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)

@@ -93,7 +93,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     response = MetadataResponse(
         cluster_id=services.metadata.cluster_id, topics=Written(MetadataResponse, context.version)
     )
-    response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer.local)]
+    response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer)]
     alive = image.unfenced()
     if alive:
         response.controller_id = alive[int(services.env.random() * len(alive))]

@@ -223,7 +223,7 @@ class _Outcome:
                 raise CloseConnection
             return None
         if self._leaders:
-            endpoints = self._context.services.metadata.endpoints(self._context.peer.local)
+            endpoints = self._context.services.metadata.endpoints(self._context.peer)
             self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
         if self._waiting:
             return _wait(self._context, self.response, self._waiting, self._request.timeout_ms)

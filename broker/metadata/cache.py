@@ -6,9 +6,9 @@ Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.server.peer import Peer
 from ottla.controller.image import Image
 
-LISTENER_NAME = "PLAINTEXT"
 NodeEndpoint = tuple[int, str, int, str | None]
 """Broker id, host, port, rack."""
 
@@ -23,16 +23,16 @@ class MetadataCache:
         """The quorum's own level: its records lie outside the image."""
         self.image = Image()
 
-    def endpoints(self, dialled: tuple[str, int], *, fenced: bool = False) -> list[NodeEndpoint]:
-        """Brokers as a client shall reach them: this node by default at the address that client dialled."""
+    def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
+        """Brokers as a client shall reach them, by the listener it came in at; this node where it was dialled."""
         out: list[NodeEndpoint] = []
         for broker_id, broker in sorted(self.image.brokers.items()):
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
                 continue
             if broker_id == self._config.node_id:
-                host, port = self._config.advertised() or dialled
+                host, port = self._config.advertised(peer.listener) or peer.local
             else:
-                end = next((e for e in broker.end_points if e.name == LISTENER_NAME), None)
+                end = next((e for e in broker.end_points if e.name == peer.listener), None)
                 if end is None:
                     continue  # no client that came here could speak to it
                 host, port = end.host, end.port

@@ -57,7 +57,10 @@ class Lifecycle:
         cache: MetadataCache,
         applier: Applier,
         storage: Storage,
+        newest: Callable[[], Image],
     ) -> None:
+        """``newest``: the committed metadata as far as this node has it, applied or not."""
+        self._newest = newest
         self._env = env
         self._config = config
         self._controller = controller
@@ -78,17 +81,30 @@ class Lifecycle:
     # ------------------------------------------------------------------ coming
 
     async def register(self) -> None:
-        """Make this broker known, and wait until this node leads what the controller gave it.
+        """Make this broker known, and wait until the metadata says so here.
+
+        Nothing is led or followed before: what older metadata says of leaders is about this broker's former life, and
+        whoever led on under its epoch with less than its followers have would lose what they have (R279).
 
         Raises:
             RegistrationRefused: nobody took it in within ``initial.broker.registration.timeout.ms``.
             OSError: the metadata log could not be written.
         """
         limit_ms = self._config.number("initial.broker.registration.timeout.ms")
-        await self._register(self._env.monotonic_ms() + limit_ms)
+        self.broker_epoch = await self._accepted(self._env.monotonic_ms() + limit_ms)
+        while not self._is_told(self._newest()):
+            await self._env.sleep(CATCHING_UP_S)
 
-    async def _register(self, until_ms: float) -> None:
-        self.broker_epoch = await self._accepted(until_ms)
+    def _is_told(self, image: Image) -> bool:
+        known = image.brokers.get(self._config.node_id)
+        return known is not None and known.broker_epoch == self.broker_epoch
+
+    async def unfence(self) -> None:
+        """Wait until this node has applied its registration and what it leads, and is let in.
+
+        Raises:
+            OSError: the metadata log could not be written.
+        """
         while not await self._unfenced():
             await self._env.sleep(CATCHING_UP_S)
         for callback in self.on_registered:
@@ -131,7 +147,7 @@ class Lifecycle:
         What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
         """
         if self._is_only_broker():
-            return self._cache.image.brokers[self._config.node_id].broker_epoch
+            return self._newest().brokers[self._config.node_id].broker_epoch
         return self._storage.clean_epoch
 
     async def _unfenced(self) -> bool:
@@ -194,7 +210,8 @@ class Lifecycle:
             return CATCHING_UP_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             logger.warning("broker %d is not registered any more, and registers again", self._config.node_id)
-            await self._register(FOREVER_S)
+            self.broker_epoch = await self._accepted(FOREVER_S)
+            await self.unfence()
         elif answer.error_code:
             logger.warning("a heartbeat was refused: %s", ErrorCode(answer.error_code).name)
         elif not answer.is_caught_up:
@@ -238,4 +255,4 @@ class Lifecycle:
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
     def _is_only_broker(self) -> bool:
-        return list(self._cache.image.brokers) == [self._config.node_id]
+        return list(self._newest().brokers) == [self._config.node_id]

@@ -45,6 +45,8 @@ class House:
         self.refusals: list[Any] = []
         """What is answered first, in order: an error, or None for silence."""
         self.truth = Image()
+        self.committed = Image()
+        """The metadata as far as this node has it, applied or not."""
         self.delay_s = delay_s
         self.next_epoch = 40
         self.state = "fenced"
@@ -53,7 +55,7 @@ class House:
         self.storage: Any = SimpleNamespace(online_ids=[b"b" * 16, b"a" * 16], clean_epoch=33)
         config = NodeConfig({k.replace("_", "."): v for k, v in values.items()}, node_id=ME, host="h", port=9092)
         applier: Any = self
-        self.life = Lifecycle(self.env, config, self, self.cache, applier, self.storage)
+        self.life = Lifecycle(self.env, config, self, self.cache, applier, self.storage, lambda: self.committed)
         self.life.ports = {"PLAINTEXT": 1234}
         self.led: list[int] = []
         self.life.on_registered.append(self.led.append)
@@ -80,6 +82,7 @@ class House:
         self.truth = image = replace(self.truth, offset=self.truth.offset + 1, brokers=brokers)
 
         async def see() -> None:
+            self.committed = image
             await trio.sleep(self.delay_s)
             self.cache.image = image
             self.life.publish(image, Delta(brokers=frozenset({broker_id})))
@@ -128,6 +131,7 @@ class House:
                 with trio.fail_after(10_000):
                     if keeps:
                         await self.life.register()
+                        await self.life.unfence()
                         self.nursery.start_soon(self.life.run)
                     await story()
                 self.nursery.cancel_scope.cancel()
@@ -175,7 +179,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
     house = House()
-    house.cache.image = house.truth = Image(
+    house.cache.image = house.committed = house.truth = Image(
         brokers={i: m.RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
     )
     house.storage.clean_epoch = clean_epoch

@@ -15,6 +15,7 @@ from ottla.broker.metadata.applier import PATIENCE_S, WAITED_FOR
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.directories import RETRY_S, ROWS_A_REQUEST, Directories, assignment
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.server.peer import Peer
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -39,7 +40,7 @@ def end(name: str, host: str, port: int) -> m.BrokerEndpoint:
     return m.BrokerEndpoint(name, host, port, 0)
 
 
-DIALLED = ("dialled", 5)
+DIALLED = Peer("h", ("dialled", 5))
 OTHERS = {
     3: broker(3, end("PLAINTEXT", "three", 3), rack="r"),
     1: broker(1, end("PLAINTEXT", "stored", 1)),
@@ -69,6 +70,17 @@ def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
     assert cache.endpoints(DIALLED, fenced=fenced) == expected
     if not fenced:
         assert cache.endpoints(DIALLED) == expected
+
+
+def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
+    values = {"advertised.listeners": "INSIDE://told-inside:7,OUTSIDE://told-outside:8"}
+    values |= {"listeners": "INSIDE://:1,OUTSIDE://:2", "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"}
+    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", 1)
+    other = broker(2, end("INSIDE", "two-inside", 3), end("OUTSIDE", "two-outside", 4))
+    cache.image = Image(brokers={1: broker(1), 2: other})
+    for name in ("INSIDE", "OUTSIDE"):
+        ends = cache.endpoints(Peer("h", ("dialled", 5), name))
+        assert [x[1] for x in ends] == [f"told-{name.lower()}", f"two-{name.lower()}"]
 
 
 # ------------------------------------------------------------------ topics made on the way

@@ -173,8 +173,8 @@ class Stage:
             def image(self) -> Image:
                 return hosted.image
 
-            def endpoints(self, dialled: tuple[str, int], *, fenced: bool = False) -> list[Any]:
-                return [(1, *dialled, None)]
+            def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[Any]:
+                return [(1, *peer.local, None)]
 
         self.services: Any = SimpleNamespace(
             env=self.env,

@@ -127,11 +127,11 @@ def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life(
     world = World(1)
     invariants = Invariants(world, lambda: {1: node})  # type: ignore[dict-item]
     invariants.look()
-    node.replicas.hosted[AT].log.high_watermark = 7
+    vars(node.replicas.hosted[AT].log).update(high_watermark=7)
     node.replicas.hosted[AT].leader_epoch = 4
     invariants.look()
     assert world.ledger.violations == []
-    node.replicas.hosted[AT].log.high_watermark = 6
+    vars(node.replicas.hosted[AT].log).update(high_watermark=6)
     invariants.look()
     assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
     assert broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life

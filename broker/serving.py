@@ -1,0 +1,57 @@
+"""What a node serves, and at which of its listeners: other controllers, clients and brokers, whoever reads the metrics.
+
+Source: ``SharedServer.scala``, ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+
+from ottla.broker.parts import Parts
+from ottla.broker.replica.making import WORKERS
+from ottla.broker.server import metrics
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.listening import Listening
+from ottla.broker.server.observer import Counts
+from ottla.broker.upkeep.supervise import supervise
+from ottla.controller.delta import Delta
+from ottla.world.env import Env
+
+
+def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
+    """Take part in the quorum, and answer whoever asks this node's controller; both before anything else is known."""
+    nursery.start_soon(made.controller.run)
+    if not listening.controllers:
+        return
+    from ottla.broker.server.controller_routes import CONTROLLER_ROUTES  # a broker alone decides nothing
+
+    for name, listener in listening.controllers.items():
+        nursery.start_soon(Acceptor(Dispatcher(made.services, CONTROLLER_ROUTES, name)).run, listener)
+    registration = made.registration
+    registration.publish(made.controller.image, Delta.everything(made.controller.image))
+    made.controller.listeners.append(registration.publish)
+    nursery.start_soon(supervise, env, "registering the controller", registration.run)
+
+
+def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
+    """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
+    nursery.start_soon(made.timers.run)
+    nursery.start_soon(made.groups.run)
+    for _ in range(WORKERS):
+        nursery.start_soon(made.making.run)
+    for name, work in made.upkeep():
+        nursery.start_soon(supervise, env, name, work, name=name)
+    counts = Counts()
+    watched = counts if listening.metrics is not None else None  # it costs half a microsecond a request
+    acceptors = {
+        name: Acceptor(Dispatcher(made.services, listener=name, observer=watched)) for name in listening.clients
+    }
+    if listening.metrics is not None:
+        connected = lambda: sum(len(x) for x in acceptors.values())  # noqa: E731 - one line says it
+        numbers = metrics.Numbers(made.storage, made.replicas, made.cleaner, made.scrubber, counts, connected)
+        nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))
+    for name, listener in listening.clients.items():
+        nursery.start_soon(acceptors[name].run, listener)
