@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.state import txn_ends
@@ -291,12 +290,3 @@ class PartitionLog(SyncedLog):
     def note_compacted(self, offset: int) -> None:
         """Everything below ``offset`` was compacted, here or at the leader it came from: offsets may be missing."""
         self.cleaner_point = max(self.cleaner_point, offset)
-
-    def adopt_topic_id(self, topic_id: bytes) -> None:
-        """Take the topic id of a partition that was made before there were any (``UnifiedLog.assignTopicId``).
-
-        Raises:
-            OSError: ``partition.metadata`` could not be written.
-        """
-        write_partition_metadata(self.disk, self.directory, topic_id, sync=True)
-        self.topic_id = topic_id

@@ -158,9 +158,7 @@ class Replicas:
             if known is not None and number in known.partitions:
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 yield log
-                if log.topic_id == bytes(16):
-                    log.adopt_topic_id(known.id)
-                if log.topic_id == known.id:
+                if log.topic_id == known.id:  # without an id nothing was ever written to it (``LogManager.scala``)
                     twin = self._hosted.get((topic, number))
                     if twin is not None:
                         raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")

@@ -74,7 +74,10 @@ def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
 
 def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
     values = {"advertised.listeners": "INSIDE://told-inside:7,OUTSIDE://told-outside:8"}
-    values |= {"listeners": "INSIDE://:1,OUTSIDE://:2", "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"}
+    values |= {
+        "listeners": "INSIDE://:1,OUTSIDE://:2",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    }
     cache = MetadataCache(NodeConfig(values, node_id=ME), "c", 1)
     other = broker(2, end("INSIDE", "two-inside", 3), end("OUTSIDE", "two-outside", 4))
     cache.image = Image(brokers={1: broker(1), 2: other})

@@ -93,11 +93,8 @@ def test_a_log_without_a_segment_begins_at_its_log_start() -> None:
 def test_the_topic_id_is_read_and_a_file_of_nonsense_is_an_error() -> None:
     memory = laid((0, [(0, 3)]))
     assert open_it(memory).topic_id == bytes(16), "made before there were any"
-    log = open_it(memory)
-    log.adopt_topic_id(TOPIC_ID)
-    assert log.topic_id == TOPIC_ID
-    assert open_it(memory).topic_id == TOPIC_ID
     write_partition_metadata(memory.session(), DIRECTORY, TOPIC_ID, sync=False)
+    assert open_it(memory).topic_id == TOPIC_ID
     write_file(memory.session(), f"{DIRECTORY}/partition.metadata", b"x")
     with pytest.raises(CorruptFile):
         open_it(memory)
