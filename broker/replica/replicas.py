@@ -155,7 +155,8 @@ class Replicas:
     ) -> Iterator[PartitionLog]:
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
-            if known is not None and number in known.partitions:
+            told = None if known is None else known.partitions.get(number)
+            if known is not None and told is not None and self._config.node_id in told.replicas:
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 yield log
                 if log.topic_id == known.id:  # without an id nothing was ever written to it (``LogManager.scala``)
@@ -166,7 +167,9 @@ class Replicas:
                     continue
                 log.close_files()
             target = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
-            logger.warning("%s belongs to no topic of the cluster; kept as %s", path, target)
+            elsewhere = told is not None and self._config.node_id not in told.replicas
+            why = "is no replica of this node's any more" if elsewhere else "belongs to no topic of the cluster"
+            logger.warning("%s %s; kept as %s", path, why, target)
         for path in directory.leftovers():
             self._env.disk.rmtree(path)
 

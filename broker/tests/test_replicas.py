@@ -15,7 +15,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import ME, Ground, told, topic
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.directories import MIGRATING, UNASSIGNED
-from ottla.controller.image import Image
+from ottla.controller.image import Image, Topic
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
 from ottla.log.settings import LogSettings
 from ottla.wire import records as r
@@ -107,6 +107,23 @@ def test_a_partition_without_a_topic_id_is_a_stray_for_nothing_was_written_to_it
     replica = ground.replicas.get("t", 0)
     assert replica is not None
     assert replica.log.directory == "/b/t-0"
+    assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
+
+
+def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
+    ground = Ground()
+    made(ground, 0, "t", records=2)
+    known = topic("t", 1)
+    elsewhere = Topic(
+        "t", known.id, {0: replace(known.partitions[0], replicas=(ME + 1,), isr=(ME + 1,), leader=ME + 1)}
+    )
+    ground.image = Image(topics={"t": elsewhere}, topic_names={known.id: "t"})
+
+    async def main() -> None:
+        await ground.replicas.load(ground.image)
+
+    virtually(main)
+    assert ground.hosted() == set()
     assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
 
 
