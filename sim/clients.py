@@ -51,6 +51,8 @@ class Service(NamedTuple):
     partitions: int = PARTITIONS
     """Of each topic that is not the admin's."""
     replicas: int = 1
+    timeout_s: float = TIMEOUT_S
+    """How long an answer is waited for."""
     checked: bool = False
     """Whether each record's value carries a checksum of its own."""
 
@@ -95,7 +97,7 @@ class SimClient:
             channel = self._channels.get(address)
             if channel is None:
                 stream = await self.process.env.net.connect(*address)
-                channel = self._channels[address] = Channel(stream, self.name, timeout_s=TIMEOUT_S)
+                channel = self._channels[address] = Channel(stream, self.name, timeout_s=self.service.timeout_s)
                 await channel.negotiate()
             return await channel.call(request, version)
         except (OSError, WireError) as error:
@@ -235,7 +237,7 @@ class SimConsumer(SimClient):
     """A member of the group: joins, reads its partitions, commits what it has read."""
 
     def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
-        super().__init__(world, name, service)
+        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
         self._member = ""
         self._generation = -1
         self._mine: dict[int, int] = {}

@@ -32,6 +32,7 @@ WRITABLE_WITHIN_S = 15.0
 FULL_WITHIN_S = 30.0
 EQUAL_WITHIN_S = 10.0
 LOOK_S = 0.2
+ANSWER_S = 3.0
 PROBES_FROM = 50_000_000
 SHARED = {
     "process.roles": "broker,controller",
@@ -115,7 +116,7 @@ class Cluster(Scenario):
         world = World(seed)
         self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
         names = list(self.numbers)
-        service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), checked=True)
+        service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True)
         super().__init__(world, Swarm.of_cluster(world.rng), names, service)
         self._run_s = run_s
         guard = ClusterGuard(self)
@@ -144,8 +145,15 @@ class Cluster(Scenario):
         return newest(self.living())
 
     def all_live_but(self, host: str) -> bool:
-        """Whether every other node is up."""
-        return len([x for x in self.living() if x != self.numbers[host]]) == len(self.numbers) - 1
+        """Whether every other node is up, and the process that the image knows: it has been heard of since it began."""
+        image, here = self.image(), self.numbers[host]
+        known = [
+            number
+            for number, parts in self.living().items()
+            if number != here and number in image.brokers
+            and image.brokers[number].broker_epoch == parts.lifecycle.broker_epoch
+        ]  # fmt: skip
+        return len(known) == len(self.numbers) - 1
 
     def is_full(self) -> bool:
         """Whether every broker is there, and every ISR is full and led."""

@@ -40,7 +40,7 @@ LONGEST_LIFE_S = 8.0
 LONGEST_CUT_S = 3.0
 LONGEST_PAUSE_S = 10.0
 LONGEST_SYNC_S = 1.0
-LONGEST_LIFE_IN_A_CLUSTER_S = 25.0
+LONGEST_LIFE_IN_A_CLUSTER_S = 40.0
 LONGEST_GONE_IN_A_CLUSTER_S = 12.0
 LONGEST_CUT_IN_A_CLUSTER_S = 15.0
 WORST_LOSS = 0.3
@@ -77,6 +77,8 @@ class Swarm:
     longest_gone_s: float = 0.5
     """Between two lives of a node."""
     longest_cut_s: float = LONGEST_CUT_S
+    calls_times: float = 1.0
+    """How many times more calls to the disk there are before one fails, or its process dies at one."""
     counted: Counter[str] = field(default_factory=Counter)
     """How often each struck."""
 
@@ -107,6 +109,7 @@ class Swarm:
         drawn.longest_life_s = 4 + rng.random() * LONGEST_LIFE_IN_A_CLUSTER_S
         drawn.longest_gone_s = 0.5 + rng.random() * rng.random() * LONGEST_GONE_IN_A_CLUSTER_S
         drawn.longest_cut_s = 1 + rng.random() * LONGEST_CUT_IN_A_CLUSTER_S
+        drawn.calls_times = 1 + rng.random() * 9
         return drawn
 
     @property
@@ -115,10 +118,10 @@ class Swarm:
         return self.settings.get("log.flush.interval.messages") == "1"
 
 
-def break_disk(process: Process, kind: str, hit: Callable[[], None]) -> None:
+def break_disk(process: Process, kind: str, hit: Callable[[], None], times: float = 1.0) -> None:
     """Some call from now on fails, once."""
     session = process.session
-    at = session.disk.calls + int(process.world.rng.random() * CALLS_BEFORE_A_FAULT)
+    at = session.disk.calls + int(process.world.rng.random() * CALLS_BEFORE_A_FAULT * times)
     number, calls = BROKEN_DISK[kind]
     if process.world.rng.random() < 0.5:  # else the commonest calls take all the faults
         calls = (process.world.rng.choice(calls),)

@@ -86,6 +86,10 @@ class Lives:
         await self.one(None)
         world.ledger.violation("no-start", "the last life ended by itself")
 
+    def born(self, process: Process) -> Node:
+        """The node of a new life."""
+        return Node(process.env, NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT))
+
     async def one(self, fate: str | None) -> None:
         """One life of the node, from its start to whatever ends it; no fate: it lives on."""
         world, rng = self._world, self._world.rng
@@ -93,15 +97,14 @@ class Lives:
         host.power_up()
         process = world.process(self._host)
         disk = host.disk
-        config = NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT)
-        self.node = node = Node(process.env, config)
+        self.node = node = self.born(process)
         self.process = process
         world.note(f"{self._said}start, fate {fate}, {disk.calls} calls")
         self._broken = False
         if fate in ("kill", "power") and rng.random() < 0.7 and self._guard.may_die(self._host):
-            process.session.kill_at = disk.calls + int(rng.random() * CALLS_BEFORE_A_DEATH)
+            process.session.kill_at = disk.calls + int(rng.random() * CALLS_BEFORE_A_DEATH * self._swarm.calls_times)
         if fate in BROKEN_DISK and self._guard.may_die(self._host):
-            break_disk(process, fate, self._disk_broke)
+            break_disk(process, fate, self._disk_broke, self._swarm.calls_times)
         stop = trio.Event()
 
         async def main() -> None:

@@ -1,0 +1,260 @@
+"""Controllers alone: one to five voters without a broker, what happens to them, and what they have committed.
+
+A writer hands numbered settings to whoever is active; what was acknowledged stays, and nothing older comes after it.
+Violations of its own: ``no-leader`` (nothing is acknowledged within 15 s of peace), ``lost`` (an acknowledged setting
+is not there in the end), ``behind`` (a voter has not caught up with the others within 15 s of peace).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.broker.node import StorageFailed
+from ottla.controller.decision import Defaults
+from ottla.controller.driver import Controller
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.log.directory import METADATA_TOPIC, LogDirectory
+from ottla.peers.client import read_exactly
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.framing import frame_size, parse_request, response_chunks
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import incremental_alter_configs as ac
+from ottla.world.env import FOREVER_S, Accepted, Env
+from sim.cluster import CONTROLLER_PORT, format_host
+from sim.copies import batches_on, differences
+from sim.faults import Disturber, Swarm
+from sim.invariants import Invariants
+from sim.lives import Guard, Lives
+from sim.scenario import Result
+from sim.world import World
+
+if TYPE_CHECKING:
+    from sim.processes import Process
+
+SPOKEN = {ApiKey.FETCH: 18, ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1}
+KEY = "log.retention.ms"
+LISTENER = "CONTROLLER"
+SETTLED_WITHIN_S = 15.0
+FIRST_VALUE = 100_000
+
+
+class QuorumParts:
+    """What there is of a node."""
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.replicas = ()
+        self.lifecycle = None
+
+
+class QuorumNode:
+    """A controller, and the listener the others reach it at."""
+
+    def __init__(self, env: Env, quorum: QuorumConfig, settings: dict[str, str]) -> None:
+        self.env = env
+        self._quorum = quorum
+        self._settings = settings
+        self._failure: OSError | None = None
+        self._ground = trio.CancelScope()
+        self.parts: Any = None
+
+    async def run(self, ready: None, stop: trio.Event) -> None:
+        """Until told to stop."""
+        env = self.env
+        directory = LogDirectory(env.disk, "/data")
+        directory.lock()
+        identity = directory.read_identity()
+        assert identity is not None
+        controller = Controller(env, directory, identity, Defaults(broker=self._settings), self._fail, self._quorum)
+        controller.load()
+        self.parts = QuorumParts(controller)
+        with self._ground:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(controller.run)
+                nursery.start_soon(self._serve, controller, nursery)
+                await stop.wait()
+                await controller.resign()
+                nursery.cancel_scope.cancel()
+        if self._failure is not None:
+            raise StorageFailed(str(self._failure))
+        controller.close()
+        directory.unlock()
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = error
+        self._ground.cancel()
+
+    async def _serve(self, controller: Controller, nursery: trio.Nursery) -> None:
+        listener = await self.env.net.listen("", CONTROLLER_PORT)
+        while True:
+            nursery.start_soon(self._answer, controller, await listener.accept())
+
+    async def _answer(self, controller: Controller, stream: Accepted) -> None:
+        """One request after the other."""
+        try:
+            while True:
+                size = frame_size(await read_exactly(stream, 4, FOREVER_S))
+                frame = memoryview(bytes(await read_exactly(stream, size, FOREVER_S)))
+                request = parse_request(frame)
+                body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
+                if request.key is ApiKey.API_VERSIONS:
+                    answer: Any = av.ApiVersionsResponse(0, [av.ApiVersion(k, 0, high) for k, high in SPOKEN.items()])
+                else:
+                    answer = await controller.answer_raft(body, request.version, LISTENER)
+                await stream.send(response_chunks(request.key, request.version, request.correlation_id, answer))
+        except (OSError, WireError):
+            stream.close()
+
+
+class AnyTime(Guard):
+    """Everything a quorum promises was synced: power may go anywhere at any time, and nothing is excused."""
+
+    def power_cut(self, host: str, node: Any) -> bool:
+        """Yes."""
+        return True
+
+
+class QuorumLives(Lives):
+    """The lives of one controller."""
+
+    def __init__(self, world: World, swarm: Swarm, number: int, quorum: QuorumConfig, guard: Guard) -> None:
+        super().__init__(world, swarm, number, f"n{number}", guard=guard)
+        self._quorum = quorum
+
+    def born(self, process: Process) -> Any:
+        """A controller instead of a node."""
+        return QuorumNode(process.env, self._quorum, self._settings)
+
+
+class QuorumScenario:
+    """A run under way."""
+
+    def __init__(self, seed: int, nodes: int | None = None, run_s: float = 40.0) -> None:
+        self.world = world = World(seed)
+        self.swarm = Swarm.of_cluster(world.rng)
+        self.swarm.dirs = "/data"
+        self.swarm.settings.pop("metadata.log.dir", None)
+        nodes = nodes or 1 + int(world.rng.random() * 5)
+        self.names = [f"n{i}" for i in range(1, nodes + 1)]
+        voters = tuple((i, Endpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
+        guard = AnyTime(world, self.swarm)
+        self.lives = []
+        for number, end in voters:
+            host = world.host(f"n{number}")
+            host.disk.holes, host.slow_s = self.swarm.holes, self.swarm.slow_s
+            format_host(host, number, self.swarm)
+            quorum = QuorumConfig(LISTENER, (end,), voters)
+            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard))
+        self._run_s = run_s
+        self._restless = nodes
+        self._peace = trio.Event()
+        self.tried = self.acked = FIRST_VALUE
+        self.count = 0
+
+    def living(self) -> dict[int, Any]:
+        """The parts of the nodes that are up."""
+        return {
+            i: lives.node.parts
+            for i, lives in enumerate(self.lives, 1)
+            if lives.node is not None and lives.node.parts is not None
+        }
+
+    async def run(self) -> None:
+        """Faults for a while, then peace and the reckoning."""
+        world = self.world
+        disturber = Disturber(world, self.swarm, self.names)
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._write)
+            everything.start_soon(Invariants(world, self.living).run)
+            for lives in self.lives:
+                everything.start_soon(lives.until, self._run_s, self._one_less)
+            async with trio.open_nursery() as trouble:
+                if len(self.names) > 1:
+                    trouble.start_soon(disturber.run)
+                await self._peace.wait()
+                trouble.cancel_scope.cancel()
+            disturber.make_peace()
+            world.network.mend()
+            world.note("peace")
+            await self._settle()
+            everything.cancel_scope.cancel()
+
+    def _one_less(self) -> None:
+        self._restless -= 1
+        if not self._restless:
+            self._peace.set()
+
+    async def _write(self) -> None:
+        while True:
+            await trio.sleep(self.world.rng.random() * 0.3)
+            for parts in self.living().values():
+                if parts.controller.is_active:
+                    self.world.start_soon(lambda c=parts.controller: self._once(c))  # type: ignore[misc]
+                    break
+
+    async def _once(self, controller: Controller) -> None:
+        self.tried += 1
+        value = self.tried
+        config = ac.AlterableConfig(KEY, 0, str(value))
+        request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
+        try:
+            with trio.move_on_after(60) as scope:
+                answer = await controller.submit(request, 1)
+        except (ProtocolError, OSError):
+            return
+        if not scope.cancelled_caught and answer.responses[0].error_code == 0:
+            self.acked = max(self.acked, value)
+            self.count += 1
+            self.world.note(f"acked {value}")
+
+    async def _settle(self) -> None:
+        world, before = self.world, self.count
+        until = world.now_s() + SETTLED_WITHIN_S
+        while self.count < before + 3:
+            if world.now_s() > until:
+                world.ledger.violation("no-leader", f"15 s after peace {self._told()}")
+                return
+            await trio.sleep(0.2)
+        acked = self.acked
+        while any(self._value(parts) < acked for parts in self.living().values()) or len(self.living()) < len(
+            self.names
+        ):
+            if world.now_s() > until:
+                world.ledger.violation("behind", f"{acked}: {self._told()}")
+                return
+            await trio.sleep(0.2)
+        logs = {name: batches_on(world.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
+        end = min(parts.controller.image.offset for parts in self.living().values())
+        for detail in differences(logs, end)[:5]:
+            world.ledger.violation("copies-differ", detail)
+
+    def _value(self, parts: Any) -> int:
+        return int(parts.controller.image.config(RESOURCE_BROKER, "").get(KEY, "0"))
+
+    def _told(self) -> str:
+        made = ((i, p.controller, self._value(p)) for i, p in self.living().items())
+        return ", ".join(f"{i}: epoch {c.epoch} leader {c.leader_id} at {c.image.offset}: {v}" for i, c, v in made)
+
+    def result(self) -> Result:
+        """The run in one line's worth of facts."""
+        world = self.world
+        calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
+        world.trace.add(repr((sorted(self.swarm.counted.items()), world.ledger.violations, calls)))
+        counted = {**self.swarm.counted, "nodes": len(self.names)}
+        return Result(world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0)
+
+
+def simulate_quorum(
+    seed: int, nodes: int | None = None, run_s: float = 40.0, listen: Callable[[str], None] | None = None
+) -> Result:
+    """Run one seed; ``listen`` is told each event."""
+    scenario = QuorumScenario(seed, nodes, run_s)
+    scenario.world.trace.listen = listen
+    scenario.world.run(scenario.run)
+    return scenario.result()
