@@ -26,6 +26,7 @@ from ottla.wire.messages import sync_group as sg
 from sim.history import Outcome, Place, Poll, Send, payload, value_of
 
 if TYPE_CHECKING:
+    from ottla.world.env import Stream
     from sim.world import World
 
 Address = tuple[str, int]
@@ -96,13 +97,22 @@ class SimClient:
         try:
             channel = self._channels.get(address)
             if channel is None:
-                stream = await self.process.env.net.connect(*address)
+                stream = await self._connect(address)
                 channel = self._channels[address] = Channel(stream, self.name, timeout_s=self.service.timeout_s)
                 await channel.negotiate()
             return await channel.call(request, version)
         except (OSError, WireError) as error:
             self.drop()
             raise Unsure(str(error)) from None
+
+    async def _connect(self, address: Address) -> Stream:
+        """A connection, before patience is over: there are other nodes."""
+        env = self.process.env
+        if len(self.service.bootstrap) == 1:
+            return await env.net.connect(*address)
+        with env.timeout(self.service.timeout_s):
+            return await env.net.connect(*address)
+        raise TimeoutError("no answer")
 
     async def leader(self, topic: str, partition: int) -> Address:
         """Who leads a partition, as far as was last heard; raises Again where nobody does."""
