@@ -51,6 +51,8 @@ class Deciding(NamedTuple):
     kraft_version: int = 1
     static_voters: tuple[int, ...] = ()
     """Controllers fixed by configuration: each must have registered before a level moves."""
+    min_isr: str = "1"
+    """``min.insync.replicas`` as it is configured here."""
 
 
 def _check_range(name: str, level: int, who: str, low: int, high: int) -> None:
@@ -108,7 +110,7 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
         raise _Refused(what + why)
 
 
-def _records(image: Image, levels: dict[str, int]) -> list[Message]:
+def _records(image: Image, levels: dict[str, int], min_isr: str) -> list[Message]:
     """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
     out: list[Message] = []
     for name, level in levels.items():
@@ -120,7 +122,7 @@ def _records(image: Image, levels: dict[str, int]) -> list[Message]:
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
                     out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
             if MIN_ISR not in image.config(RESOURCE_BROKER, ""):
-                out.append(m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, "1"))
+                out.append(m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr))
         out.append(m.FeatureLevelRecord(name, level))
     return out
 
@@ -140,4 +142,4 @@ def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: in
         return Decision(uf.UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message))
     rows = [uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates] if version < 2 else []
     response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
-    return Decision(response, [] if request.validate_only else _records(image, levels))
+    return Decision(response, [] if request.validate_only else _records(image, levels, me.min_isr))

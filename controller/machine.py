@@ -22,6 +22,7 @@ from ottla.controller import (
     topics,
     widening,
 )
+from ottla.controller.config_rules import MIN_ISR
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
@@ -113,7 +114,8 @@ class ControllerMachine:
             case ap.AllocateProducerIdsRequest():
                 return brokers.allocate_producer_ids(image, event)
             case uf.UpdateFeaturesRequest():
-                me = features.Deciding(self.node_id, self.kraft_version, self.static_voters)
+                least = static.get(MIN_ISR, "1")
+                me = features.Deciding(self.node_id, self.kraft_version, self.static_voters, least)
                 return features.update_features(image, event, version, me)
             case ub.UnregisterBrokerRequest():
                 return brokers.unregister(image, event, static)

@@ -14,7 +14,7 @@ from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft.store import NotOurQuorum
-from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
+from ottla.controller.records import ELR_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.controller.snapshots import read_snapshot
 from ottla.log.directory import Identity
 from ottla.wire.messages import metadata_records as m
@@ -47,7 +47,7 @@ def first_records(
     if machine.in_transaction:
         yield [m.AbortTransactionRecord("the controller was replaced")]
     if METADATA_VERSION not in machine.image.features:
-        yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}")
+        yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}", machine.defaults.broker.get(MIN_ISR, "1"))
     known = machine.image.controllers.get(identity.node_id)
     if known is None or known.incarnation_id != incarnation_id:
         yield [
@@ -61,11 +61,13 @@ def first_records(
         ]
 
 
-def _bootstrap(env: Env, path: str) -> list[Message]:
+def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
+    """Where eligible leader replicas are kept all brokers need one minimum: this node's goes into the records."""
     levels = read_snapshot(env.disk, path).records if env.disk.exists(path) else bootstrap_records()
+    kept = any(isinstance(x, m.FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
     return [
         m.BeginTransactionRecord("Bootstrap records"),
         *levels,
-        m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, "1"),
+        *([m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr)] if kept else []),
         m.EndTransactionRecord(),
     ]

@@ -115,12 +115,19 @@ async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> N
         assert controller.image.features == {"metadata.version": 29, "group.version": 1}
     first = [type(record) for _, record in written(ground)]
     levels_written = [m.FeatureLevelRecord] * 2
-    transaction = [m.BeginTransactionRecord, *levels_written, m.ConfigRecord, m.EndTransactionRecord]
+    transaction = [m.BeginTransactionRecord, *levels_written, m.EndTransactionRecord]
     assert first == [*transaction, m.RegisterControllerRecord]
     ground = Ground()
     ground.disk.session().unlink(path)
     async with ground.controller(broker=False) as controller:
         assert controller.image.features == {r.name: r.feature_level for r in bootstrap_records()}  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_a_new_cluster_takes_its_least_in_sync_replicas_from_the_first_controllers_settings() -> None:
+    ground = Ground(**{"min.insync.replicas": "2"})
+    async with ground.controller(broker=False) as controller:
+        assert controller.image.config(4, "") == {"min.insync.replicas": "2"}
 
 
 @virtual
