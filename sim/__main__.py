@@ -9,6 +9,7 @@ import sys
 import time
 
 from sim.cluster import simulate_cluster
+from sim.quorum import simulate_quorum
 from sim.scenario import Result, simulate
 
 
@@ -29,8 +30,9 @@ def options_of() -> argparse.Namespace:
         "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
     )
     parser.add_argument("--cluster", action="store_true", help="several nodes, each broker and controller")
-    parser.add_argument("--nodes", type=int, default=3, help="how many, with --cluster")
-    parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong, with --cluster")
+    parser.add_argument("--quorum", action="store_true", help="one to five controllers without brokers")
+    parser.add_argument("--nodes", type=int, help="how many; 3 in a cluster, as the seed has it in a quorum")
+    parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
     parser.add_argument("--quiet", action="store_true", help="no rate line")
     return parser.parse_args()
@@ -46,8 +48,10 @@ def main() -> int:
     virtual, began = 0.0, time.perf_counter()
     for seed in range(options.seed, options.seed + options.seeds):
         listen = print if options.trace else None
-        if options.cluster:
-            result = simulate_cluster(seed, options.nodes, options.seconds, listen)
+        if options.quorum:
+            result = simulate_quorum(seed, options.nodes, options.seconds, listen)
+        elif options.cluster:
+            result = simulate_cluster(seed, options.nodes or 3, options.seconds, listen)
         else:
             result = simulate(seed, synced=options.synced, listen=listen)
         virtual += result.virtual_s
