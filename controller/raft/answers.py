@@ -54,28 +54,32 @@ def to_request(raft: RaftNode, ticket: Any, request: Request) -> None:
             voter_changes.to_request(raft, ticket, request)
 
 
-def _answer(raft: RaftNode, error: ErrorCode = ErrorCode.NONE, *, granted: bool = False) -> Answer:
-    return Answer(error, raft.epoch, raft.leader_id, granted)
+def _answer(raft: RaftNode, error: ErrorCode = ErrorCode.NONE) -> Answer:
+    return Answer(error, raft.epoch, raft.leader_id)
 
 
 def _vote(raft: RaftNode, vote: Vote) -> Answer:
     """R211, R212. A higher epoch is taken over before anything is judged, of a pre-vote too (R59)."""
+    error, granted = _judge(raft, vote)
+    return Answer(error, raft.epoch, raft.leader_for(vote.candidate.id), granted)
+
+
+def _judge(raft: RaftNode, vote: Vote) -> tuple[ErrorCode, bool]:
     wrong = shape_error(vote)
+    if wrong == ErrorCode.NONE:
+        wrong = sender_error(vote.candidate.id, vote.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
-        return _answer(raft, wrong)
-    wrong = sender_error(vote.candidate.id, vote.epoch, raft.epoch)
-    if wrong != ErrorCode.NONE:
-        return _answer(raft, wrong)
+        return wrong, False
     if vote.epoch > raft.epoch:
         raft.to_unattached(vote.epoch)
     if vote.voter is not None and not vote.voter.names(raft.me):
-        return _answer(raft, ErrorCode.INVALID_VOTER_KEY)
+        return ErrorCode.INVALID_VOTER_KEY, False
     granted = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
     if granted and not vote.pre and raft.hard.voted is None:
         raft.hard = HardState(raft.epoch, raft.hard.leader_id, vote.candidate)
         assert isinstance(raft.state, Unattached | Prospective)
         raft.state.deadline_ms = raft.random_election_ms()
-    return _answer(raft, granted=granted)
+    return ErrorCode.NONE, granted
 
 
 def _begin(raft: RaftNode, begin: BeginEpoch) -> Answer:

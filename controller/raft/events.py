@@ -357,5 +357,7 @@ class Ready:
     Each answer is handed in as it comes (`Answered`), and `SnapshotLoaded` at last. Once the machine's ``loading`` is
     not this snapshot any more (no follower of that leader now, or the leader has it no more) it will not be taken.
     """
+    doubt: str | None = None
+    """What another node said that cannot be, and was not believed: worth a line in the log."""
     start_over: tuple[int, int] | None = None
     """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""

@@ -92,7 +92,12 @@ def take(
     if answer.diverging is not None:
         epoch, end = answer.diverging
         _, own_end = raft.chain.end_of(epoch)
-        raft.truncate(min(end, own_end))
+        if min(end, own_end) >= raft.high_watermark:
+            raft.truncate(min(end, own_end))
+            return
+        committed = raft.high_watermark
+        raft.ready.doubt = f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"
+        rest(raft, peer)
         return
     for batch in batches:
         if batch.first_offset != raft.chain.end or batch.epoch < raft.chain.last_epoch or batch.epoch > raft.epoch:

@@ -94,7 +94,7 @@ class RaftNode:
         """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R223)."""
         self.addressed: set[int] = set()
         """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
-        them as leader: nobody follows a leader it cannot reach (R256)."""
+        them as leader: nobody follows a leader it cannot reach (R256). Who was followed once stays here."""
         self.entry = entry
         """This node as it stands among the voters, or would; None for a broker only."""
         self.listener = listener
@@ -127,6 +127,10 @@ class RaftNode:
     def leader_id(self) -> int:
         """Who leads, as far as is known; -1."""
         return leader_of(self.state, self.me.id)
+
+    def leader_for(self, asker_id: int) -> int:
+        """Who leads, as the asker may be told: never itself, for it knows better, and a JVM would end (R257)."""
+        return NOBODY if self.leader_id == asker_id else self.leader_id
 
     @property
     def is_leader(self) -> bool:
@@ -192,6 +196,7 @@ class RaftNode:
         """Follow the leader of an epoch; the vote given in that epoch stays known."""
         voted = self.hard.voted if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
+        self.addressed.add(leader_id)  # it stays so when the leader leaves the voters, as it may while it leads (R242)
         self.become(Follower(leader_id, later, offer_ms=later), HardState(epoch, leader_id, voted))
 
     def follow_news(self, epoch: int, leader_id: int) -> None:
@@ -209,8 +214,10 @@ class RaftNode:
             self.to_unattached(epoch, max(leader_id, NOBODY))
         elif epoch > self.epoch or (follows and self.leader_id == NOBODY):
             known = self.hard.leader_id if epoch == self.epoch else NOBODY
-            assert known in (NOBODY, leader_id), f"two leaders in epoch {epoch}: {known} and {leader_id}"
-            self.to_follower(epoch, leader_id)
+            if known in (NOBODY, leader_id):
+                self.to_follower(epoch, leader_id)
+            else:
+                self.ready.doubt = f"two leaders in epoch {epoch}: {known}, and now {leader_id} is said to lead"
 
     # ------------------------------------------------------------------ fetches that wait here
 

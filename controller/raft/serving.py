@@ -29,7 +29,7 @@ def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
     if error == ErrorCode.NONE and request.replica.id == raft.me.id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
     if error != ErrorCode.NONE:
-        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_id)))
+        raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_for(request.replica.id))))
         return
     assert isinstance(state, Leader)
     answer = serve(request, raft.epoch, raft.me.id, raft.chain, raft.told_high_watermark)
@@ -53,7 +53,7 @@ def snapshot(raft: RaftNode, ticket: Any, request: FetchSnapshot) -> None:
         error = ErrorCode.SNAPSHOT_NOT_FOUND
     if error == ErrorCode.NONE and not 0 <= request.position < request.size_bytes:
         error = ErrorCode.POSITION_OUT_OF_RANGE
-    answer = SnapshotAnswer(error, raft.epoch, raft.leader_id)
+    answer = SnapshotAnswer(error, raft.epoch, raft.leader_for(request.replica.id))
     if error == ErrorCode.NONE:
         assert isinstance(state, Leader)
         listened_to(raft, state, request.replica)

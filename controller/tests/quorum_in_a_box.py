@@ -122,6 +122,7 @@ class Box:
         self._meet(host, event)
         ready = host.machine.step(self.now_ms, event)
         host.deadline_ms = host.machine.deadline_ms
+        assert ready.doubt is None, ready.doubt
         deeds = self._deeds(host, ready)
         stop = len(deeds)
         if self.torn and self.chance.random() < self.torn:
@@ -197,6 +198,7 @@ class Box:
         self._deliver(peer, Asked(ticket, request), 0)
 
     def _reply(self, host: Host, ticket: Any, answer: Any) -> None:
+        self.promises.said(host, ticket, answer)
         if ticket == OPERATOR:
             self.said.append(answer)
             return

@@ -2,8 +2,38 @@
 
 from __future__ import annotations
 
-from ottla.controller.raft.events import HardState
+from typing import Any
+
+from ottla.controller.raft.events import (
+    NOBODY,
+    AnyAnswer,
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    HardState,
+    Request,
+    SnapshotAnswer,
+    UpdateVoter,
+    Vote,
+)
 from ottla.controller.tests.quorum_hosts import Entry, Host
+from ottla.wire.errors import ErrorCode
+
+HARMLESS = {
+    ErrorCode.NONE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.INVALID_VOTER_KEY,
+    ErrorCode.SNAPSHOT_NOT_FOUND,
+    ErrorCode.POSITION_OUT_OF_RANGE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.VOTER_NOT_FOUND,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Errors a JVM peer lives with; INVALID_REQUEST (R254) and CLUSTER_AUTHORIZATION_FAILED (R255) end it."""
 
 
 class Promises:
@@ -13,6 +43,8 @@ class Promises:
         self._hosts = hosts
         self.committed: list[Entry] = []
         self.leaders: dict[int, int] = {}
+        self._told: dict[tuple[int, int], tuple[int, int]] = {}
+        """(asker, its life) -> (epoch, high watermark) it was told last."""
         self.majority_holds = True
         """Whether a majority's disks can be relied on: not after one of them was lost."""
 
@@ -62,3 +94,40 @@ class Promises:
         ]
         reached = len(holding) >= voters.majority
         assert reached or not self.majority_holds, f"MajorityReachedHighWatermark: {end} is on {holding} only"
+
+    # ------------------------------------------------------------------ what would end a JVM peer (R254-R260)
+
+    def said(self, host: Host, ticket: Any, answer: AnyAnswer) -> None:
+        """An answer leaves."""
+        if not isinstance(ticket, tuple):
+            return
+        asker, life, request = ticket
+        if isinstance(request, Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot | UpdateVoter):
+            assert answer.error in HARMLESS, f"R254, R255: {answer.error.name} to {request}"
+            self._named(host, asker, request, answer)
+        if isinstance(answer, FetchAnswer):
+            assert isinstance(request, Fetch)
+            self._fetched((asker, life), request, answer)
+        if isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE:
+            assert isinstance(request, FetchSnapshot)
+            assert (answer.snapshot, answer.position) == (request.snapshot, request.position), "R260"
+
+    def _named(self, host: Host, asker: int, request: Request, answer: AnyAnswer) -> None:
+        leader = answer.leader_id
+        if leader == NOBODY:
+            return
+        machine = host.machine
+        assert machine is not None
+        assert leader == host.key.id or machine.can_reach(leader), f"R256: {leader} is named without an address"
+        assert self.leaders.get(answer.epoch, leader) == leader, f"R257: {leader} does not lead {answer.epoch}"
+        if isinstance(request, Vote | Fetch | FetchSnapshot):
+            assert leader != asker, f"R257: {asker} is told that it leads"
+
+    def _fetched(self, asker: tuple[int, int], request: Fetch, answer: FetchAnswer) -> None:
+        if answer.high_watermark >= 0:
+            epoch, high_watermark = self._told.get(asker, (0, -1))
+            if answer.epoch >= epoch:
+                assert answer.high_watermark >= high_watermark, "R258: a high watermark that goes back"
+                self._told[asker] = (answer.epoch, answer.high_watermark)
+        if answer.diverging is not None:
+            assert answer.diverging[1] >= request.high_watermark, "R259: cut below the high watermark"

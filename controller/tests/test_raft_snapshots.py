@@ -30,7 +30,7 @@ ASK = FetchSnapshot(TWO, 6, (8, 3), 100, 1000, size_bytes=300)
 
 def following() -> RaftMachine:
     raft = led()
-    raft.step(1600, Asked("b", BeginEpoch(2, 7)))
+    raft.step(1600, Asked("b", BeginEpoch(3, 7)))
     return raft
 
 
