@@ -74,7 +74,8 @@ def _judge(raft: RaftNode, vote: Vote) -> tuple[ErrorCode, bool]:
         raft.to_unattached(vote.epoch)
     if vote.voter is not None and not vote.voter.names(raft.me):
         return ErrorCode.INVALID_VOTER_KEY, False
-    granted = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
+    up_to_date = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
+    granted = up_to_date and vote.candidate.id != raft.me.id  # nobody else has this node's id
     if granted and not vote.pre and raft.hard.voted is None:
         raft.hard = HardState(raft.epoch, raft.hard.leader_id, vote.candidate)
         assert isinstance(raft.state, Unattached | Prospective)

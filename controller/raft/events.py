@@ -273,6 +273,12 @@ class Unreachable(NamedTuple):
     request: Request
 
 
+class Gone(NamedTuple):
+    """A peer's connection was reset and its port refuses another: its process is gone."""
+
+    peer: int
+
+
 class SnapshotPart(NamedTuple):
     """A part of the leader's snapshot came, as it was asked for: the leader lives."""
 
@@ -305,6 +311,7 @@ Event = (
     | Answered
     | Refused
     | Unreachable
+    | Gone
     | SnapshotPart
     | SnapshotLoaded
     | Covered

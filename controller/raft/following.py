@@ -21,6 +21,9 @@ from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Follower, State, Unattached
 from ottla.wire.errors import ErrorCode
 
+GONE_JITTER_MS = 150
+"""How long followers wait at most when they see their leader's process gone."""
+
 
 def fetch_more(raft: RaftNode) -> None:
     """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R225).
@@ -69,6 +72,18 @@ def unreachable(raft: RaftNode, peer: int) -> None:
 def rest(raft: RaftNode, peer: int) -> None:
     """Ask a peer nothing for a while."""
     raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
+
+
+def leader_gone(raft: RaftNode, peer: int) -> None:
+    """A leader whose process is gone counts as one that was not heard for the whole fetch timeout; Kafka waits for it.
+
+    A little chance keeps the followers from asking all at once, and each gives its pre-vote from now on. Nothing hangs
+    on its being true: a leader that lives goes on as soon as it is fetched from again.
+    """
+    state = raft.state
+    if isinstance(state, Follower) and state.leader_id == peer:
+        state.fetched = False
+        state.deadline_ms = min(state.deadline_ms, raft.now_ms + GONE_JITTER_MS * raft.chance())
 
 
 def take(

@@ -42,6 +42,8 @@ class RaftMachine(RaftNode):
                 answers.refused(self, peer, request, error)
             case events.Unreachable(peer, request):
                 answers.unreachable(self, peer, request)
+            case events.Gone(peer):
+                following.leader_gone(self, peer)
             case events.SnapshotPart():
                 self._heard()
             case events.SnapshotLoaded():

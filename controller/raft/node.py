@@ -114,7 +114,8 @@ class RaftNode:
         self.now_ms = 0.0
         self.first_records = first_records
         """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R243)."""
-        self._chance = chance
+        self.chance = chance
+        """Gives a number of [0, 1)."""
 
     # ------------------------------------------------------------------ what the shell sees
 
@@ -155,11 +156,11 @@ class RaftNode:
 
     def random_election_ms(self) -> float:
         """Between once and twice the election timeout from now."""
-        return self.now_ms + self.timeouts.election_ms * (1 + self._chance())
+        return self.now_ms + self.timeouts.election_ms * (1 + self.chance())
 
     def any_of(self, peers: list[int]) -> int:
         """One of several, by chance."""
-        return peers[int(self._chance() * len(peers))]
+        return peers[int(self.chance() * len(peers))]
 
     def become(self, state: State, hard: HardState | None = None) -> None:
         """Enter a state; what it says that must survive goes to disk with this step."""

@@ -302,6 +302,12 @@ def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
     assert not answer(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).granted
 
 
+def test_nobody_votes_for_another_that_has_its_own_id() -> None:
+    raft = unattached()
+    assert not answer(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).granted
+    assert raft.hard == HardState(6)
+
+
 def in_state(name: str) -> RaftMachine:
     if name == "follower":
         return follower(end=10, epoch=3)

@@ -16,6 +16,7 @@ from ottla.controller.raft.events import (
     Event,
     Fetch,
     FetchAnswer,
+    Gone,
     HardState,
     Ready,
     SnapshotLoaded,
@@ -250,6 +251,24 @@ def test_r209_an_answer_that_names_another_leader_is_followed() -> None:
     raft, fetch = fetching()
     raft.step(100, Answered(2, fetch, FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 4, -1)))
     assert (raft.epoch, raft.leader_id) == (5, 2)
+
+
+def test_a_leader_whose_process_is_gone_is_replaced_at_once() -> None:
+    """After a small chance of a wait; whom it is no news of goes on as before."""
+    for peer, deadline, grants in ((3, 2_100, False), (2, 275, True)):
+        raft, fetch = fetching()
+        fetched(raft, fetch, high_watermark=0)
+        raft.step(200, Gone(peer))
+        assert raft.deadline_ms == deadline
+        (reply,) = raft.step(201, Asked("t", Vote(THREE, 5, 0, 0, pre=True))).replies
+        assert isinstance(reply.answer, Answer)
+        assert reply.answer.granted == grants
+    raft, fetch = fetching()
+    raft.step(1_990, Gone(2))
+    assert raft.deadline_ms == 2_000, "never later than without"
+    raft = led()
+    raft.step(1_600, Gone(1))
+    assert raft.is_leader
 
 
 def test_elections_are_counted() -> None:
