@@ -25,7 +25,7 @@ from ottla.controller.image import Image
 from ottla.controller.loader import Loader
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.pacing import paced
-from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, IDLE, RETRY_MS, Chore
+from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, GROW, IDLE, RECOVER, RETRY_MS, Chore
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft import events
 from ottla.controller.raft.shell import Raft
@@ -48,6 +48,9 @@ RESIGN_BEATS = 10
 """Alone it takes two: one takes the leaderships, the next one fences. A stop waits for nothing else."""
 RESIGN_S = 5.0
 """How long a clean stop waits until somebody else leads the quorum (R210)."""
+
+OF_OTHERS = (FENCE_STALE, GROW, RECOVER)
+"""Chores that look after other brokers than this node's."""
 
 __all__ = ["Controller", "NotOurQuorum", "Ticket"]
 
@@ -258,7 +261,7 @@ class Controller:
         if chore is IDLE:
             others = {*image.brokers, *image.controllers} - {self.node_id}
             return bool(others) or not self._raft.is_alone
-        return chore is not FENCE_STALE or any(not b.fenced for i, b in image.brokers.items() if i != self.node_id)
+        return chore not in OF_OTHERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
     async def _now_and_then(self, chore: Chore) -> None:
         """One chore, for as long as this node lives; its time begins anew with each activation."""

@@ -30,6 +30,10 @@ Done = Callable[[Any], None]
 Wanted = tuple[ApiKey, Encode, Done]
 
 
+class Gone(OSError):
+    """A peer that was reached before broke its connection and refuses another: nobody listens there any more."""
+
+
 class Unspoken(WireError):
     """The other side speaks no version that can say this."""
 
@@ -43,6 +47,7 @@ class _Peer:
         self.channel: Channel | None = None
         self.dialled: tuple[str, int] | None = None
         self.failures = 0
+        self.reached = False
 
 
 async def _call(channel: Channel, key: ApiKey, encode: Encode) -> Any:
@@ -121,7 +126,9 @@ class Peers:
                 error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
                 again = False
             except (OSError, WireError) as failed:
-                error = failed
+                gone = peer.reached and isinstance(failed, ConnectionRefusedError)
+                error = Gone(str(failed)) if gone else failed
+                peer.reached &= not gone
             self._hang_up(peer)
             if not again:
                 break
@@ -148,7 +155,7 @@ class Peers:
         except BaseException:
             channel.close()
             raise
-        peer.channel, peer.dialled = channel, address
+        peer.channel, peer.dialled, peer.reached = channel, address, True
         return channel
 
     @staticmethod

@@ -256,6 +256,8 @@ class Raft:
         machine, store = self.machine, self._store
         before = machine.leader_id, machine.epoch, machine.high_watermark
         ready = machine.step(self._env.monotonic_ms(), event)
+        if ready.doubt is not None:
+            logger.warning("what another controller says cannot be: %s", ready.doubt)
         if ready.hard_state is not None:
             await self._env.in_thread(store.begin_state(ready.hard_state, machine.voters), Lane.RAFT)
         self._write(ready)
@@ -383,4 +385,4 @@ class Raft:
         """Somebody says where the leader of an epoch is reached."""
         if epoch >= self.machine.epoch:
             self.addresses.tell(leader_id, [e for e in endpoints if e is not None])
-            self.machine.addressed = self.addresses.told
+            self.machine.addressed |= self.addresses.told

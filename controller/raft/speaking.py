@@ -12,7 +12,7 @@ from typing import Any
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft import events
 from ottla.controller.raft.events import AnyAnswer, Event, FetchSnapshot, ReplicaKey, Request, Send, Vote
-from ottla.controller.raft.peers import Peers, Unspoken
+from ottla.controller.raft.peers import Gone, Peers, Unspoken
 from ottla.controller.raft.received import batches_of
 from ottla.controller.raft.wire_form import from_answer, to_message
 from ottla.controller.raft.wire_values import Heard, Refusal
@@ -72,6 +72,8 @@ class Speaking:
 
         def done(got: Any) -> None:
             heard = None if isinstance(got, Exception) else from_answer(got, self._quorum.listener)
+            if isinstance(got, Gone):
+                self._hand_in(events.Gone(peer))
             self._hand_in(self._event(peer, request, got, heard))
             also(None if isinstance(heard, Refusal) else heard)
 

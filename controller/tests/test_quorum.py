@@ -83,6 +83,27 @@ def quorum_log(quorum: Quorum, node_id: int) -> bytes:
 
 
 @virtual
+async def test_a_leader_whose_process_is_gone_is_replaced_at_once_and_one_that_is_silent_after_a_while() -> None:
+    for how, least, most in (("killed", 0.0, 0.4), ("cut", 1.5, 6.0)):
+        quorum = Quorum(3)
+        async with quorum.running():
+            for _ in range(3):
+                leader = await quorum.leader()
+                await quorum.settled()
+                await trio.sleep(3)
+                began = trio.current_time()
+                if how == "killed":
+                    quorum.nodes[leader.node_id].kill()
+                else:
+                    quorum.cut = {leader.node_id}
+                await quorum.leader()
+                assert least < trio.current_time() - began < most
+                if how == "killed":
+                    quorum.start(leader.node_id)
+                quorum.cut = set()
+
+
+@virtual
 async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None:
     quorum = Quorum(3)
     async with quorum.running():

@@ -243,9 +243,20 @@ class RealNet:
         return RealListener(sock, self._hangups, buffers)
 
     async def connect(self, host: str, port: int) -> Stream:
-        """Open a connection."""
-        stream = await trio.open_tcp_stream(host, port)
+        """Open a connection. Where each of a name's addresses failed it is as the first of them did."""
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except OSError as error:
+            raise _first_cause(error) from None
         return RealStream(socket.socket(fileno=stream.socket.detach()), self._hangups)
+
+
+def _first_cause(error: OSError) -> OSError:
+    """The error of an address, out of the one that sums up all of them: it says whether the port refused."""
+    cause = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause if isinstance(cause, OSError) else error
 
 
 class RealEnv(ThisMachine):

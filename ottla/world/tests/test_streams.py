@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -49,6 +50,18 @@ def read(reader: socket.socket, size: int) -> bytes:
     while len(out) < size and (more := reader.recv(min(size - len(out), MIB))):
         out += more
     return bytes(out)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_where_nobody_listens_refuses_by_its_own_name(host: str) -> None:
+    async def run() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0)
+        listener.close()
+        with pytest.raises(ConnectionRefusedError) as caught:
+            await RealEnv().net.connect(host, listener.port)
+        assert caught.value.errno == errno.ECONNREFUSED
+
+    trio.run(run)
 
 
 @pytest.mark.parametrize("size", [256, 40 * 1024, 700 * 1024, 5 * MIB])
