@@ -46,8 +46,11 @@ logger = logging.getLogger("ottla.controller")
 
 RESIGN_BEATS = 10
 """Alone it takes two: one takes the leaderships, the next one fences. A stop waits for nothing else."""
-RESIGN_S = 5.0
-"""How long a clean stop waits until somebody else leads the quorum (R210)."""
+RESIGN_S = 1.0
+"""How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
+
+Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody.
+"""
 
 OF_OTHERS = (FENCE_STALE, GROW, RECOVER)
 """Chores that look after other brokers than this node's."""

@@ -118,7 +118,7 @@ class Net:
         raise NotImplementedError
 
     async def connect(self, host: str, port: int) -> Line:
-        to = int(host.removeprefix("host"))
+        to = self._quorum.at(int(host.removeprefix("host")))
         if not self._quorum.joined(self._home, to):
             await trio.sleep_forever()
         if self._quorum.nodes[to].controller is None:
@@ -136,6 +136,12 @@ class Member:
         self.disk = MemoryDisk(random.Random(node_id), lambda: 0)
         self.identity = Identity(CLUSTER_ID, node_id, bytes([node_id] * 16))
         self.life = 0
+        self.joins = False
+        """It asks to become a voter by itself."""
+        self.may_vote = False
+        """It has a controller's listener, whoever votes."""
+        self.moved_to: int | None = None
+        """Its listener's address is another one's by now."""
         self.starts = False
         self.controller: Controller | None = None
         self.env: TestEnv
@@ -191,6 +197,10 @@ class Quorum:
     def joined(self, one: int, other: int) -> bool:
         return one not in self.cut and other not in self.cut
 
+    def at(self, host: int) -> int:
+        """Who listens on a host."""
+        return next((i for i, m in self.nodes.items() if m.moved_to == host), host)
+
     def start(self, node_id: int) -> None:
         self.nodes[node_id].starts = True
         self._nursery.start_soon(self._live, self.nodes[node_id])
@@ -200,8 +210,10 @@ class Quorum:
         member.env.net = Net(self, member.node_id)
         chance = random.Random(f"{member.node_id} {member.life}")
         member.env.random = chance.random  # type: ignore[method-assign]
-        endpoints = (endpoint(member.node_id),) if member.votes else ()
-        config = QuorumConfig(LISTENER, endpoints, self.static, () if self.static else self.bootstrap)
+        here = member.node_id if member.moved_to is None else member.moved_to
+        endpoints = (endpoint(here),) if member.votes or member.may_vote else ()
+        bootstrap = () if self.static else self.bootstrap
+        config = QuorumConfig(LISTENER, endpoints, self.static, bootstrap, auto_join=member.joins)
         directory = LogDirectory(member.env.disk, "/data")
         made = Controller(
             member.env, directory, member.identity, Defaults(broker=self.settings), member.failures.append, config

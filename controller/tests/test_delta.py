@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from ottla.controller.delta import Delta
+from ottla.controller.decision import at_once
+from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
 from ottla.controller.image import RESOURCE_TOPIC, Image
 from ottla.wire.messages import metadata_records as m
@@ -68,6 +69,46 @@ def test_what_a_record_touches_outside_topics(records: list[Message], expected: 
     assert delta == expected
     assert delta.empty == (expected == Delta())
     assert image.topics is BASE.topics or image.topics == BASE.topics
+
+
+def of_nothing(*records: Message) -> Image:
+    return after(Image(), *records)[0]
+
+
+def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -> None:
+    """As where a snapshot takes the log's place: the same content in other objects is no difference (R235)."""
+    old = BASE
+    new, _ = after(
+        of_nothing(
+            m.TopicRecord("t", topic_id(1)),
+            *(partition(n) for n in range(3)),
+            m.TopicRecord("u", topic_id(3)),
+            partition(0, 3),
+            m.TopicRecord("v", topic_id(4)),
+            m.ConfigRecord(RESOURCE_TOPIC, "v", "retention.ms", "5"),
+            m.RegisterBrokerRecord(1, False, bytes(16), 8, [], [], None, True, False, [bytes(16)]),
+            m.FeatureLevelRecord("group.version", 1),
+            m.ProducerIdsRecord(1, 5, 1000),
+        ),
+        m.PartitionChangeRecord(1, topic_id(1), leader=2),
+    )
+    delta = at_once(between(old, new))
+    assert {n: (t.same, set(t.partitions)) for n, t in delta.topics.items()} == {
+        "t": (True, {1}),
+        "u": (False, {0}),
+        "v": (False, set()),
+    }
+    assert [t.name for t in delta.made()] == ["u", "v"]
+    assert delta.topics["u"].old is old.topics["u"]
+    assert delta.configs == {(RESOURCE_TOPIC, "t"), (RESOURCE_TOPIC, "v")}
+    assert (delta.brokers, delta.controllers, delta.others) == ({1}, set(), {ACL})
+    assert not delta.features
+    assert not delta.producer_ids
+    assert at_once(between(old, old)).empty
+    gone = at_once(between(old, Image()))
+    assert sorted(t.name for t in gone.removed()) == ["t", "u"]
+    assert gone.features
+    assert gone.producer_ids
 
 
 def touched(base: Image, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
