@@ -78,6 +78,7 @@ class Controller:
         self.incarnation_id = env.uuid()
         """Of this process, as a registered controller."""
         self.machine = ControllerMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
+        self.machine.static_voters = tuple(node_id for node_id, _ in quorum.static_voters)
         self.listeners: list[Listener] = []
         """Called with the image and its delta after each commit, before the answers leave."""
         settings = StoreSettings.of(defaults.broker)
@@ -194,6 +195,7 @@ class Controller:
                     await self._follow()
             waiting, self._waiting = self._waiting, []
             if waiting:
+                self.machine.kraft_version = self.kraft_version
                 await self._turns.take(waiting)
         except ProtocolError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
@@ -247,7 +249,8 @@ class Controller:
     async def _publish(self) -> None:
         image, delta = await paced(self.machine.publishing())
         if not self._seen:
-            self._seen, delta = True, Delta.everything(image)
+            self._seen = True
+            delta = Delta.everything(image) if self.listeners else delta
         for listener in self.listeners:
             listener(image, delta)
         self._tell_published()

@@ -93,8 +93,6 @@ def _check(name: str, level: int, current: int, kind: int, image: Image, me: Dec
     if name == KRAFT_VERSION:
         if level < current:
             raise _invalid(name, level, "Can't downgrade the version of this feature.")
-        if level > current:
-            raise _invalid(name, level, "A quorum with voters fixed by configuration cannot be upgraded here.")
     elif name == METADATA_VERSION:
         _check_metadata_version(level, current, kind)
     elif name not in SUPPORTED_FEATURES:
@@ -127,6 +125,11 @@ def _records(image: Image, levels: dict[str, int], min_isr: str) -> list[Message
     return out
 
 
+def refused(error: ErrorCode, why: str) -> Decision:
+    """No level moves."""
+    return Decision(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
+
+
 def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: int, me: Deciding) -> Decision:
     """Check every update against what the ones before it made of the levels; write them all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
@@ -137,9 +140,8 @@ def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: in
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
             levels[name] = update.max_version_level
-    except _Refused as refused:
-        message = _PREFIX + str(refused)
-        return Decision(uf.UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message))
+    except _Refused as error:
+        return refused(ErrorCode.INVALID_UPDATE_VERSION, str(error))
     rows = [uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates] if version < 2 else []
     response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
     return Decision(response, [] if request.validate_only else _records(image, levels, me.min_isr))

@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
+from ottla.controller import features
 from ottla.controller.decision import Decision
 from ottla.controller.loader import Loader
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.pacing import paced, slowly
+from ottla.controller.raft.events import RaiseVersion, VoterAnswer
 from ottla.controller.raft.shell import Raft
-from ottla.controller.records import METADATA_VERSION, NEWEST_METADATA_VERSION, BatchWriter
+from ottla.controller.records import KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION, BatchWriter
 from ottla.controller.ticket import Ticket
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
@@ -71,8 +75,25 @@ class Turns:
 
     async def _decide(self, ticket: Ticket) -> Decision:
         end, now_ms = self._raft.machine.chain.end, self._env.monotonic_ms()
-        decision = self._machine.decide(ticket.request, ticket.version, end, now_ms)
-        return await paced(decision) if isinstance(decision, Generator) else decision
+        decided = self._machine.decide(ticket.request, ticket.version, end, now_ms)
+        decision = await paced(decided) if isinstance(decided, Generator) else decided
+        if isinstance(ticket.request, uf.UpdateFeaturesRequest):
+            return await self._raise_kraft_version(ticket.request, decision)
+        return decision
+
+    async def _raise_kraft_version(self, request: uf.UpdateFeaturesRequest, decision: Decision) -> Decision:
+        """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
+        wanted = [u.max_version_level for u in request.feature_updates if u.feature == KRAFT_VERSION]
+        if not wanted or wanted[-1] <= self._machine.kraft_version or decision.response.error_code:
+            return decision
+        answer = (await self._raft.ask(RaiseVersion(wanted[-1], request.validate_only))).answer
+        assert isinstance(answer, VoterAnswer)
+        if answer.error != ErrorCode.NONE:
+            return features.refused(answer.error, answer.message or "")
+        if request.validate_only:
+            return decision
+        self._machine.kraft_version = wanted[-1]
+        return Decision(decision.response, [m.NoOpRecord(), *decision.records])
 
     async def append(self, records: list[Message]) -> None:
         """Append records as one batch, so that all of them count or none, and go on from what they make.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import trio
 
+from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.driver import Controller
 from ottla.controller.tests.quorum_world import CLUSTER_ID, LISTENER, Quorum, endpoint
 from ottla.controller.tests.test_driver import virtual
 from ottla.controller.tests.test_quorum import make, with_broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_raft_voter as a
+from ottla.wire.messages import controller_registration as cr
 from ottla.wire.messages import remove_raft_voter as r
+from ottla.wire.messages import update_features as uf
 
 
 def voters(controller: Controller) -> list[tuple[int, str]]:
@@ -131,3 +134,38 @@ async def test_a_voter_that_moved_and_stands_alone_says_so_as_it_begins_to_lead(
         leader = await quorum.leader()
         assert voters(leader) == [(1, "host8")]
         assert leader.leader_address() == ("host8", 9093)
+
+
+async def raising(controller: Controller, *, validate_only: bool = False) -> uf.UpdateFeaturesResponse:
+    update = uf.FeatureUpdateKey("kraft.version", 1)
+    answer = await controller.submit(uf.UpdateFeaturesRequest(1000, [update], validate_only), 2)
+    assert isinstance(answer, uf.UpdateFeaturesResponse)
+    return answer
+
+
+@virtual
+async def test_r244_fixed_voters_become_records_once_each_of_them_has_said_where_it_is() -> None:
+    quorum = Quorum(3, static=True)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        for node_id in quorum.nodes:
+            features = [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
+            here = [cr.Listener(*endpoint(node_id), 0)]
+            await leader.submit(cr.ControllerRegistrationRequest(node_id, bytes([node_id] * 16), False, here, features))
+        assert (await raising(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, "they have not said it yet"
+        await trio.sleep(5)
+        end = leader.log_end_offset
+        assert (await raising(leader, validate_only=True)).error_code == 0
+        assert leader.kraft_version == 0
+        answer = await raising(leader)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert leader.kraft_version == leader.machine.kraft_version == 1
+        assert leader.log_end_offset >= end + 3
+        wanted = [(1, "host1"), (2, "host2"), (3, "host3")]
+        await settled_on(quorum, wanted)
+        assert (await raising(leader)).error_code == 0, "it is there already"
+    async with quorum.running():
+        leader = await quorum.leader()
+        assert leader.kraft_version == 1
+        assert voters(leader) == wanted
