@@ -18,7 +18,6 @@ from typing import Any
 import trio
 
 from ottla.controller import startup
-from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import Defaults
 from ottla.controller.delta import Delta, Listener
 from ottla.controller.image import Image
@@ -36,16 +35,11 @@ from ottla.controller.ticket import Ticket
 from ottla.controller.turns import Turns
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 
-RESIGN_BEATS = 10
-"""Alone it takes two: one takes the leaderships, the next one fences. A stop waits for nothing else."""
 RESIGN_S = 1.0
 """How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
 
@@ -352,47 +346,3 @@ class Controller:
         """Flush and close the metadata log, as a clean stop does. Nothing else may go on."""
         self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._store.close()
-
-    # ------------------------------------------------------------------ this node's own broker
-
-    async def register_broker(
-        self, directory_ids: list[bytes], endpoints: list[m.BrokerEndpoint], rack: str | None
-    ) -> int:
-        """Register this node's broker with the directories it can use, and let it lead; gives its broker epoch.
-
-        Its former process counts as stopped cleanly: what it led nobody else could lead meanwhile.
-
-        Raises:
-            ProtocolError: it is refused; OSError: the metadata log could not be written.
-        """
-        known = self.machine.latest.brokers.get(self.node_id)
-        request = br.BrokerRegistrationRequest(
-            self.node_id,
-            self._identity.cluster_id,
-            self._env.uuid(),
-            [br.Listener(e.name, e.host, e.port, e.security_protocol) for e in endpoints],
-            [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
-            rack,
-            log_dirs=sorted(directory_ids),
-            previous_broker_epoch=-1 if known is None else known.broker_epoch,
-        )
-        answer = await self.submit(request)
-        if answer.error_code:
-            raise ProtocolError(ErrorCode(answer.error_code))
-        epoch: int = answer.broker_epoch
-        await self._beat(epoch)
-        return epoch
-
-    async def _beat(self, epoch: int, *, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
-        request = bh.BrokerHeartbeatRequest(self.node_id, epoch, self.image.offset, False, want_shut_down)
-        answer: bh.BrokerHeartbeatResponse = await self.submit(request)
-        return answer
-
-    async def resign_broker(self) -> None:
-        """Controlled shutdown of this node's broker: its leaderships go first, then it is fenced."""
-        known = self.machine.latest.brokers.get(self.node_id)
-        for _ in range(RESIGN_BEATS if known is not None else 0):
-            assert known is not None
-            answer = await self._beat(known.broker_epoch, want_shut_down=True)
-            if answer.should_shut_down or answer.error_code:
-                return

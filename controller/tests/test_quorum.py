@@ -8,6 +8,7 @@ import trio
 from ottla.controller.driver import Controller
 from ottla.controller.tests.quorum_world import Quorum
 from ottla.controller.tests.test_driver import code, topic, virtual
+from ottla.controller.tests.world import register_broker
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_quorum as d
@@ -15,7 +16,7 @@ from ottla.wire.messages import metadata_records as m
 
 
 async def with_broker(controller: Controller) -> None:
-    await controller.register_broker([bytes(14) + b"\x09\x09"], [], None)
+    await register_broker(controller)
 
 
 async def make(controller: Controller, *names: str) -> None:

@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 
 import trio
 
+from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
 from ottla.controller.format import format_directory
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.log.directory import LogDirectory
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
 from ottla.world.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -68,6 +71,43 @@ class TestEnv:
         raise NotImplementedError
 
 
+async def register_broker(controller: Controller, directory_id: bytes = DIRECTORY_ID) -> int:
+    """The broker of the controller's own node registers and may lead; gives its epoch."""
+    known = controller.image.brokers.get(controller.node_id)
+    request = br.BrokerRegistrationRequest(
+        controller.node_id,
+        controller.machine.cluster_id,
+        controller._env.uuid(),
+        [],
+        [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+        None,
+        log_dirs=[directory_id],
+        previous_broker_epoch=-1 if known is None else known.broker_epoch,
+    )
+    answer = await controller.submit(request)
+    assert answer.error_code == 0
+    epoch: int = answer.broker_epoch
+    await beat(controller, epoch)
+    return epoch
+
+
+async def beat(controller: Controller, epoch: int, *, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
+    """A heartbeat of that broker."""
+    controller.heard(controller.node_id, epoch)
+    request = bh.BrokerHeartbeatRequest(controller.node_id, epoch, controller.image.offset, False, want_shut_down)
+    answer: bh.BrokerHeartbeatResponse = await controller.submit(request)
+    return answer
+
+
+async def resign_broker(controller: Controller) -> int:
+    """Its controlled shutdown: how many heartbeats it took, at most ten."""
+    epoch = controller.image.brokers[controller.node_id].broker_epoch
+    for number in range(1, 10):
+        if (await beat(controller, epoch, want_shut_down=True)).should_shut_down:
+            return number
+    return 10
+
+
 class Ground:
     """A formatted directory, and controllers that come and go on it."""
 
@@ -93,6 +133,6 @@ class Ground:
             nursery.start_soon(out.run)
             await out.ready()
             if broker:
-                await out.register_broker([DIRECTORY_ID], [], None)
+                await register_broker(out)
             yield out
             nursery.cancel_scope.cancel()
