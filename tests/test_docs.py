@@ -17,7 +17,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.matrix import CLIENTS, Missing, command_of
-from tests import hexdumps
+from tests import hexdumps, quorum_story
 from tests.reference import PAGES, WHERE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +55,12 @@ def test_the_bytes_on_the_page_are_those_on_the_disk() -> None:
     text = hexdumps.PAGE.read_text()
     assert len(hexdumps.BLOCK.findall(text)) == 11
     assert hexdumps.page_as_it_should_be(text) == text, "run python -m tests.hexdumps"
+
+
+def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
+    text = quorum_story.PAGE.read_text()
+    assert {m[0] for m in quorum_story.BLOCK.findall(text)} == set(quorum_story.MAKERS)
+    assert quorum_story.page_as_it_should_be(text) == text, "run python -m tests.quorum_story"
 
 
 def test_links_lead_somewhere() -> None:

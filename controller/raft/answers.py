@@ -76,6 +76,8 @@ def _judge(raft: RaftNode, vote: Vote) -> tuple[ErrorCode, bool]:
         return ErrorCode.INVALID_VOTER_KEY, False
     up_to_date = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
     granted = up_to_date and vote.candidate.id != raft.me.id  # nobody else has this node's id
+    if vote.pre and not granted and isinstance(raft.state, Prospective):
+        raft.state.election.ask_again(vote.candidate.id, raft.asked)
     if granted and not vote.pre and raft.hard.voted is None:
         raft.hard = HardState(raft.epoch, raft.hard.leader_id, vote.candidate)
         assert isinstance(raft.state, Unattached | Prospective)
@@ -101,6 +103,7 @@ def _end(raft: RaftNode, end: EndEpoch) -> Answer:
         return _answer(raft, wrong)
     raft.follow_news(end.epoch, end.leader_id)
     if isinstance(raft.state, Follower) and raft.state.leader_id == end.leader_id:
+        raft.state.is_its_turn = True  # by its place among the successors
         raft.state.deadline_ms = raft.now_ms + successor_wait_ms(
             [s.names(raft.me) for s in end.successors], raft.timeouts.backoff_max_ms
         )

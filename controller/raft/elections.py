@@ -23,6 +23,9 @@ from ottla.controller.raft.states import (
 )
 from ottla.wire.messages import control_records as ctl
 
+TURNS_MS = 150
+"""How long all followers together take for their turns at most."""
+
 
 def start(raft: RaftNode) -> None:
     """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205)."""
@@ -61,7 +64,9 @@ def tick(raft: RaftNode) -> None:
     if raft.now_ms < state.deadline_ms:
         return
     match state:
-        case Unattached() | Follower() if raft.voters.has(raft.me):
+        case Follower() if raft.voters.has(raft.me):
+            miss_leader(raft, state)
+        case Unattached() if raft.voters.has(raft.me):
             to_prospective(raft)
         case Follower() | Unattached():
             state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
@@ -79,6 +84,33 @@ def tick(raft: RaftNode) -> None:
                 to_prospective(raft)
 
 
+def miss_leader(raft: RaftNode, follower: Follower) -> None:
+    """The leader was not heard for too long: ask whether an election would be won, when it is this node's turn.
+
+    All followers lose a leader at the same moment. In Kafka they also ask at the same moment, each gets the pre-votes,
+    votes for itself, and with an even number of them nobody wins for one or two seconds. Here they take turns by their
+    ids, a few milliseconds each, and give their pre-votes while they wait.
+    """
+    others = sorted(v.id for v in raft.voters.current if v.id != follower.leader_id)
+    wait_ms = 0.0 if follower.is_its_turn else TURNS_MS * others.index(raft.me.id) / len(others)
+    if wait_ms == 0:
+        to_prospective(raft)
+        return
+    follower.is_its_turn, follower.fetched = True, False
+    follower.deadline_ms = raft.now_ms + wait_ms
+
+
+def leader_gone(raft: RaftNode, peer: int) -> None:
+    """A leader whose process is gone counts as one that was not heard for the whole fetch timeout; Kafka waits for it.
+
+    Nothing hangs on its being true: a leader that lives goes on as soon as a pre-vote is lost.
+    """
+    state = raft.state
+    if isinstance(state, Follower) and state.leader_id == peer and raft.voters.has(raft.me) and not state.is_its_turn:
+        raft.gone = peer
+        miss_leader(raft, state)
+
+
 def to_prospective(raft: RaftNode) -> None:
     """Ask whether an election would be won."""
     raft.become(Prospective(raft.random_election_ms(), Election({raft.me.id: True})))
@@ -92,7 +124,7 @@ def give_up(raft: RaftNode) -> None:
     """
     assert isinstance(raft.state, Prospective)
     known = raft.hard.leader_id
-    if known >= 0 and known != raft.me.id and raft.can_reach(known):
+    if known >= 0 and known not in (raft.me.id, raft.gone) and raft.can_reach(known):
         raft.to_follower(raft.epoch, known)
     elif raft.state.election.lost(len(raft.voters.current), raft.voters.majority):
         raft.become(Unattached(raft.random_election_ms()), raft.hard)

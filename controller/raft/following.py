@@ -21,9 +21,6 @@ from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Follower, State, Unattached
 from ottla.wire.errors import ErrorCode
 
-GONE_JITTER_MS = 150
-"""How long followers wait at most when they see their leader's process gone."""
-
 
 def fetch_more(raft: RaftNode) -> None:
     """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R225).
@@ -74,18 +71,6 @@ def rest(raft: RaftNode, peer: int) -> None:
     raft.asked[peer] = raft.now_ms + raft.timeouts.retry_ms
 
 
-def leader_gone(raft: RaftNode, peer: int) -> None:
-    """A leader whose process is gone counts as one that was not heard for the whole fetch timeout; Kafka waits for it.
-
-    A little chance keeps the followers from asking all at once, and each gives its pre-vote from now on. Nothing hangs
-    on its being true: a leader that lives goes on as soon as it is fetched from again.
-    """
-    state = raft.state
-    if isinstance(state, Follower) and state.leader_id == peer:
-        state.fetched = False
-        state.deadline_ms = min(state.deadline_ms, raft.now_ms + GONE_JITTER_MS * raft.chance())
-
-
 def take(
     raft: RaftNode, asked_in: State, peer: int, request: Fetch, answer: FetchAnswer, batches: tuple[Batch, ...]
 ) -> None:
@@ -99,8 +84,7 @@ def take(
         if state is asked_in:
             rest(raft, peer)
         return
-    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
-    state.fetched = True
+    raft.heard_leader()
     if answer.snapshot is not None:
         raft.loading = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
         return
@@ -125,7 +109,8 @@ def take(
 def take_part(raft: RaftNode, request: FetchSnapshot, answer: SnapshotAnswer) -> None:
     """A part of the snapshot came; or the leader has it no more, or means another: then the log is asked for again.
 
-    Kafka ends where another snapshot or position is answered (R235); asking anew loses nothing.
+    After any other error the shell asks again. Kafka ends where another snapshot or position is answered (R235);
+    asking anew loses nothing.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.loading
@@ -134,14 +119,11 @@ def take_part(raft: RaftNode, request: FetchSnapshot, answer: SnapshotAnswer) ->
     right = (answer.snapshot, answer.position) == (request.snapshot, request.position)
     if answer.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         raft.loading = None
+        raft.heard_leader()
     elif answer.error == ErrorCode.NONE and right:
-        state.fetched = True
+        raft.heard_leader()
     elif answer.error == ErrorCode.NONE:
         raft.loading = None
-        return
-    else:
-        return  # the shell asks again
-    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
 
 
 def _take_batch(raft: RaftNode, batch: Batch) -> None:

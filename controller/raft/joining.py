@@ -70,6 +70,6 @@ def answered(raft: RaftNode, request: AddVoter | RemoveVoter | UpdateVoter, answ
         return False
     if answer.error not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
         return False
-    state.told_leader = state.fetched = True
-    state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms
+    state.told_leader = True
+    raft.heard_leader()
     return True

@@ -43,7 +43,7 @@ class RaftMachine(RaftNode):
             case events.Unreachable(peer, request):
                 answers.unreachable(self, peer, request)
             case events.Gone(peer):
-                following.leader_gone(self, peer)
+                elections.leader_gone(self, peer)
             case events.SnapshotPart():
                 self._heard()
             case events.SnapshotLoaded():
@@ -68,8 +68,7 @@ class RaftMachine(RaftNode):
 
     def _heard(self) -> None:
         if self.loading is not None:
-            assert isinstance(self.state, Follower)
-            self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
+            self.heard_leader()
 
     def _loaded(self, event: events.SnapshotLoaded) -> None:
         """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""

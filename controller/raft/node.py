@@ -95,6 +95,8 @@ class RaftNode:
         self.addressed: set[int] = set()
         """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
         them as leader: nobody follows a leader it cannot reach (R256). Who was followed once stays here."""
+        self.gone = NOBODY
+        """A leader whose process was seen gone: nobody goes back to it before it is heard of."""
         self.entry = entry
         """This node as it stands among the voters, or would; None for a broker only."""
         self.listener = listener
@@ -197,8 +199,15 @@ class RaftNode:
         """Follow the leader of an epoch; the vote given in that epoch stays known."""
         voted = self.hard.voted if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
+        self.gone = NOBODY
         self.addressed.add(leader_id)  # it stays so when the leader leaves the voters, as it may while it leads (R242)
         self.become(Follower(leader_id, later, offer_ms=later), HardState(epoch, leader_id, voted))
+
+    def heard_leader(self) -> None:
+        """The leader this node follows lives: its time begins anew."""
+        assert isinstance(self.state, Follower)
+        self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
+        self.state.fetched, self.state.is_its_turn = True, False
 
     def follow_news(self, epoch: int, leader_id: int) -> None:
         """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.

@@ -20,6 +20,12 @@ class Election:
 
     answers: dict[int, bool] = field(default_factory=dict)
 
+    def ask_again(self, voter: int, asked: dict[int, float]) -> None:
+        """Who refused, now asks itself and cannot win has lost the leader as well by now: it may answer otherwise."""
+        if self.answers.get(voter) is False:
+            del self.answers[voter]
+            asked.pop(voter, None)
+
     def won(self, majority: int) -> bool:
         """Whether enough said yes."""
         return sum(self.answers.values()) >= majority
@@ -102,6 +108,8 @@ class Follower:
     deadline_ms: float
     fetched: bool = False
     """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R212)."""
+    is_its_turn: bool = False
+    """Whether it is not to wait for others once its time is over."""
     offer_ms: float = FOREVER_MS
     """When it may tell the leader again where it listens, or ask to become a voter (R249, R250)."""
     told_leader: bool = False

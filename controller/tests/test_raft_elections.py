@@ -12,6 +12,7 @@ from ottla.controller.raft.events import (
     BeginEpoch,
     EndEpoch,
     Fetch,
+    Gone,
     HardState,
     Refused,
     ReplicaKey,
@@ -187,6 +188,37 @@ def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None
     for peer in (2, 3):
         raft.step(1600, Answered(peer, vote, no))
     assert raft.deadline_ms == 3100, "who was refused waits anew"
+
+
+def test_who_refused_and_now_asks_itself_is_asked_again() -> None:
+    """It still heard the leader then; now it does not. Unless it can win: then it shall, or both would try."""
+    vote = Vote(ME, 5, 3, 10, pre=True)
+    raft = prospective(end=10, epoch=3)
+    raft.step(1600, Answered(2, vote, Answer(ErrorCode.NONE, 5, -1)))
+    assert not raft.step(1610, Tick()).sends
+    ready = raft.step(1620, Asked("t", Vote(TWO, 5, 3, 9, pre=True)))
+    assert [r.answer.granted for r in ready.replies] == [False]  # type: ignore[union-attr]
+    assert [(s.peer, s.request) for s in ready.sends] == [(2, vote._replace(voter=TWO))]
+    assert not raft.step(1630, Asked("t", Vote(TWO, 5, 3, 9, pre=True))).sends, "its answer is under way"
+    raft.step(1640, Answered(2, vote, Answer(ErrorCode.NONE, 5, -1, granted=True)))
+    assert isinstance(raft.state, Candidate)
+    raft = prospective(end=10, epoch=3)
+    raft.step(1600, Answered(2, vote, Answer(ErrorCode.NONE, 5, -1)))
+    ready = raft.step(1620, Asked("t", Vote(TWO, 5, 3, 10, pre=True)))
+    assert [r.answer.granted for r in ready.replies] == [True]  # type: ignore[union-attr]
+    assert not ready.sends
+
+
+def test_nobody_goes_back_to_a_leader_whose_process_is_gone() -> None:
+    raft = follower()
+    raft.step(100, Gone(2))
+    assert isinstance(raft.state, Prospective)
+    raft.step(raft.state.deadline_ms, Tick())
+    assert isinstance(raft.state, Prospective), "it asks again"
+    answer(raft, BeginEpoch(3, 6), 5000)
+    raft.step(7000, Tick())
+    raft.step(raft.state.deadline_ms, Tick())
+    assert isinstance(raft.state, Follower), "of another one it knows nothing of the kind"
 
 
 def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:

@@ -28,9 +28,10 @@ from ottla.controller.raft.events import (
     Vote,
 )
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.states import Election, Leader, Prospective
+from ottla.controller.raft.states import Election, Follower, Leader, Prospective
 from ottla.controller.tests.raft_world import (
     FENCED,
+    KEYS,
     ME,
     OK,
     THREE,
@@ -254,21 +255,60 @@ def test_r209_an_answer_that_names_another_leader_is_followed() -> None:
 
 
 def test_a_leader_whose_process_is_gone_is_replaced_at_once() -> None:
-    """After a small chance of a wait; whom it is no news of goes on as before."""
-    for peer, deadline, grants in ((3, 2_100, False), (2, 275, True)):
-        raft, fetch = fetching()
-        fetched(raft, fetch, high_watermark=0)
-        raft.step(200, Gone(peer))
-        assert raft.deadline_ms == deadline
-        (reply,) = raft.step(201, Asked("t", Vote(THREE, 5, 0, 0, pre=True))).replies
-        assert isinstance(reply.answer, Answer)
-        assert reply.answer.granted == grants
     raft, fetch = fetching()
-    raft.step(1_990, Gone(2))
-    assert raft.deadline_ms == 2_000, "never later than without"
+    fetched(raft, fetch, high_watermark=0)
+    raft.step(200, Gone(3))
+    assert raft.deadline_ms == 2_100, "it follows another"
+    ready = raft.step(200, Gone(2))
+    assert isinstance(raft.state, Prospective)
+    assert {type(s.request) for s in ready.sends} == {Vote}
     raft = led()
     raft.step(1_600, Gone(1))
     assert raft.is_leader
+    raft = RaftMachine(KEYS[4], VoterHistory([ME, TWO, THREE]), HardState(5, 2), EpochChain(), lambda: 0.5)
+    raft.step(0, Start())
+    raft.step(100, Gone(2))
+    assert isinstance(raft.state, Follower), "it may not vote"
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "leader", "wait"),
+    [(1, 3, 2, 0), (3, 3, 2, 75), (1, 5, 2, 0), (3, 5, 2, 37.5), (4, 5, 2, 75), (5, 5, 2, 112.5), (2, 2, 1, 0)],
+)
+@pytest.mark.parametrize("gone", [True, False])
+def test_followers_that_lost_their_leader_take_turns(
+    number: int, count: int, leader: int, wait: float, gone: bool
+) -> None:
+    """Who asked at the same moment as another would divide the votes; who waits gives its pre-vote."""
+    voters = VoterHistory(KEYS[n] for n in range(1, count + 1))
+    raft = RaftMachine(KEYS[number], voters, HardState(5, leader), EpochChain(), lambda: 0.5)
+    raft.step(0, Start())
+    assert raft.fetching is not None
+    raft.step(10, Answered(leader, raft.fetching, FetchAnswer(OK, 5, leader, offset=0)))
+    other = next(k for k in voters.current if k.id not in (number, leader)) if count > 2 else KEYS[leader]
+    pre_vote = Asked("t", Vote(other, 5, 0, 0, pre=True))
+    assert [r.answer.granted for r in raft.step(1_000, pre_vote).replies] == [False]  # type: ignore[union-attr]
+    raft.step(*((1_000, Gone(leader)) if gone else (2_010, Tick())))  # type: ignore[arg-type]
+    at = 1_000 if gone else 2_010
+    assert [r.answer.granted for r in raft.step(at, pre_vote).replies] == [True]  # type: ignore[union-attr]
+    if wait:
+        assert raft.state.deadline_ms == at + wait
+        raft.step(at + wait - 1, Gone(leader))
+        assert isinstance(raft.state, Follower)
+        raft.step(at + wait, Tick())
+    assert isinstance(raft.state, Prospective)
+
+
+def test_a_turn_is_over_when_the_leader_is_heard_again() -> None:
+    raft = RaftMachine(THREE, VoterHistory([ME, TWO, THREE]), HardState(5, 2), EpochChain(), lambda: 0.5)
+    raft.step(0, Start())
+    raft.step(100, Gone(2))
+    assert raft.state.deadline_ms == 175
+    assert raft.fetching is not None
+    raft.step(150, Answered(2, raft.fetching, FetchAnswer(OK, 5, 2, offset=0)))
+    assert raft.state == Follower(2, 2_150, fetched=True, offer_ms=2_000)
+    raft.step(2_150, Tick())
+    assert raft.state.deadline_ms == 2_225, "another time, another turn"
 
 
 def test_elections_are_counted() -> None:

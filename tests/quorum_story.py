@@ -1,0 +1,150 @@
+"""The tables and the story in ``docs/explanation/who-decides.md``, made by the machine they tell of.
+
+``python -m tests.quorum_story`` writes them into the page: each block that begins with three backticks and ``text NAME``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.controller.raft.events import BeginEpoch, EndEpoch, Event, Request, Resign, Vote
+from ottla.controller.raft.states import DURABLE, LEGAL
+from ottla.controller.tests.quorum_in_a_box import Box
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "who-decides.md"
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+SEED = 4
+
+
+class Story(Box):
+    """A quorum of three that writes down what it does."""
+
+    def __init__(self) -> None:
+        super().__init__(SEED, 3, loss=0, kraft_version=1)
+        self.sync_ms = 2
+        self.proposes = False
+        self.lines: list[str] = []
+        self._since_ms = 0.0
+
+    def begin(self) -> list[str]:
+        """From now on; gives the lines of what follows."""
+        self.lines, self._since_ms = [], self.now_ms
+        return self.lines
+
+    def tell(self, number: int, text: str) -> None:
+        """One line."""
+        self.lines.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
+
+    def tell_once(self, number: int, text: str) -> None:
+        """One line, unless it was told already: what is not answered is said again and again."""
+        if not any(line.endswith(f"node {number}  {text}") for line in self.lines):
+            self.tell(number, text)
+
+    def step(self, number: int, event: Event) -> None:
+        """As it is, and what becomes of the node."""
+        machine = self.hosts[number].machine
+        before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
+        super().step(number, event)
+        machine = self.hosts[number].machine
+        assert machine is not None
+        after = (type(machine.state), machine.epoch, machine.high_watermark)
+        if before is None or before[:2] != after[:2]:
+            led = f" of node {machine.leader_id}" if machine.leader_id not in (-1, number) else ""
+            self.tell(number, f"{after[0].__name__}{led}, epoch {machine.epoch}")
+        if machine.is_leader and before is not None and before[2] != after[2]:
+            self.tell(number, f"everything below offset {machine.high_watermark} is committed")
+
+    def _send(self, host: object, peer: int, request: Request) -> None:
+        match request:
+            case Vote(pre=pre, epoch=epoch, candidate=candidate):
+                ask = f"would you vote for me after epoch {epoch}?" if pre else f"your vote for epoch {epoch}?"
+                self.tell_once(candidate.id, f"-> node {peer}: {ask}")
+            case BeginEpoch(leader_id, epoch):
+                self.tell_once(leader_id, f"-> node {peer}: I lead epoch {epoch}")
+            case EndEpoch(leader_id, epoch, successors):
+                names = ", ".join(str(s.id) for s in successors)
+                self.tell(leader_id, f"-> node {peer}: I do not lead epoch {epoch} any more; best follow {names}")
+            case _:
+                pass  # fetches go on all the time
+        super()._send(host, peer, request)  # type: ignore[arg-type]
+
+    def elected(self, but: int = 0) -> int:
+        """Wait until somebody else leads and has committed its first record; gives who."""
+
+        def done() -> bool:
+            return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end for n in self.leaders())
+
+        self.run_until(done)
+        return next(n for n in self.leaders() if n != but)
+
+
+def states() -> list[str]:
+    """Which state follows which."""
+    out = [f"{'state':<12} {'on disk':<8} may become"]
+    for state, following in LEGAL.items():
+        names = sorted(x.__name__ for x in following if x is not state)
+        out.append(f"{state.__name__:<12} {'yes' if state in DURABLE else 'no':<8} {', '.join(names)}")
+    return out
+
+
+def election() -> list[str]:
+    """Three nodes that were never started before."""
+    story = Story()
+    lines = story.begin()
+    story.start_all()
+    story.elected()
+    return lines
+
+
+def killed() -> list[str]:
+    """The leader is killed."""
+    story = Story()
+    story.start_all()
+    first = story.elected()
+    story.run(story.now_ms + 5_000)
+    lines = story.begin()
+    story.tell(first, "is killed")
+    story.crash(first)
+    story.elected(but=first)
+    return lines
+
+
+def stopped() -> list[str]:
+    """The leader is told to stop."""
+    story = Story()
+    story.start_all()
+    first = story.elected()
+    story.run(story.now_ms + 5_000)
+    lines = story.begin()
+    story.tell(first, "is told to stop")
+    story.step(first, Resign())
+    story.elected(but=first)
+    return lines
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "states": states,
+    "election": election,
+    "killed": killed,
+    "stopped": stopped,
+}
+
+
+def page_as_it_should_be(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block has a name nobody makes.
+    """
+    return BLOCK.sub(lambda m: f"```text {m[1]}\n" + "".join(f"{x}\n" for x in MAKERS[m[1]]()) + "```", text)
+
+
+def main() -> None:
+    """Write the blocks."""
+    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
