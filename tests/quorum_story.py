@@ -1,6 +1,6 @@
 """The tables and the story in ``docs/explanation/who-decides.md``, made by the machine they tell of.
 
-``python -m tests.quorum_story`` writes them into the page: each block that begins with three backticks and ``text NAME``.
+``python -m tests.quorum_story`` writes them into the page: into each block that begins with ```` ```text NAME ````.
 """
 
 from __future__ import annotations

@@ -116,6 +116,11 @@ class VoterHistory:
         return self._sets[-1][1]
 
     @property
+    def previous(self) -> tuple[ReplicaKey, ...]:
+        """The voters before them, as far as the log still says it."""
+        return self._sets[-2][1] if len(self._sets) > 1 else ()
+
+    @property
     def offset(self) -> int:
         """Where the current set stands in the log."""
         return self._sets[-1][0]

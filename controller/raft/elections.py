@@ -36,17 +36,17 @@ def start(raft: RaftNode) -> None:
         raft.state = Unattached(election_ms)
     elif hard.leader_id == me.id:
         raft.state = Resigned(election_ms)
-    elif hard.voted is not None and hard.voted.names(me) and raft.voters.has(me):
-        raft.state = Candidate(election_ms, Election({me.id: True}))
+    elif hard.voted is not None and hard.voted.names(me) and raft.may_stand:
+        raft.state = Candidate(election_ms, Election(raft.own_voice))
     elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
         later = raft.now_ms + raft.timeouts.fetch_ms
         raft.state = Follower(hard.leader_id, later, offer_ms=later)
     else:
         raft.state = Unattached(election_ms)
-    if not raft.voters.has(me):
+    if not raft.may_stand:
         if isinstance(raft.state, Unattached):
             raft.state.deadline_ms = FOREVER_MS
-    elif len(raft.voters.current) == 1:
+    elif [v.id for v in raft.voters.current] == [me.id]:
         if isinstance(raft.state, Candidate):
             count(raft)
         else:
@@ -64,9 +64,9 @@ def tick(raft: RaftNode) -> None:
     if raft.now_ms < state.deadline_ms:
         return
     match state:
-        case Follower() if raft.voters.has(raft.me):
+        case Follower() if raft.may_stand:
             miss_leader(raft, state)
-        case Unattached() if raft.voters.has(raft.me):
+        case Unattached() if raft.may_stand:
             to_prospective(raft)
         case Follower() | Unattached():
             state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
@@ -78,7 +78,7 @@ def tick(raft: RaftNode) -> None:
         case Leader():
             resign(raft)  # no majority has listened for long (R228)
         case Resigned():
-            votes = raft.voters.has(raft.me)
+            votes = raft.may_stand
             raft.become(Unattached(raft.now_ms if votes else FOREVER_MS), HardState(raft.epoch + 1))
             if votes:
                 to_prospective(raft)
@@ -92,7 +92,8 @@ def miss_leader(raft: RaftNode, follower: Follower) -> None:
     ids, a few milliseconds each, and give their pre-votes while they wait.
     """
     others = sorted(v.id for v in raft.voters.current if v.id != follower.leader_id)
-    wait_ms = 0.0 if follower.is_its_turn else TURNS_MS * others.index(raft.me.id) / len(others)
+    place = 0 if follower.is_its_turn or raft.me.id not in others else others.index(raft.me.id)
+    wait_ms = TURNS_MS * place / len(others) if others else 0
     if wait_ms == 0:
         to_prospective(raft)
         return
@@ -106,14 +107,14 @@ def leader_gone(raft: RaftNode, peer: int) -> None:
     Nothing hangs on its being true: a leader that lives goes on as soon as a pre-vote is lost.
     """
     state = raft.state
-    if isinstance(state, Follower) and state.leader_id == peer and raft.voters.has(raft.me) and not state.is_its_turn:
+    if isinstance(state, Follower) and state.leader_id == peer and raft.may_stand and not state.is_its_turn:
         raft.gone = peer
         miss_leader(raft, state)
 
 
 def to_prospective(raft: RaftNode) -> None:
     """Ask whether an election would be won."""
-    raft.become(Prospective(raft.random_election_ms(), Election({raft.me.id: True})))
+    raft.become(Prospective(raft.random_election_ms(), Election(raft.own_voice)))
     count(raft)
 
 
@@ -135,7 +136,7 @@ def give_up(raft: RaftNode) -> None:
 
 def to_candidate(raft: RaftNode) -> None:
     """Begin an election, in an epoch of its own."""
-    chosen = Candidate(raft.random_election_ms(), Election({raft.me.id: True}))
+    chosen = Candidate(raft.random_election_ms(), Election(raft.own_voice))
     raft.become(chosen, HardState(raft.epoch + 1, NOBODY, raft.me))
     count(raft)
 

@@ -160,6 +160,22 @@ class RaftNode:
         """Between once and twice the election timeout from now."""
         return self.now_ms + self.timeouts.election_ms * (1 + self.chance())
 
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node may be elected: a voter, or one that was removed by a record that may not be committed.
+
+        Kafka's removed node never stands again. But where it led two voters and died before the other one had the
+        record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's
+        thesis, 4.2.2), and goes once the record is committed (R242).
+        """
+        removed = any(v.names(self.me) for v in self.voters.previous) and self.high_watermark <= self.voters.offset
+        return removed or self.voters.has(self.me)
+
+    @property
+    def own_voice(self) -> dict[int, bool]:
+        """The answers an election begins with."""
+        return {self.me.id: True} if self.voters.has(self.me) else {}
+
     def any_of(self, peers: list[int]) -> int:
         """One of several, by chance."""
         return peers[int(self.chance() * len(peers))]
@@ -189,7 +205,7 @@ class RaftNode:
         assert epoch > self.epoch
         remaining = isinstance(self.state, Unattached | Prospective | Candidate | Resigned)
         deadline = self.state.deadline_ms if remaining else FOREVER_MS
-        if not self.voters.has(self.me):
+        if not self.may_stand:
             deadline = FOREVER_MS
         elif deadline == FOREVER_MS:
             deadline = self.random_election_ms()

@@ -9,6 +9,7 @@ import pytest
 from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
 from ottla.controller.raft.events import (
     AddVoter,
+    Answer,
     Answered,
     Asked,
     Batch,
@@ -24,11 +25,13 @@ from ottla.controller.raft.events import (
     Tick,
     Unreachable,
     UpdateVoter,
+    Vote,
     VoterAnswer,
 )
 from ottla.controller.raft.joining import differs
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.tests.raft_world import ME, OK, THREE, TWO, entry, record
+from ottla.controller.raft.states import FOREVER_MS, Resigned, Unattached
+from ottla.controller.tests.raft_world import ME, OK, THREE, TWO, entry, fetched, leads, record
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
 
@@ -210,3 +213,27 @@ def test_r201_a_cut_takes_a_change_back() -> None:
     assert raft.fetching is not None
     raft.step(30, Answered(2, raft.fetching, FetchAnswer(OK, 5, 2, diverging=(4, 1))))
     assert (raft.voters.record, raft.voters.offset) == (record(1, 2), 0)
+
+
+def test_a_leader_that_removed_itself_and_died_is_elected_once_more_to_see_it_through() -> None:
+    """Where nobody else can be: the other one of two voters does not have its record."""
+    raft = leads(1, 2)
+    end = raft.chain.end
+    raft.step(2000, Asked("t", RemoveVoter(ME)))
+    raft.step(2010, Synced(end + 1))
+    history = VoterHistory(voter_keys(record(1, 2)), record(1, 2), 0)
+    history.add(end, [TWO], record(2))
+    again = RaftMachine(ME, history, HardState(1, 1), EpochChain(end + 1, [(1, 0)]), lambda: 0.5)
+    again.step(0, Start())
+    again.step(again.state.deadline_ms, Tick())
+    for pre in (True, False):
+        assert not again.is_leader, "it does not count itself"
+        vote = Vote(ME, again.epoch, 1, end + 1, pre)
+        again.step(1600, Answered(2, vote, Answer(OK, again.epoch, -1, granted=True)))
+    assert (again.is_leader, again.epoch) == (True, 3)
+    again.step(1610, Synced(end + 2))
+    assert again.told_high_watermark == -1
+    fetched(again, 2, 1620)
+    assert isinstance(again.state, Resigned)
+    again.step(again.state.deadline_ms, Tick())
+    assert (again.state, again.may_stand) == (Unattached(FOREVER_MS), False)

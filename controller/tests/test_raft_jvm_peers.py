@@ -92,7 +92,7 @@ def test_r257_who_does_not_lead_any_more_names_nobody() -> None:
 def test_r258_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_epoch() -> None:
     """What it tells then is above all that was told before: every record that was committed is in its log."""
     raft = leads(1, 2, 3, commits=False)
-    raft.high_watermark = 1
+    raft.raise_high_watermark(1)
     told = [r.answer.high_watermark for r in fetched(raft, 2, 1520, 1).replies]  # type: ignore[union-attr]
     assert told == [-1]
     told = [r.answer.high_watermark for r in fetched(raft, 2, 1530).replies]  # type: ignore[union-attr]
