@@ -28,7 +28,11 @@ TURNS_MS = 150
 
 
 def start(raft: RaftNode) -> None:
-    """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205)."""
+    """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205).
+
+    Who voted for itself and then followed another in the same epoch follows it again. Kafka's node asks for votes then,
+    with a log that reaches into the epoch it asks for, and ends by the answer it gets (R254).
+    """
     hard, me = raft.hard, raft.me
     election_ms = raft.random_election_ms()
     if hard.epoch < raft.chain.last_epoch:
@@ -36,7 +40,7 @@ def start(raft: RaftNode) -> None:
         raft.state = Unattached(election_ms)
     elif hard.leader_id == me.id:
         raft.state = Resigned(election_ms)
-    elif hard.voted is not None and hard.voted.names(me) and raft.may_stand:
+    elif hard.leader_id == NOBODY and hard.voted is not None and hard.voted.names(me) and raft.may_stand:
         raft.state = Candidate(election_ms, Election(raft.own_voice))
     elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
         later = raft.now_ms + raft.timeouts.fetch_ms

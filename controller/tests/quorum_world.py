@@ -238,12 +238,13 @@ class Quorum:
             member.controller = None
 
     async def leader(self, seconds: float = 20) -> Controller:
-        """The active controller, once there is one."""
+        """The active controller, once there is one; of two the newer, for the older does not know of it yet."""
         with trio.fail_after(seconds):
             while True:
-                for member in self.nodes.values():
-                    if member.controller is not None and member.node_id not in self.cut and member.here.is_active:
-                        return member.here
+                near = [x.here for x in self.nodes.values() if x.controller is not None and x.node_id not in self.cut]
+                active = [x for x in near if x.is_active]
+                if active:
+                    return max(active, key=lambda x: x.epoch)
                 await trio.sleep(0.01)
 
     async def settled(self) -> None:

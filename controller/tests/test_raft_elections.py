@@ -58,6 +58,7 @@ from ottla.wire.errors import ErrorCode
         (HardState(3, -1, ReplicaKey(1)), 0, Candidate, 3, -1),
         (HardState(3, -1, ReplicaKey(1, bytes([9] * 16))), 0, Unattached, 3, -1),
         (HardState(3, -1, TWO), 0, Unattached, 3, -1),
+        (HardState(3, 2, ME), 3, Follower, 3, 2),
         (HardState(3, 2), 4, Unattached, 4, -1),
         (HardState(4, 2), 4, Follower, 4, 2),
     ],
