@@ -2,21 +2,22 @@
 
 Behaviour: -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic whose cleanup policy lacks ``delete`` is
 refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The answer carries the new log start, and
--1 with an error.
+-1 with an error. It waits until the replicas that are alive start there too: then nothing of it is anywhere.
 
-Source: ``ReplicaManager.deleteRecords`` (apache/kafka 4.3.1).
+Source: ``ReplicaManager.deleteRecords``, ``DelayedDeleteRecords.java`` (apache/kafka 4.3.1).
 
 From KIP-107.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Steps, Waiting
 from ottla.controller.config_keys import TOPIC_KEYS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -40,6 +41,8 @@ class Row(NamedTuple):
     replica: Replica
     raised: bool
     """Whether the log start moved."""
+    wanted: int
+    """Where every replica is to start."""
 
 
 Told = Row | ErrorCode
@@ -58,7 +61,7 @@ def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return Row(DeleteRecordsPartitionResult(partition, -1), replica, log.raise_start(wanted))
+    return Row(DeleteRecordsPartitionResult(partition, -1), replica, log.raise_start(wanted), wanted)
 
 
 def _drop(context: Context, rows: list[Row]) -> Steps[None]:
@@ -91,6 +94,43 @@ def _drop(context: Context, rows: list[Row]) -> Steps[None]:
         yield
 
 
+class _Everywhere:
+    """Replicas elsewhere whose logs start too low still."""
+
+    def __init__(self, context: Context, rows: list[Row], timeout_ms: int) -> None:
+        self._context = context
+        self._timeout_ms = timeout_ms
+        self._left: dict[Hashable, Row] = {}
+        for row in rows:
+            if not row.replica.is_alone and row.result.error_code == ErrorCode.NONE:
+                self._left["start", row.replica.topic, row.replica.partition] = row
+        for key in list(self._left):
+            self._is_ready_after(key)
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def _is_ready_after(self, key: Hashable) -> bool:
+        row = self._left.get(key)
+        if row is None:
+            return not self._left
+        replica, result = row.replica, row.result
+        brokers = self._context.image.brokers
+        result.low_watermark = replica.low_watermark({i: b for i, b in brokers.items() if not b.fenced})
+        if not replica.is_leader:
+            result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        if not replica.is_leader or result.low_watermark >= row.wanted:
+            del self._left[key]
+        return not self._left
+
+    async def wait(self) -> None:
+        """Wait for them; what is not in time says so."""
+        purgatory = self._context.services.purgatory
+        await purgatory.wait_for_change(list(self._left), self._is_ready_after, self._timeout_ms)
+        for row in self._left.values():
+            row.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
 def _raise_or_refuse(context: Context, topic: str, part: DeleteRecordsPartition) -> Told:
     try:
         return _raise(context, topic, part.partition_index, part.offset)
@@ -103,7 +143,7 @@ def _raise_or_refuse(context: Context, topic: str, part: DeleteRecordsPartition)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRecordsResponse]:
     response, told, raised = DeleteRecordsResponse(topics=Written(DeleteRecordsResponse, context.version)), [], []
     for topic in request.topics:
         for part in topic.partitions:
@@ -111,8 +151,11 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecor
             told.append(row)
             if isinstance(row, Row):
                 raised.append(row)
-            yield
+            yield None
     yield from _drop(context, raised)
+    elsewhere = _Everywhere(context, raised, request.timeout_ms)
+    if elsewhere:
+        yield elsewhere
     each = iter(told)
     for topic in request.topics:
         rows: list[DeleteRecordsPartitionResult] = Written(DeleteRecordsResponse, context.version)
@@ -122,7 +165,7 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecor
                 rows.append(row.result)
             else:
                 rows.append(DeleteRecordsPartitionResult(part.partition_index, -1, row))
-            yield
+            yield None
         response.topics.append(DeleteRecordsTopicResult(topic.name, rows))
     return response
 

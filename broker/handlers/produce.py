@@ -17,11 +17,12 @@ Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Generator, Hashable, Iterable
+from collections.abc import Awaitable, Generator, Iterable
 from typing import Any, NamedTuple
 
 import trio
 
+from ottla.broker.handlers.acknowledged import Waiting, acknowledged
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.connection import CloseConnection
@@ -176,7 +177,7 @@ class _Outcome:
         self._request = request
         self.response = ProduceResponse()
         self._failed = False
-        self._waiting: list[tuple[Replica, PartitionProduceResponse, int]] = []
+        self._waiting: list[Waiting] = []
         self._leaders: set[int] = set()
         self._named = 0
         """Records at fault that are named."""
@@ -214,7 +215,7 @@ class _Outcome:
         elif replica is not None and (self._request.acks == -1 or replica.flushing):
             end = replica.log.log_end_offset
             if replica.log.high_watermark < end:
-                self._waiting.append((replica, row, end))
+                self._waiting.append(Waiting(replica, row, end, replica.reign))
 
     def answer(self) -> Answer:
         """The answer, once every partition has its row."""
@@ -226,7 +227,7 @@ class _Outcome:
             endpoints = self._context.services.metadata.endpoints(self._context.peer)
             self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
         if self._waiting:
-            return _wait(self._context, self.response, self._waiting, self._request.timeout_ms)
+            return acknowledged(self._context, self._request, self.response, self._waiting)
         return self.response
 
 
@@ -359,41 +360,3 @@ def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduce
     if partition is not None:
         row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         leaders.add(partition.leader)
-
-
-def _why_gone(context: Context, replica: Replica) -> ErrorCode:
-    """What a client is told of a replica that stopped leading while its batch waited."""
-    try:
-        context.services.replicas.leader(replica.topic, replica.partition)
-    except ProtocolError as error:
-        return error.code
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-async def _wait(
-    context: Context,
-    response: ProduceResponse,
-    waiting: list[tuple[Replica, PartitionProduceResponse, int]],
-    timeout_ms: int,
-) -> Message | None:
-    """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
-    left: dict[Hashable, tuple[Replica, int]] = {}
-    for replica, _, end in waiting:
-        left["hw", replica.topic, replica.partition] = replica, end  # of a partition named twice the second ends later
-
-    def is_ready_after(key: Hashable) -> bool:  # each change costs its own size, however many are waited for
-        replica, end = left.get(key, (None, 0))
-        if replica is not None and (replica.log.high_watermark >= end or not replica.is_leader):
-            del left[key]
-        return not left
-
-    for key in list(left):
-        is_ready_after(key)
-    if left:
-        await context.services.purgatory.wait_for_change(list(left), is_ready_after, timeout_ms)
-    for replica, row, end in waiting:
-        if not replica.is_leader:
-            row.error_code = _why_gone(context, replica)
-        elif replica.log.high_watermark < end:
-            row.error_code = ErrorCode.REQUEST_TIMED_OUT
-    return response

@@ -170,6 +170,11 @@ class Replica:
         if type(state) is Leading and state.is_under_min_isr(self.log.settings.min_insync_replicas):
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
+    def has_enough(self) -> bool:
+        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
+        state = self.state
+        return type(state) is Leading and state.has_enough_for(self.log.settings.min_insync_replicas)
+
     def append(
         self,
         data: bytearray | memoryview,

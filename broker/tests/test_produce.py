@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -274,62 +273,6 @@ def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_ack
     assert row_of(send(stage, request(("r", 0, a_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
     assert row_of(send(stage, request(("r", 0, a_batch(0)), acks=1))).error_code == 0
-
-
-def waiting(stage: Stage, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
-    """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
-    what = request(("r", 0, a_batch(0)), acks=acks, timeout_ms=timeout_ms)
-    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
-
-    async def main() -> tuple[int, float]:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(meanwhile, stage.hosted.replicas["r", 0])
-            row = row_of(await answer if isinstance(answer, Awaitable) else answer)
-            took = trio.current_time()
-            nursery.cancel_scope.cancel()
-        return row.error_code, took
-
-    return virtually(main)
-
-
-@pytest.fixture
-def replicated() -> Stage:
-    stage = Stage()
-    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2))
-    return stage
-
-
-async def follower_fetches(replica: Any) -> None:
-    await trio.sleep(0.3)
-    replica.state.fetched(2, -1, 3, 0, 3, 0)
-    replica.flushed(3, 0)
-
-
-async def nothing(replica: Any) -> None:
-    await trio.sleep_forever()
-
-
-async def leader_resigns(replica: Any) -> None:
-    await trio.sleep(0.2)
-    replica.resign()
-    replica.changed()
-
-
-def test_acks_all_waits_until_every_member_has_it(replicated: Stage) -> None:
-    assert waiting(replicated, follower_fetches) == (0, 0.3)
-
-
-def test_acks_1_waits_for_nobody(replicated: Stage) -> None:
-    assert waiting(replicated, nothing, acks=1) == (0, 0.0)
-
-
-def test_what_is_not_in_time_says_so_though_it_stays(replicated: Stage) -> None:
-    assert waiting(replicated, nothing, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 0.7)
-    assert replicated.hosted.replicas["r", 0].log.log_end_offset == 3
-
-
-def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
-    assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
 def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
