@@ -20,9 +20,12 @@ broker epoch: KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from ottla.broker.replica.nearest import RACK_AWARE, THE_LEADER, nearest
+from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.sessions import FetchContext, Rows, Wanted, is_follower
@@ -40,6 +43,8 @@ from ottla.wire.messages.fetch import (
 from ottla.wire.schema import ZERO_UUID, Message
 
 READ_COMMITTED = 1
+SELECTOR = "replica.selector.class"
+NOWHERE: Mapping[int, str | None] = MappingProxyType({})
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
 _STEP = 16
@@ -54,13 +59,21 @@ class _Reader(NamedTuple):
     follower: int
     """Its broker id; -1 for a consumer."""
     broker_epoch: int
+    rack: str = ""
+    """Where it wants to be sent to a replica of its own rack: its rack."""
+    racks: Mapping[int, str | None] = NOWHERE
+    """Of the brokers it can reach."""
 
 
 def _reader(context: Context, request: FetchRequest) -> _Reader:
     if is_follower(request):
         state = request.replica_state
         return _Reader(False, True, max(request.replica_id, state.replica_id), state.replica_epoch)
-    return _Reader(request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE, -1, -1)
+    committed, leader_only = request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE
+    if request.rack_id and not leader_only and context.services.config.text(SELECTOR) == RACK_AWARE:
+        racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
+        return _Reader(committed, leader_only, -1, -1, request.rack_id, racks)
+    return _Reader(committed, leader_only, -1, -1)
 
 
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
@@ -106,6 +119,11 @@ def _read(
             log.log_start_offset,
             aborted_transactions=None,
         )
+        if reader.rack and isinstance(replica.state, Leading):
+            elsewhere = nearest(replica.state, reader.racks, reader.rack, want.fetch_offset, context.now_ms)
+            if elsewhere != THE_LEADER:
+                out.preferred_read_replica, out.records = elsewhere, b""
+                return out
         diverging = _diverging(replica, want) if want.last_fetched_epoch >= 0 else None
         if diverging is not None:
             out.diverging_epoch = diverging
@@ -175,7 +193,7 @@ def _attempt(
         size = len(row.records)
         attempt.bytes += size
         attempt.left -= size
-        if row.error_code or row.diverging_epoch.epoch >= 0:
+        if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
             attempt.urgent = True
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
                 attempt.look_elsewhere(context, want, row)

@@ -11,24 +11,31 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import trio
 
-from ottla.broker.replica.following import Append, Diverged, Following, Key, Outcome, OutOfRange, where_to_cut
+from ottla.broker.replica.following import (
+    Append,
+    Diverged,
+    Following,
+    Key,
+    Outcome,
+    OutOfRange,
+    where_to_cut,
+)
+from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, list_offsets_version
 from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.peers.client import Channel, Disconnected
+from ottla.peers.client import Disconnected
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.primitives import Buffer
-from ottla.wire.schema import Message
 from ottla.world.disk import is_passing
-from ottla.world.env import Env, Lane
+from ottla.world.env import Lane
 
 logger = logging.getLogger("ottla.fetcher")
 
@@ -38,33 +45,6 @@ NEWS_WAIT_S = 0.02
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 64
 _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
-
-
-class World(NamedTuple):
-    """What all fetchers of a node have in common."""
-
-    env: Env
-    node_id: int
-    timeout_s: float
-    """``replica.socket.timeout.ms``: for a connection, and for each answer."""
-    broker_epoch: Callable[[], int]
-    metadata_version: Callable[[], int]
-    """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
-    address: Callable[[int], tuple[str, int] | None]
-    """Where the image says a broker listens for others."""
-    fail: Fail
-
-
-def fetch_version(metadata_version: int) -> int:
-    """The version of Fetch between brokers (R312)."""
-    steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
-    return next((version for level, version in steps if metadata_version >= level), 13)
-
-
-def list_offsets_version(metadata_version: int) -> int:
-    """The version of ListOffsets between brokers (R312)."""
-    steps = ((29, 11), (25, 10), (21, 9), (8, 8))
-    return next((version for level, version in steps if metadata_version >= level), 7)
 
 
 def pieces(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
@@ -106,11 +86,9 @@ class Fetcher:
     def __init__(self, world: World, leader_id: int, number: int) -> None:
         self._world = world
         self._leader_id = leader_id
-        self._client_id = f"broker-{world.node_id}-fetcher-{number}"
-        self._following = Following(world.node_id, world.broker_epoch())
+        self._line = LeaderLine(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
+        self._following = Following(world.node_id, world.broker_epoch(), world.limits)
         self._followed: dict[Key, Replica] = {}
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
         self._news = trio.Event()
         """Set when there may be something to ask for that there was not."""
         self._asking: trio.CancelScope | None = None
@@ -159,7 +137,7 @@ class Fetcher:
                     while True:
                         await self._round(nursery)
             finally:
-                self._hang_up()
+                self._line.close()
 
     async def _round(self, nursery: trio.Nursery) -> None:
         """One request and what its answer wants done, or the wait until there is something to ask for."""
@@ -202,7 +180,7 @@ class Fetcher:
         self._no_news()
         with trio.CancelScope() as self._asking:
             try:
-                answer: f.FetchResponse = await self._call(request, version)
+                answer: f.FetchResponse = await self._line.call(request, version)
                 self._told = False
                 return answer
             except (OSError, WireError) as error:
@@ -222,45 +200,13 @@ class Fetcher:
             if asking is not None and asking is self._asking:
                 asking.cancel()
 
-    async def _call(self, request: Message, version: int) -> Any:
-        """Ask the leader, on the connection there is or a new one.
-
-        Raises:
-            OSError, WireError: no answer.
-        """
-        return await (await self._connected()).call(request, version)
-
-    async def _connected(self) -> Channel:
-        """The connection to the leader; no ApiVersions comes first (R311).
-
-        Raises:
-            OSError: it cannot be reached.
-        """
-        world = self._world
-        address = world.address(self._leader_id)
-        if self._channel is not None and not self._channel.closed and address == self._address:
-            return self._channel
-        self._hang_up()
-        if address is None:
-            raise Disconnected(f"the metadata has no address of broker {self._leader_id}")
-        with world.env.timeout(world.timeout_s):
-            stream = await world.env.net.connect(*address)
-            self._channel, self._address = Channel(stream, self._client_id, world.timeout_s), address
-            return self._channel
-        raise Disconnected(f"{address[0]}:{address[1]} did not answer in time")
-
     def _lost(self, error: Exception) -> None:
         """No answer: everything waits a little. Told once, until there is an answer again."""
         if not self._told:
             logger.warning("broker %d cannot be followed: %s", self._leader_id, error)
         self._told = True
-        self._hang_up()
+        self._line.close()
         self._following.lost(self._world.env.monotonic_ms())
-
-    def _hang_up(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
     # ------------------------------------------------------------------ doing
 
@@ -384,7 +330,7 @@ class Fetcher:
         wanted = lo.ListOffsetsPartition(replica.partition, taken.leader_epoch, which)
         request = lo.ListOffsetsRequest(self._world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
         try:
-            answer = await self._call(request, list_offsets_version(self._world.metadata_version()))
+            answer = await self._line.call(request, list_offsets_version(self._world.metadata_version()))
         except OSError as error:
             raise Disconnected(str(error)) from error
         row = answer.topics[0].partitions[0]

@@ -10,7 +10,9 @@ from collections.abc import Callable
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.fetcher import Fetcher, World
+from ottla.broker.replica.fetcher import Fetcher
+from ottla.broker.replica.following import Limits
+from ottla.broker.replica.leader_line import World
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail
@@ -26,6 +28,13 @@ def slot(topic: str, partition: int, count: int) -> int:
     value = (31 * name + partition) % 2**32
     signed = value - 2**32 if value >= 2**31 else value
     return (0 if signed == -(2**31) else abs(signed)) % count
+
+
+def limits_of(config: NodeConfig) -> Limits:
+    """What the settings say of a follower's Fetch."""
+    prefix = "replica.fetch."
+    names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
+    return Limits(*(config.number(prefix + name) for name in names))
 
 
 class Fetchers:
@@ -46,8 +55,16 @@ class Fetchers:
         self._listener = listener
         self._fail = fail
         self._count = config.number("num.replica.fetchers")
-        timeout_s = config.number("replica.socket.timeout.ms") / 1000
-        self._world = World(env, config.node_id, timeout_s, broker_epoch, self._metadata_version, self._address, fail)
+        self._world = World(
+            env,
+            config.node_id,
+            config.number("replica.socket.timeout.ms") / 1000,
+            broker_epoch,
+            self._metadata_version,
+            self._address,
+            fail,
+            limits_of(config),
+        )
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._at: dict[TopicPartition, tuple[Replica, tuple[int, int]]] = {}
         self._nursery: trio.Nursery | None = None

@@ -17,16 +17,24 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 from ottla.wire.schema import Opaque
 
-MAX_WAIT_MS = 500
-MIN_BYTES = 1
-MAX_BYTES = 10 * 1024 * 1024
-PARTITION_MAX_BYTES = 1024 * 1024
-BACKOFF_MS = 1000
-"""``replica.fetch.backoff.ms``: after an error, and where there is nothing to ask for (R314, R316)."""
 _MOST_REQUESTS = 2**31 - 1
 
 Key = tuple[bytes, int]
 """Topic id and partition."""
+
+
+class Limits(NamedTuple):
+    """The settings of a follower's Fetch, ``replica.fetch.*`` (R313)."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 10 * 1024 * 1024
+    partition_max_bytes: int = 1024 * 1024
+    backoff_ms: int = 1000
+    """After an error, and where there is nothing to ask for (R314, R316)."""
+
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(slots=True)
@@ -73,8 +81,9 @@ Outcome = Append | Diverged | OutOfRange
 class Following:
     """Everything followed from one leader over one connection."""
 
-    def __init__(self, node_id: int, broker_epoch: int) -> None:
+    def __init__(self, node_id: int, broker_epoch: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._node_id = node_id
+        self._limits = limits
         self.broker_epoch = broker_epoch
         """Of this node; it may register again."""
         self._partitions: dict[Key, Followed] = {}
@@ -112,18 +121,18 @@ class Following:
         """Try again a little later."""
         part = self._partitions.get(key)
         if part is not None:
-            part.not_before_ms, part.waits = now_ms + BACKOFF_MS, False
+            part.not_before_ms, part.waits = now_ms + self._limits.backoff_ms, False
 
     # -------------------------------------------------------------- asking
 
     def next_ms(self, now_ms: float) -> float:
         """When there is something to ask for: now, or later (R314)."""
         times = (p.not_before_ms for p in self._partitions.values() if not p.failed and not p.waits)
-        return max(now_ms, min(times, default=now_ms + BACKOFF_MS))
+        return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def request(self, now_ms: float) -> f.FetchRequest | None:
         """The next Fetch; nothing where there is nothing to ask for (R313, R314)."""
-        wanted = {key: _row(key[1], p) for key, p in self._partitions.items() if _is_asked(p, now_ms)}
+        wanted = {key: _row(key[1], p, self._limits) for key, p in self._partitions.items() if _is_asked(p, now_ms)}
         if not wanted:
             return None
         self._full = self._session_epoch <= 0
@@ -134,9 +143,9 @@ class Following:
             forgotten = {key: row for key, row in self._session.items() if key not in wanted}
         request = f.FetchRequest(
             replica_state=f.ReplicaState(self._node_id, self.broker_epoch),
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=MIN_BYTES,
-            max_bytes=MAX_BYTES,
+            max_wait_ms=self._limits.max_wait_ms,
+            min_bytes=self._limits.min_bytes,
+            max_bytes=self._limits.max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
         )
@@ -175,7 +184,7 @@ class Following:
         """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
         self.begin_anew()
         for part in self._partitions.values():
-            part.not_before_ms = now_ms + BACKOFF_MS
+            part.not_before_ms = now_ms + self._limits.backoff_ms
 
     def _refused(self, code: int, now_ms: float) -> None:
         match code:
@@ -208,7 +217,7 @@ class Following:
             case ErrorCode.FENCED_LEADER_EPOCH:
                 part.failed = True
             case _:
-                part.not_before_ms = now_ms + BACKOFF_MS
+                part.not_before_ms = now_ms + self._limits.backoff_ms
         return None
 
 
@@ -216,14 +225,14 @@ def _is_asked(part: Followed, now_ms: float) -> bool:
     return not part.failed and not part.waits and part.not_before_ms <= now_ms
 
 
-def _row(partition: int, part: Followed) -> f.FetchPartition:
+def _row(partition: int, part: Followed, limits: Limits) -> f.FetchPartition:
     return f.FetchPartition(
         partition,
         current_leader_epoch=part.leader_epoch,
         fetch_offset=part.end,
         last_fetched_epoch=part.last_epoch,
         log_start_offset=part.log_start,
-        partition_max_bytes=PARTITION_MAX_BYTES,
+        partition_max_bytes=limits.partition_max_bytes,
     )
 
 

@@ -192,6 +192,11 @@ class Leading:
     def _committed(self) -> Committed:
         return self.isr if isinstance(self.isr, Committed) else self.isr.committed
 
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The ISR as the controller last told it."""
+        return self._committed().isr
+
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Whether too few are in sync for acks=all (R337), and for the high watermark to move (R332, KIP-966)."""
         return len(self._committed().isr) < self.effective_min_isr(min_insync_replicas)

@@ -83,6 +83,7 @@ class Wanted:
             or row.high_watermark != self.high_watermark
             or row.log_start_offset != self.log_start_offset
             or row.diverging_epoch.epoch >= 0
+            or row.preferred_read_replica >= 0
         )
         self.high_watermark = -1 if row.error_code else row.high_watermark
         self.log_start_offset = row.log_start_offset

@@ -1,0 +1,82 @@
+"""The connection a fetcher has to its leader: where it goes, and the versions spoken on it.
+
+Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
+from ottla.broker.replica.storage import Fail
+from ottla.peers.client import Channel, Disconnected
+from ottla.wire.schema import Message
+from ottla.world.env import Env
+
+
+class World(NamedTuple):
+    """What all fetchers of a node have in common."""
+
+    env: Env
+    node_id: int
+    timeout_s: float
+    """``replica.socket.timeout.ms``: for a connection, and for each answer."""
+    broker_epoch: Callable[[], int]
+    metadata_version: Callable[[], int]
+    """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
+    address: Callable[[int], tuple[str, int] | None]
+    """Where the image says a broker listens for others."""
+    fail: Fail
+    limits: Limits = DEFAULT_LIMITS
+
+
+def fetch_version(metadata_version: int) -> int:
+    """The version of Fetch between brokers (R312)."""
+    steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
+    return next((version for level, version in steps if metadata_version >= level), 13)
+
+
+def list_offsets_version(metadata_version: int) -> int:
+    """The version of ListOffsets between brokers (R312)."""
+    steps = ((29, 11), (25, 10), (21, 9), (8, 8))
+    return next((version for level, version in steps if metadata_version >= level), 7)
+
+
+class LeaderLine:
+    """Made when something is to be said, and anew when it broke or the leader is somewhere else."""
+
+    def __init__(self, world: World, leader_id: int, client_id: str) -> None:
+        self._world = world
+        self._leader_id = leader_id
+        self._client_id = client_id
+        self._channel: Channel | None = None
+        self._address: tuple[str, int] | None = None
+
+    async def call(self, request: Message, version: int) -> Any:
+        """Ask the leader; no ApiVersions comes first (R311).
+
+        Raises:
+            OSError, WireError: no answer.
+        """
+        return await (await self._connected()).call(request, version)
+
+    async def _connected(self) -> Channel:
+        world = self._world
+        address = world.address(self._leader_id)
+        if self._channel is not None and not self._channel.closed and address == self._address:
+            return self._channel
+        self.close()
+        if address is None:
+            raise Disconnected(f"the metadata has no address of broker {self._leader_id}")
+        with world.env.timeout(world.timeout_s):
+            stream = await world.env.net.connect(*address)
+            self._channel, self._address = Channel(stream, self._client_id, world.timeout_s), address
+            return self._channel
+        raise Disconnected(f"{address[0]}:{address[1]} did not answer in time")
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
