@@ -92,6 +92,10 @@ class Following:
         """What the leader was last told of each partition."""
         self._full = True
         """The request under way names everything."""
+        self._changed: dict[Key, None] = {}
+        """Of whom the leader may have to be told something."""
+        self._late: dict[Key, None] = {}
+        """Who waits after an error."""
 
     # -------------------------------------------------------------- what the metadata and the shell say
 
@@ -100,28 +104,37 @@ class Following:
         known = self._partitions.get(key)
         if known is None or known.leader_epoch != leader_epoch:
             self._partitions[key] = Followed(leader_epoch, end, last_epoch, log_start)
+            self._changed[key] = None
 
     def forget(self, key: Key) -> None:
         """It is led by somebody else, or gone."""
-        self._partitions.pop(key, None)
+        if self._partitions.pop(key, None) is not None:
+            self._changed[key] = None
 
     def stands(self, key: Key, end: int, last_epoch: int, log_start: int) -> None:
         """The shell did what was asked: the log lies here now."""
         part = self._partitions.get(key)
         if part is not None:
             part.end, part.last_epoch, part.log_start, part.waits = end, last_epoch, log_start, False
+            self._changed[key] = None
 
     def broke(self, key: Key) -> None:
         """It could not be taken, or the disk refused: silent until the leader epoch changes (R316)."""
         part = self._partitions.get(key)
         if part is not None:
             part.failed, part.waits = True, False
+            self._changed[key] = None
 
     def delay(self, key: Key, now_ms: float) -> None:
         """Try again a little later."""
         part = self._partitions.get(key)
         if part is not None:
-            part.not_before_ms, part.waits = now_ms + self._limits.backoff_ms, False
+            part.waits = False
+            self._put_off(key, part, now_ms)
+
+    def _put_off(self, key: Key, part: Followed, now_ms: float) -> None:
+        part.not_before_ms = now_ms + self._limits.backoff_ms
+        self._changed[key] = self._late[key] = None
 
     # -------------------------------------------------------------- asking
 
@@ -131,21 +144,43 @@ class Following:
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def request(self, now_ms: float) -> f.FetchRequest | None:
-        """The next Fetch; nothing where there is nothing to ask for (R313, R314)."""
-        wanted = {key: _row(key[1], p, self._limits) for key, p in self._partitions.items() if _is_asked(p, now_ms)}
-        if not wanted:
+        """The next Fetch; nothing where there is nothing to ask for (R313, R314).
+
+        In a session it costs what has changed, not what there is.
+        """
+        for key in [k for k in self._late if k not in self._partitions or self._partitions[k].not_before_ms <= now_ms]:
+            del self._late[key]
+            self._changed[key] = None
+        full = self._session_epoch <= 0
+        if full:
+            self._changed = dict.fromkeys([*self._partitions, *self._changed])
+        session: dict[Key, f.FetchPartition] = {} if full else self._session
+        told: dict[Key, f.FetchPartition] = {}
+        gone: list[Key] = []
+        for key in self._changed:
+            part = self._partitions.get(key)
+            if part is None or not _is_asked(part, now_ms):
+                if key in session:
+                    gone.append(key)
+                continue
+            row = _row(key[1], part, self._limits)
+            if session.get(key) != row:
+                told[key] = row
+        if not told and len(session) == len(gone):
             return None
-        self._full = self._session_epoch <= 0
-        if self._full:
-            told, forgotten = wanted, {}
-        else:
-            told = {key: row for key, row in wanted.items() if self._session.get(key) != row}
-            forgotten = {key: row for key, row in self._session.items() if key not in wanted}
+        session.update(told)
+        for key in gone:
+            del session[key]
+        self._session, self._full, self._changed = session, full, {}
+        return self._worded(told, gone)
+
+    def _worded(self, told: dict[Key, f.FetchPartition], forgotten: list[Key]) -> f.FetchRequest:
+        limits = self._limits
         request = f.FetchRequest(
             replica_state=f.ReplicaState(self._node_id, self.broker_epoch),
-            max_wait_ms=self._limits.max_wait_ms,
-            min_bytes=self._limits.min_bytes,
-            max_bytes=self._limits.max_bytes,
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
         )
@@ -156,7 +191,6 @@ class Following:
         for topic_id, partition in forgotten:
             gone.setdefault(topic_id, f.ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
         request.topics, request.forgotten_topics_data = list(by_topic.values()), list(gone.values())
-        self._session = wanted
         return request
 
     # -------------------------------------------------------------- answers
@@ -183,8 +217,8 @@ class Following:
     def lost(self, now_ms: float) -> None:
         """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
         self.begin_anew()
-        for part in self._partitions.values():
-            part.not_before_ms = now_ms + self._limits.backoff_ms
+        for key, part in self._partitions.items():
+            self._put_off(key, part, now_ms)
 
     def _refused(self, code: int, now_ms: float) -> None:
         match code:
@@ -206,19 +240,23 @@ class Following:
             return None
         match row.error_code:
             case ErrorCode.NONE if row.diverging_epoch.epoch >= 0:
-                part.waits = True
+                self._wait(key, part)
                 return Diverged(key, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
             case ErrorCode.NONE:
-                part.waits = True
+                self._wait(key, part)
                 return Append(key, row.records, row.high_watermark, row.log_start_offset)
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                part.waits = True
+                self._wait(key, part)
                 return OutOfRange(key)
             case ErrorCode.FENCED_LEADER_EPOCH:
-                part.failed = True
+                self.broke(key)
             case _:
-                part.not_before_ms = now_ms + self._limits.backoff_ms
+                self._put_off(key, part, now_ms)
         return None
+
+    def _wait(self, key: Key, part: Followed) -> None:
+        part.waits = True
+        self._changed[key] = None
 
 
 def _is_asked(part: Followed, now_ms: float) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.broker.replica.following import Append, Cut, Diverged, Following, Key, Outcome, OutOfRange, where_to_cut
@@ -288,3 +290,52 @@ def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
 def test_where_a_diverged_log_is_cut(leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: Cut) -> None:
     """R320."""
     assert where_to_cut(*leader, own, log_end) == cut
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_leader_is_told_what_there_is_and_no_more(seed: int) -> None:
+    """A session that is only told of changes ends where telling everything would."""
+    rng = random.Random(seed)
+    keys = [(topic, n) for topic in (TOPIC, OTHER) for n in range(4)]
+    model: dict[Key, f.FetchPartition] = {}
+    machine, now, session_id = Following(2, 77), 0.0, 0
+    for _ in range(300):
+        key, now = rng.choice(keys), now + rng.choice((0, 1, 400))
+        match rng.randrange(7):
+            case 0:
+                machine.follow(key, rng.randrange(3), rng.randrange(9), 1, 0)
+            case 1:
+                machine.forget(key)
+            case 2:
+                machine.stands(key, rng.randrange(9), 1, 0)
+            case 3:
+                machine.delay(key, now)
+            case 4 if rng.random() < 0.3:
+                machine.broke(key)
+            case 5 if rng.random() < 0.1:
+                machine.lost(now)
+        request = machine.request(now)
+        if request is None:
+            assert not {k for k, p in machine._partitions.items() if not p.failed and not p.waits} & {
+                k for k, p in machine._partitions.items() if p.not_before_ms <= now
+            }
+            continue
+        if request.session_epoch == 0:
+            model = {}
+        for topic in request.topics:
+            model.update({(topic.topic_id, p.partition): p for p in topic.partitions})
+        for gone in request.forgotten_topics_data:
+            for number in gone.partitions:
+                del model[gone.topic_id, number]
+        asked_now = {
+            k: (p.leader_epoch, p.end)
+            for k, p in machine._partitions.items()
+            if not p.failed and not p.waits and p.not_before_ms <= now
+        }
+        assert {k: (p.current_leader_epoch, p.fetch_offset) for k, p in model.items()} == asked_now
+        session_id = session_id or 9
+        rows = [(k, row(k[1], rng.choice(list(E3)))) for k in model if request.session_epoch == 0 or rng.random() < 0.3]
+        machine.take(answer(*rows, session=session_id), now)
+
+
+E3 = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_OUT_OF_RANGE)
