@@ -35,6 +35,10 @@ class Limits(NamedTuple):
 
 
 DEFAULT_LIMITS = Limits()
+FIRST_BACKOFF_MS = 20
+"""A leader that does not know yet what the metadata says of a partition mostly knows a moment later: what is refused
+waits so long, then twice as long each time, up to ``backoff_ms``. Kafka waits that long at once.
+"""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,8 @@ class Followed:
     last_epoch: int
     log_start: int
     not_before_ms: float = 0
+    refusals: int = 0
+    """In a row."""
     failed: bool = False
     """Silent until it has another leader epoch."""
     waits: bool = False
@@ -96,6 +102,8 @@ class Following:
         """Of whom the leader may have to be told something."""
         self._late: dict[Key, None] = {}
         """Who waits after an error."""
+        self._losses = 0
+        """Requests in a row that brought nothing."""
 
     # -------------------------------------------------------------- what the metadata and the shell say
 
@@ -126,15 +134,19 @@ class Following:
             self._changed[key] = None
 
     def delay(self, key: Key, now_ms: float) -> None:
-        """Try again a little later."""
+        """What came could not be taken: try again later."""
         part = self._partitions.get(key)
         if part is not None:
             part.waits = False
-            self._put_off(key, part, now_ms)
+            self._put_off(key, part, now_ms + self._limits.backoff_ms)
 
-    def _put_off(self, key: Key, part: Followed, now_ms: float) -> None:
-        part.not_before_ms = now_ms + self._limits.backoff_ms
+    def _put_off(self, key: Key, part: Followed, until_ms: float) -> None:
+        part.not_before_ms = until_ms
         self._changed[key] = self._late[key] = None
+
+    def _pause_ms(self, failures: int) -> float:
+        """How long to wait after so many failures in a row, the first being 0."""
+        return min(FIRST_BACKOFF_MS * 2 ** min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- asking
 
@@ -200,6 +212,7 @@ class Following:
         if response.error_code != ErrorCode.NONE:
             self._refused(response.error_code, now_ms)
             return []
+        self._losses = 0
         rows = {(t.topic_id, p.partition_index): p for t in response.responses for p in t.partitions}
         right = rows.keys() == self._session.keys() if self._full else rows.keys() <= self._session.keys()
         if not right:
@@ -217,8 +230,10 @@ class Following:
     def lost(self, now_ms: float) -> None:
         """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
         self.begin_anew()
+        until_ms = now_ms + self._pause_ms(self._losses)
+        self._losses += 1
         for key, part in self._partitions.items():
-            self._put_off(key, part, now_ms)
+            self._put_off(key, part, max(until_ms, part.not_before_ms))
 
     def _refused(self, code: int, now_ms: float) -> None:
         match code:
@@ -251,11 +266,12 @@ class Following:
             case ErrorCode.FENCED_LEADER_EPOCH:
                 self.broke(key)
             case _:
-                self._put_off(key, part, now_ms)
+                self._put_off(key, part, now_ms + self._pause_ms(part.refusals))
+                part.refusals += 1
         return None
 
     def _wait(self, key: Key, part: Followed) -> None:
-        part.waits = True
+        part.waits, part.refusals = True, 0
         self._changed[key] = None
 
 

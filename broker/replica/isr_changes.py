@@ -23,6 +23,8 @@ logger = logging.getLogger("ottla.isr")
 VERSION = 3
 RETRY_S = 0.05
 RECOVERING = 1
+NAMED = 5
+"""So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
 Key = tuple[bytes, int]
 
 
@@ -97,24 +99,27 @@ class IsrChanges:
             return False
         rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
         turn = Turn(self._env, BESIDE_MS)
+        told: list[str] = []
         for key, asked in sent.items():
             row = rows.get(key)
-            if row is None or self._take(asked, row) is Answered.AGAIN:
+            if row is None or self._take(asked, row, told) is Answered.AGAIN:
                 self._unsent.setdefault(key, asked)
             await turn.step()
+        if told:
+            more = f", and {len(told) - NAMED} more" if len(told) > NAMED else ""
+            logger.info("in sync now: %s%s", "; ".join(told[:NAMED]), more)
         return True
 
-    def _take(self, asked: Asked, row: ap.AlterPartitionResponsePartitionData) -> Answered:
+    def _take(self, asked: Asked, row: ap.AlterPartitionResponsePartitionData, told: list[str]) -> Answered:
         """What the controller said of one partition."""
         replica = asked.replica
         recovering = row.leader_recovery_state == RECOVERING
         answer = IsrAnswer(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
         outcome = replica.answered(asked, answer, self._env.now_ms())
-        name = replica.log.label
         if outcome is Answered.TAKEN:
-            logger.info("%s: the ISR is %s now", name, ", ".join(map(str, row.isr)))
+            told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
         elif outcome is not Answered.IGNORED:
-            logger.info("%s: no other ISR, error %d: %s", name, row.error_code, outcome.value)
+            logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
         return outcome
 
 

@@ -133,8 +133,8 @@ def open_session(*keys: Key) -> Following:
     [
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, (0, 0), 0),
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, (9, 0), 0),
-        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, (9, 0), 1000),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, (9, 0), 1000),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, (9, 0), 20),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, (9, 0), 20),
     ],
 )
 def test_an_error_over_the_whole_answer_begins_a_session_anew(
@@ -151,10 +151,36 @@ def test_an_error_over_the_whole_answer_begins_a_session_anew(
 
 
 def test_a_lost_request_delays_everything_and_begins_anew() -> None:
-    ours = open_session(A)
-    ours.lost(50)
-    assert ours.request(1049) is None
-    assert session(ours.request(1050)) == (9, 0)
+    ours, now = open_session(A), 50
+    for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
+        ours.lost(now)
+        assert ours.request(now + pause - 1) is None
+        now += pause
+        assert session(ours.request(now)) == (9, 0)
+    ours.take(answer((A, row()), session=9), now)
+    ours.lost(now)
+    ours.stands(A, 101, 4, 10)
+    assert ours.next_ms(now) == now + 20, "it had been reached"
+
+
+def test_what_the_leader_does_not_know_yet_is_asked_for_soon_and_then_less_and_less() -> None:
+    ours, now = following(A), 0
+    for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
+        assert asked(ours.request(now)) == [A]
+        ours.take(answer((A, row(error=ErrorCode.UNKNOWN_LEADER_EPOCH))), now)
+        assert ours.request(now + pause - 1) is None
+        now += pause
+    ours.request(now)
+    ours.take(answer((A, row())), now)
+    ours.stands(A, 101, 4, 10)
+    ours.request(now)
+    ours.take(
+        answer(
+            (A, row(error=ErrorCode.UNKNOWN_LEADER_EPOCH)),
+        ),
+        now,
+    )
+    assert ours.next_ms(now) == now + 20, "it had known"
 
 
 @pytest.mark.parametrize("rows", [[A], [A, B, C], []], ids=["too few", "too many", "none"])
@@ -190,7 +216,7 @@ ROWS: list[tuple[f.PartitionData, list[Outcome], float | None]] = [
 
 @pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
 def test_what_a_row_wants_done(data: f.PartitionData, outcomes: list[Outcome], asked_again_ms: float | None) -> None:
-    """R316: what is handed out, or fenced, is not asked again by itself; every other error waits a second."""
+    """R316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
     ours = following(A)
     ours.request(0)
     assert ours.take(answer((A, data)), 0) == outcomes
