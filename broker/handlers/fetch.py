@@ -21,6 +21,7 @@ broker epoch: KIP-903.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -28,7 +29,9 @@ from ottla.broker.replica.nearest import RACK_AWARE, THE_LEADER, nearest
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.sessions import FetchContext, Rows, Wanted, is_follower
+from ottla.broker.server.followers import FollowerSession, Line
+from ottla.broker.server.session import FetchContext, Rows, Wanted
+from ottla.broker.server.sessions import is_follower
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -215,13 +218,25 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     wanted = session.wanted()
     attempt = yield from _attempt(context, request, wanted, session.rows(), arrives=True)
     min_bytes = min(request.min_bytes, request.max_bytes)
-    if request.max_wait_ms <= 0 or not wanted or attempt.bytes >= min_bytes or attempt.urgent:
+    nothing = not wanted and session.parks_on is None
+    if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         return _respond(context, request, session, attempt)
     return _wait(context, request, session, list(wanted), min_bytes)
 
 
+def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line: Line) -> bool:
+    """Have a follower's session told of the next change, where a row has told all there is."""
+    replica = context.services.replicas.get(want.topic, want.partition) if want.topic is not None else None
+    if replica is None:
+        return False
+    return replica.watch(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
+
+
 def _respond(context: Context, request: FetchRequest, session: FetchContext, attempt: _Attempt) -> FetchResponse:
     response = session.respond(attempt.rows)
+    if isinstance(session.session, FollowerSession):
+        watch = partial(_watch, context, _reader(context, request).follower)
+        session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
     if context.version >= 16 and attempt.urgent and not is_follower(request):
         endpoints = context.services.metadata.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
@@ -231,22 +246,35 @@ def _respond(context: Context, request: FetchRequest, session: FetchContext, att
 class _Available:
     """How many bytes a reading would bring: only what a change touched is looked at again."""
 
-    def __init__(self, context: Context, request: FetchRequest, wanted: list[Wanted], enough: int) -> None:
+    def __init__(
+        self, context: Context, request: FetchRequest, wanted: list[Wanted], enough: int, besides: Hashable
+    ) -> None:
         self._context = context
         self._reader = reader = _reader(context, request)
         self._enough = enough
         what = "fetch" if reader.follower < 0 else "end"
         self._wanted = {(what, want.topic, want.partition): want for want in wanted}
+        self._besides = besides
+        """Woken, there is something in a partition that is not among these."""
         self._bytes: dict[Hashable, int] = {}
         self._total = 0
 
     @property
-    def keys(self) -> Iterable[Hashable]:
+    def keys(self) -> list[Hashable]:
         """What a reader waits on."""
-        return self._wanted
+        return [*self._wanted, *([] if self._besides is None else [self._besides])]
+
+    def look(self) -> bool:
+        """Look at all of them; says whether it is enough."""
+        enough = False
+        for key in self._wanted:
+            enough = self.is_enough_after(key) or enough
+        return enough
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Look at one partition again."""
+        if key == self._besides:
+            return True
         found = self._of(self._wanted[key])  # type: ignore[index]
         self._total += found - self._bytes.get(key, 0)
         self._bytes[key] = found
@@ -268,12 +296,10 @@ async def _wait(
     context: Context, request: FetchRequest, session: FetchContext, wanted: list[Wanted], min_bytes: int
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    available = _Available(context, request, wanted, min_bytes)
-    enough = False
-    for key in available.keys:  # in one go: nobody may change a partition between this look and the parking
-        enough = available.is_enough_after(key) or enough
-    if not enough:
+    available = _Available(context, request, wanted, min_bytes, session.parks_on)
+    if not available.look():  # in one go: nobody may change a partition between this look and the parking
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
+    wanted = list(session.wanted())
     attempt = await context.turn.through(_attempt(context, request, wanted, session.rows(), arrives=False))
     return _respond(context, request, session, attempt)

@@ -146,7 +146,7 @@ class Following:
 
     def _pause_ms(self, failures: int) -> float:
         """How long to wait after so many failures in a row, the first being 0."""
-        return min(FIRST_BACKOFF_MS * 2 ** min(failures, 16), self._limits.backoff_ms)
+        return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- asking
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.wire.errors import ErrorCode
 
@@ -69,6 +69,13 @@ class PendingShrink(NamedTuple):
 Isr = Committed | PendingExpand | PendingShrink
 
 
+class Line(Protocol):
+    """A follower that does not look at a partition until it hears of a change."""
+
+    def note(self, *, more: bool) -> int:
+        """Something changed; ``more``: the log has. Gives when it asked last, by the wall clock, having everything."""
+
+
 @dataclass(slots=True)
 class Follower:
     """What a follower's fetches said of it."""
@@ -81,6 +88,17 @@ class Follower:
     last_leader_end: int = UNKNOWN
     """The leader's end at its last fetch: reaching it now means it was caught up then."""
     broker_epoch: int = UNKNOWN
+    line: Line | None = field(default=None, compare=False)
+
+    def tell(self, *, more: bool) -> None:
+        """Something has changed: whoever had everything until now looks again. Only a change of the log ends that."""
+        if self.line is None:
+            return
+        asked_ms = self.line.note(more=more)
+        if more:
+            self.line = None
+            self.caught_up_ms = max(self.caught_up_ms, asked_ms)
+            self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
 
     def fetched(self, now_ms: int, offset: int, leader_end: int) -> None:
         """It asked for ``offset``, so it has everything below (R327, R328)."""

@@ -17,6 +17,7 @@ from ottla.broker.replica.partition import (
     IsrAnswer,
     IsrChange,
     Leading,
+    Line,
     State,
 )
 from ottla.controller.image import Partition
@@ -112,6 +113,7 @@ class Replica:
     def follow_image(self, node_id: int, told: Partition, now_ms: int) -> bool:
         """Take over what the image says; True where this node begins to lead under a new epoch."""
         state, leads = self.state, told.leader == node_id
+        self._tell(more=True)
         self.leader_epoch = told.leader_epoch
         self.is_leader = leads
         if not leads:
@@ -135,6 +137,7 @@ class Replica:
 
     def resign(self) -> None:
         """Nothing more is appended here: the partition, its directory or its leadership is gone."""
+        self._tell(more=True)
         self.is_leader = self.is_alone = False
         self.state = Following(self.leader_epoch)
 
@@ -194,12 +197,13 @@ class Replica:
         log = self.log
         done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once)
         if not done.duplicate:
+            if not self.is_alone:
+                self._wake(self._end_key)
+                self._tell(more=True)
             if log.unflushed_records >= log.settings.flush_messages:
                 self._flush_due(self)  # counts once it is on the disk
             elif not self.flushing:
                 self.advance(log.log_end_offset, now_ms)
-            if not self.is_alone:
-                self._wake(self._end_key)
         return done
 
     def count_what_was_found(self, now_ms: int) -> None:
@@ -234,6 +238,7 @@ class Replica:
         self._wake(self._fetch_key)
         if not self.is_alone:
             self._wake(self._hw_key)  # alone nobody waits for it but for a sync: `flushed`
+            self._tell(more=False)
         return True
 
     def flushed(self, end: int, now_ms: int) -> None:
@@ -243,6 +248,7 @@ class Replica:
 
     def changed(self) -> None:
         """Leadership or the log's ends changed: whoever waits here looks again."""
+        self._tell(more=False)
         self._wake(self._fetch_key)
         self._wake(self._end_key)
         self._wake(self._hw_key)
@@ -285,6 +291,30 @@ class Replica:
             self._rules.committed(self)
         if was[1] != log_start:
             self._wake(self._start_key)
+
+    def watch(self, broker: int, offset: int, high_watermark: int, log_start: int, line: Line) -> bool:
+        """Have a follower told of the next change here, where it knows all there is; says whether that is so.
+
+        One outside the ISR is always looked at: each of its fetches may let it in.
+        """
+        state, log = self.state, self.log
+        if type(state) is not Leading or type(state.isr) is not Committed or broker not in state.isr.isr:
+            return False
+        if (log.log_end_offset, log.high_watermark, log.log_start_offset) != (offset, high_watermark, log_start):
+            return False
+        follower = state.followers[broker]
+        if follower.end_offset != offset:
+            return False
+        follower.line = line
+        return True
+
+    def _tell(self, *, more: bool) -> None:
+        """Followers that had everything until now look again."""
+        state = self.state
+        if type(state) is Leading:
+            for follower in state.followers.values():
+                if follower.line is not None:
+                    follower.tell(more=more)
 
     def shrink(self, now_ms: int) -> None:
         """Have those taken out of the ISR who have been behind for too long (R331)."""

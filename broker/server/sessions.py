@@ -8,9 +8,10 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Collection, Generator, Hashable, Iterator, Mapping
 
+from ottla.broker.server.followers import FollowerIncremental, FollowerSession
+from ottla.broker.server.session import FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -34,112 +35,6 @@ MOST_REMEMBERED = 500_000
 """So many partitions are remembered in all sessions together."""
 _STEP = 64
 
-Key = tuple[str | None, bytes, int]
-"""What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
-
-
-def key_of(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> Key:
-    """A name may become known, or go, after its id was asked for: the id alone is what the reader means."""
-    return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
-
-
-class Wanted:
-    """One partition a reader wants, and what it was told last."""
-
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "high_watermark",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "partition",
-        "start_offset",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str | None, topic_id: bytes, part: FetchPartition) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = part.partition
-        self.high_watermark = -1
-        self.log_start_offset = -1
-        self.update(part)
-
-    def update(self, part: FetchPartition) -> None:
-        """The reader moved on, or changed its limits."""
-        self.fetch_offset = part.fetch_offset
-        self.max_bytes = part.partition_max_bytes
-        self.current_leader_epoch = part.current_leader_epoch
-        self.last_fetched_epoch = part.last_fetched_epoch
-        self.start_offset = part.log_start_offset
-
-    def is_news(self, row: PartitionData) -> bool:
-        """Whether an incremental answer must hold this row; remembers what was said."""
-        news = (
-            len(row.records) > 0
-            or row.error_code != 0
-            or row.high_watermark != self.high_watermark
-            or row.log_start_offset != self.log_start_offset
-            or row.diverging_epoch.epoch >= 0
-            or row.preferred_read_replica >= 0
-        )
-        self.high_watermark = -1 if row.error_code else row.high_watermark
-        self.log_start_offset = row.log_start_offset
-        return news
-
-
-class Rows(Protocol):
-    """Where what was read is put, in order."""
-
-    def append(self, row: tuple[Wanted, PartitionData], /) -> None:
-        """One partition more."""
-
-
-class FetchContext(Protocol):
-    """How one request is read and answered."""
-
-    def wanted(self) -> Collection[Wanted]:
-        """The partitions to read, in order."""
-
-    def rows(self) -> Rows:
-        """Where to put what is read."""
-
-    def respond(self, rows: Any) -> FetchResponse:
-        """The answer made of what was read."""
-
-
-Pairs = list[tuple[Wanted, PartitionData]]
-
-
-def _grouped(rows: Pairs) -> list[FetchableTopicResponse]:
-    """Rows under their topics, neighbours together."""
-    out: list[FetchableTopicResponse] = []
-    last: tuple[str | None, bytes] | None = None
-    for want, row in rows:
-        at = (want.topic, want.topic_id)
-        if at != last:
-            out.append(FetchableTopicResponse(want.topic or "", want.topic_id))
-            last = at
-        out[-1].partitions.append(row)
-    return out
-
-
-class Session:
-    """A remembered fetch."""
-
-    def __init__(
-        self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, privileged: bool, now_ms: float
-    ) -> None:
-        self.id = session_id
-        self.epoch = 1
-        self.by_key = wanted
-        self.uses_ids = uses_ids
-        self.privileged = privileged
-        """A follower's: no reader takes its place, and it may hold as many partitions as there are."""
-        self.used_ms = now_ms
-
 
 class _Full:
     """A request that names everything; with ``sessions`` it opens one."""
@@ -151,6 +46,8 @@ class _Full:
         self._sessions = sessions
         self._uses_ids = uses_ids
         self._privileged = privileged
+        self.session: Session | None = None
+        self.parks_on: Hashable = None
 
     def wanted(self) -> list[Wanted]:
         """All partitions of the request."""
@@ -167,7 +64,8 @@ class _Full:
             for want, row in rows:
                 want.is_news(row)
             session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self._privileged)
-        return FetchResponse(session_id=session_id, responses=_grouped(rows))
+            self.session = self._sessions.get(session_id)
+        return FetchResponse(session_id=session_id, responses=grouped(rows))
 
 
 class _Grouped:
@@ -195,6 +93,9 @@ class _Long:
 
     What is asked for more than once is read once, in its first place and as it was asked for last.
     """
+
+    session: Session | None = None
+    parks_on: Hashable = None
 
     def __init__(self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int) -> None:
         self._request = request
@@ -248,36 +149,6 @@ class _Long:
         return FetchResponse(responses=rows.topics)
 
 
-class _Incremental:
-    """A request that names only what changed."""
-
-    def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
-        self._session = session
-        self._names = names
-
-    def wanted(self) -> list[Wanted]:
-        """All partitions of the session; an id nobody knew when it was asked for may have got its name since."""
-        out = list(self._session.by_key.values())
-        for want in out:
-            if want.topic is None:
-                want.topic = self._names.get(want.topic_id)
-        return out
-
-    def rows(self) -> Pairs:
-        """All of them are looked at again."""
-        return []
-
-    def respond(self, rows: Pairs) -> FetchResponse:
-        """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
-        news = [(want, row) for want, row in rows if want.is_news(row)]
-        by_key = self._session.by_key
-        for want, row in news:
-            key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self._session.uses_ids)
-            if len(row.records) and key in by_key:
-                by_key[key] = by_key.pop(key)
-        return FetchResponse(session_id=self._session.id, responses=_grouped(news))
-
-
 class Sessions:
     """The node's fetch sessions; the least recently used gives way once it has been idle for two minutes."""
 
@@ -288,6 +159,10 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def get(self, session_id: int) -> Session | None:
+        """What is remembered under an id."""
+        return self._sessions.get(session_id)
 
     def open(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest
@@ -341,19 +216,18 @@ class Sessions:
             return _Full({}, None, uses_ids=uses_ids, privileged=False)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
-        return _Incremental(session, names)
+        if isinstance(session, FollowerSession):
+            session.asked_ms = self._env.now_ms()
+            return FollowerIncremental(session, names)
+        return Incremental(session, names)
 
     def _update(self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> None:
         for key, part in named.items():
-            known = session.by_key.get(key)
-            if known is None:
-                session.by_key[key] = Wanted(key[0], key[1], part)  # named when it is read
-            else:
-                known.update(part)
+            session.want(key, part)
         for topic in request.forgotten_topics_data:
             topic_id = topic.topic_id if session.uses_ids else ZERO_UUID
             for number in topic.partitions:
-                session.by_key.pop(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids), None)
+                session.forget(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids))
 
     def _is_too_large(self, session: Session) -> bool:
         if session.privileged:
@@ -377,7 +251,12 @@ class Sessions:
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int(self._env.random() * (2**31 - 1)) + 1
-        self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, privileged=privileged, now_ms=now)
+        if privileged:
+            self._sessions[session_id] = FollowerSession(
+                session_id, wanted, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
+            )
+        else:
+            self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)
         return session_id
 
 

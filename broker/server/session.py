@@ -1,0 +1,171 @@
+"""One remembered fetch (KIP-227): what its reader wants, what it was told, and how a request in it is answered.
+
+Source: ``FetchSession.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any, Protocol
+
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
+
+Key = tuple[str | None, bytes, int]
+"""What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
+
+
+def key_of(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> Key:
+    """A name may become known, or go, after its id was asked for: the id alone is what the reader means."""
+    return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
+
+
+class Wanted:
+    """One partition a reader wants, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str | None, topic_id: bytes, part: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = part.partition
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.update(part)
+
+    def update(self, part: FetchPartition) -> None:
+        """The reader moved on, or changed its limits."""
+        self.fetch_offset = part.fetch_offset
+        self.max_bytes = part.partition_max_bytes
+        self.current_leader_epoch = part.current_leader_epoch
+        self.last_fetched_epoch = part.last_fetched_epoch
+        self.start_offset = part.log_start_offset
+
+    def is_news(self, row: PartitionData) -> bool:
+        """Whether an incremental answer must hold this row; remembers what was said."""
+        news = (
+            len(row.records) > 0
+            or row.error_code != 0
+            or row.high_watermark != self.high_watermark
+            or row.log_start_offset != self.log_start_offset
+            or row.diverging_epoch.epoch >= 0
+            or row.preferred_read_replica >= 0
+        )
+        self.high_watermark = -1 if row.error_code else row.high_watermark
+        self.log_start_offset = row.log_start_offset
+        return news
+
+
+class Rows(Protocol):
+    """Where what was read is put, in order."""
+
+    def append(self, row: tuple[Wanted, PartitionData], /) -> None:
+        """One partition more."""
+
+
+class FetchContext(Protocol):
+    """How one request is read and answered."""
+
+    def wanted(self) -> Collection[Wanted]:
+        """The partitions to read, in order."""
+
+    def rows(self) -> Rows:
+        """Where to put what is read."""
+
+    def respond(self, rows: Any) -> FetchResponse:
+        """The answer made of what was read."""
+
+    @property
+    def session(self) -> Session | None:
+        """What is remembered of it once it is answered."""
+
+    @property
+    def parks_on(self) -> Hashable:
+        """What wakes it besides its partitions, None for nothing: then there are partitions that are not looked at."""
+
+
+Pairs = list[tuple[Wanted, PartitionData]]
+
+
+def grouped(rows: Pairs) -> list[FetchableTopicResponse]:
+    """Rows under their topics, neighbours together."""
+    out: list[FetchableTopicResponse] = []
+    last: tuple[str | None, bytes] | None = None
+    for want, row in rows:
+        at = (want.topic, want.topic_id)
+        if at != last:
+            out.append(FetchableTopicResponse(want.topic or "", want.topic_id))
+            last = at
+        out[-1].partitions.append(row)
+    return out
+
+
+class Session:
+    """A remembered fetch."""
+
+    privileged = False
+
+    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, now_ms: float) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.by_key = wanted
+        self.uses_ids = uses_ids
+        self.used_ms = now_ms
+
+    def want(self, key: Key, part: FetchPartition) -> None:
+        """The reader moved on in a partition, or wants one more; it is named when it is read."""
+        known = self.by_key.get(key)
+        if known is None:
+            self.by_key[key] = Wanted(key[0], key[1], part)
+        else:
+            known.update(part)
+
+    def forget(self, key: Key) -> None:
+        """The reader does not want a partition any more."""
+        self.by_key.pop(key, None)
+
+    def to_read(self) -> list[Wanted]:
+        """What has to be looked at."""
+        return list(self.by_key.values())
+
+
+class Incremental:
+    """A request that names only what changed."""
+
+    parks_on: Hashable = None
+
+    def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
+        self.session = session
+        self._names = names
+
+    def wanted(self) -> list[Wanted]:
+        """Partitions of the session; an id nobody knew when it was asked for may have got its name since."""
+        out = self.session.to_read()
+        for want in out:
+            if want.topic is None:
+                want.topic = self._names.get(want.topic_id)
+        return out
+
+    def rows(self) -> Pairs:
+        """All of them are looked at again."""
+        return []
+
+    def respond(self, rows: Pairs) -> FetchResponse:
+        """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
+        news = [(want, row) for want, row in rows if want.is_news(row)]
+        by_key = self.session.by_key
+        for want, row in news:
+            key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_ids)
+            if len(row.records) and key in by_key:
+                by_key[key] = by_key.pop(key)
+        return FetchResponse(session_id=self.session.id, responses=grouped(news))
