@@ -134,6 +134,15 @@ def overhead(buf: Buffer, pos: int = 0) -> tuple[int, int]:
     return base_offset, length + LOG_OVERHEAD_BYTES
 
 
+def span(buf: Buffer) -> tuple[int, int]:
+    """First and last offset of the batch some bytes begin with; (0, -1) where they begin with none."""
+    try:
+        header = parse_header(buf)
+    except WireError:
+        return 0, -1
+    return header.base_offset, header.last_offset
+
+
 def crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     """Whether the bytes from the attributes to the batch's end have the checksum the header claims."""
     view = memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes]

@@ -23,7 +23,7 @@ from ottla.broker.replica.partition import (
 from ottla.controller.image import Partition
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.validate import Checked, Origin
-from ottla.wire.batch import BatchHeader
+from ottla.wire.batch import BatchHeader, span
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 
@@ -350,8 +350,18 @@ class Replica:
         """
         assert type(self.state) is Following, self.log.in_words()
         log = self.log
+        if log.log_end_offset == log.log_start_offset:
+            self._begin_with(raw, now_ms)
         log.append_as_follower(raw, now_ms)
         return log.unflushed_records >= log.settings.flush_messages
+
+    def _begin_with(self, raw: Buffer, now_ms: int) -> None:
+        """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
+        and its start follows (``Partition.appendRecordsToFollowerOrFutureReplica``).
+        """
+        first, last = span(raw)
+        if first < self.log.log_end_offset <= last:
+            self.log.start_over_at(first, now_ms)
 
     def follow_offsets(self, high_watermark: int, log_start: int) -> None:
         """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches

@@ -136,6 +136,25 @@ def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
     brokers.play(story)
 
 
+def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_within() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        brokers[3].kill()
+        brokers.fence(3)
+        brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
+        for first in (0, 3, 6):
+            assert await brokers[1].produce(*numbered(3, first)) is E.NONE
+        assert brokers[1].log.raise_start(5)
+        brokers[3].begin()
+        brokers.register()
+        await until(lambda: 3 in brokers.partition().isr)
+        assert brokers[3].values() == numbered(6, 3)
+        assert (brokers[3].log.log_start_offset, brokers[3].log.log_end_offset) == (5, 9)
+
+    brokers.play(story)
+
+
 def test_a_log_start_that_rises_rises_at_the_followers() -> None:
     brokers = Brokers()
 
