@@ -100,9 +100,11 @@ TOPIC_DOCS: dict[str, str] = {
     "file.delete.delay.ms": "How long the files of a deleted segment stay for those still reading.",
     "flush.messages": _NO_EFFECT + "the operating system decides when records reach the disk.",
     "flush.ms": _NO_EFFECT + "the operating system decides when records reach the disk.",
-    "follower.replication.throttled.replicas": _NO_EFFECT + "replication is not throttled yet.",
+    "follower.replication.throttled.replicas": "PARTITION:BROKER of each follower that is filled no faster than its "
+    "broker's `follower.replication.throttled.rate`; `*` is all.",
     "index.interval.bytes": BROKER_DOCS["log.index.interval.bytes"],
-    "leader.replication.throttled.replicas": _NO_EFFECT + "replication is not throttled yet.",
+    "leader.replication.throttled.replicas": "PARTITION:BROKER of each leader whose followers outside the ISR are "
+    "filled no faster than its broker's `leader.replication.throttled.rate`; `*` is all.",
     "local.retention.bytes": _NO_EFFECT + "there is no tiered storage.",
     "local.retention.ms": _NO_EFFECT + "there is no tiered storage.",
     "max.compaction.lag.ms": "A record waits no longer than this for compaction.",
@@ -188,7 +190,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("early.start.listeners", "there is no authorizer to wait for"),
     ("cordoned.log.dirs", "new partitions go to every directory that works"),
     ("listener.security.protocol.map", "only plain text is served yet"),
-    ("replication.quota", "replication is not throttled yet"),
+    ("replication.quota", "a rate is that of the last eleven seconds"),
     ("alter.log.dirs", "partitions do not move between directories yet"),
     ("offsets.topic.compression", "group records are kept as they are"),
     ("offsets.load.buffer", "group records are read as they come"),

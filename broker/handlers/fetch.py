@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.replica.nearest import RACK_AWARE, THE_LEADER, nearest
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.throttle import Throttle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.followers import FollowerSession, Line
 from ottla.broker.server.session import FetchContext, Rows, Wanted
@@ -66,12 +67,27 @@ class _Reader(NamedTuple):
     """Where it wants to be sent to a replica of its own rack: its rack."""
     racks: Mapping[int, str | None] = NOWHERE
     """Of the brokers it can reach."""
+    throttle: Throttle | None = None
+    """Where followers that are behind may be held back."""
+
+    def is_held_back(self, context: Context, replica: Replica) -> bool:
+        """Whether a follower gets no records of a partition for now (R341)."""
+        throttle, state, image = self.throttle, replica.state, context.image
+        return (
+            throttle is not None
+            and type(state) is Leading
+            and self.follower not in state.in_sync
+            and throttle.names(image, replica.topic, replica.partition)
+            and throttle.is_over(image, context.services.env.monotonic_ms())
+        )
 
 
 def _reader(context: Context, request: FetchRequest) -> _Reader:
     if is_follower(request):
-        state = request.replica_state
-        return _Reader(False, True, max(request.replica_id, state.replica_id), state.replica_epoch)
+        state, throttle = request.replica_state, context.services.replicas.leader_throttle
+        held = None if throttle.bytes_a_second(context.image) is None else throttle
+        broker = max(request.replica_id, state.replica_id)
+        return _Reader(False, True, broker, state.replica_epoch, throttle=held)
     committed, leader_only = request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE
     if request.rack_id and not leader_only and context.services.config.text(SELECTOR) == RACK_AWARE:
         racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
@@ -148,6 +164,8 @@ def _read(
                 log.log_end_offset,
                 context.now_ms,
             )
+        if reader.throttle is not None and reader.is_held_back(context, replica):
+            out.records = b""
         return out
     except ProtocolError as error:
         lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -224,6 +242,14 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     return _wait(context, request, session, list(wanted), min_bytes)
 
 
+def _count(context: Context, throttle: Throttle, rows: Any) -> None:
+    """What goes to followers of partitions that may be held back."""
+    now = context.services.env.monotonic_ms()
+    for want, row in rows:
+        if len(row.records) and throttle.names(context.image, want.topic, want.partition):
+            throttle.count(len(row.records), now)
+
+
 def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line: Line) -> bool:
     """Have a follower's session told of the next change, where a row has told all there is."""
     replica = context.services.replicas.get(want.topic, want.partition) if want.topic is not None else None
@@ -234,6 +260,9 @@ def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line
 
 def _respond(context: Context, request: FetchRequest, session: FetchContext, attempt: _Attempt) -> FetchResponse:
     response = session.respond(attempt.rows)
+    throttle = _reader(context, request).throttle if is_follower(request) else None
+    if throttle is not None:
+        _count(context, throttle, attempt.rows)
     if isinstance(session.session, FollowerSession):
         watch = partial(_watch, context, _reader(context, request).follower)
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
@@ -289,6 +318,8 @@ class _Available:
         log, upper = replica.log, _upper(replica, self._reader)
         if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
             return self._enough
+        if self._reader.throttle is not None and self._reader.is_held_back(self._context, replica):
+            return 0
         return log.bytes_between(want.fetch_offset, upper, want.max_bytes) if upper > want.fetch_offset else 0
 
 

@@ -89,6 +89,8 @@ class Fetcher:
         self._line = LeaderLine(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
         self._following = Following(world.node_id, world.broker_epoch(), world.limits)
         self._followed: dict[Key, Replica] = {}
+        self._behind: set[Key] = set()
+        """Those that lacked something of what is committed when they were last heard of."""
         self._news = trio.Event()
         """Set when there may be something to ask for that there was not."""
         self._asking: trio.CancelScope | None = None
@@ -106,6 +108,7 @@ class Fetcher:
         """Begin with a partition, or go on with it under another epoch."""
         key, log = (replica.topic_id, replica.partition), replica.log
         self._followed[key] = replica
+        self._behind.add(key)
         self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
         self._news.set()
 
@@ -114,6 +117,7 @@ class Fetcher:
         key = (replica.topic_id, replica.partition)
         if self._followed.get(key) is replica:
             del self._followed[key]
+            self._behind.discard(key)
             self._following.forget(key)
 
     def stop(self) -> None:
@@ -144,6 +148,7 @@ class Fetcher:
         env, following = self._world.env, self._following
         now = env.monotonic_ms()
         following.broker_epoch = self._world.broker_epoch()
+        following.hold(self._held())
         request = following.request(now)
         if request is None:
             with env.timeout(max(following.next_ms(now) - now, 1) / 1000):
@@ -166,6 +171,12 @@ class Fetcher:
         """Everything that is known is asked for; `_hasten` may wait for the event there is."""
         if self._news.is_set():
             self._news = trio.Event()
+
+    def _held(self) -> frozenset[Key]:
+        """What is behind, may be held back, and was filled fast enough of late."""
+        if not self._behind or not self._world.is_over():
+            return frozenset()
+        return frozenset(key for key in self._behind if self._world.is_throttled(self._followed[key]))
 
     def _take(self, answer: f.FetchResponse) -> list[Taken]:
         outcomes = self._following.take(answer, self._world.env.monotonic_ms())
@@ -274,12 +285,18 @@ class Fetcher:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
         """
         replica, due = taken.replica, False
+        if outcome.records and self._world.is_throttled(replica):
+            self._world.throttled(len(outcome.records))
         for piece in pieces(outcome.records or b"", taken.leader_epoch):
             due = replica.append_as_follower(piece, self._world.env.now_ms())
             await turn.step()
             if not self._is_ours(taken):
                 return False
         replica.follow_offsets(outcome.high_watermark, outcome.log_start)
+        if outcome.high_watermark > replica.log.log_end_offset:
+            self._behind.add(outcome.key)
+        else:
+            self._behind.discard(outcome.key)
         return due
 
     async def _sync(self, taken: Taken) -> None:

@@ -54,7 +54,7 @@ class Fetchers:
         self._replicas = replicas
         self._listener = listener
         self._fail = fail
-        self._count = config.number("num.replica.fetchers")
+        self._slots = config.number("num.replica.fetchers")
         self._world = World(
             env,
             config.node_id,
@@ -64,6 +64,9 @@ class Fetchers:
             self._address,
             fail,
             limits_of(config),
+            self._is_throttled,
+            self._count_throttled,
+            lambda: replicas.follower_throttle.is_over(replicas.image, env.monotonic_ms()),
         )
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._at: dict[TopicPartition, tuple[Replica, tuple[int, int]]] = {}
@@ -78,6 +81,12 @@ class Fetchers:
             return None
         return next(((e.host, e.port) for e in known.end_points if e.name == self._listener), None)
 
+    def _is_throttled(self, replica: Replica) -> bool:
+        return self._replicas.follower_throttle.names(self._replicas.image, replica.topic, replica.partition)
+
+    def _count_throttled(self, size_bytes: int) -> None:
+        self._replicas.follower_throttle.count(size_bytes, self._env.monotonic_ms())
+
     # ------------------------------------------------------------------ what is followed
 
     def follow(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
@@ -86,7 +95,7 @@ class Fetchers:
         if leader_id < 0:
             self.forget(at)
             return
-        where = (leader_id, slot(*at, self._count))
+        where = (leader_id, slot(*at, self._slots))
         known = self._at.get(at)
         if known is not None and known != (replica, where):
             self.forget(at)

@@ -104,6 +104,8 @@ class Following:
         """Who waits after an error."""
         self._losses = 0
         """Requests in a row that brought nothing."""
+        self._held: frozenset[Key] = frozenset()
+        """Who is not asked for now, so as not to be filled too fast (R341)."""
 
     # -------------------------------------------------------------- what the metadata and the shell say
 
@@ -125,6 +127,12 @@ class Following:
         if part is not None:
             part.end, part.last_epoch, part.log_start, part.waits = end, last_epoch, log_start, False
             self._changed[key] = None
+
+    def hold(self, keys: frozenset[Key]) -> None:
+        """These are not asked for until they are held no more."""
+        if keys != self._held:
+            self._changed.update(dict.fromkeys(keys ^ self._held))
+            self._held = keys
 
     def broke(self, key: Key) -> None:
         """It could not be taken, or the disk refused: silent until the leader epoch changes (R316)."""
@@ -152,7 +160,8 @@ class Following:
 
     def next_ms(self, now_ms: float) -> float:
         """When there is something to ask for: now, or later (R314)."""
-        times = (p.not_before_ms for p in self._partitions.values() if not p.failed and not p.waits)
+        asked = (p for key, p in self._partitions.items() if not p.failed and not p.waits and key not in self._held)
+        times = (p.not_before_ms for p in asked)
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def request(self, now_ms: float) -> f.FetchRequest | None:
@@ -171,7 +180,7 @@ class Following:
         gone: list[Key] = []
         for key in self._changed:
             part = self._partitions.get(key)
-            if part is None or not _is_asked(part, now_ms):
+            if part is None or key in self._held or not _is_asked(part, now_ms):
                 if key in session:
                     gone.append(key)
                 continue

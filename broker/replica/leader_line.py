@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
+from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.peers.client import Channel, Disconnected
 from ottla.wire.schema import Message
@@ -29,6 +30,12 @@ class World(NamedTuple):
     """Where the image says a broker listens for others."""
     fail: Fail
     limits: Limits = DEFAULT_LIMITS
+    is_throttled: Callable[[Replica], bool] = lambda replica: False
+    """Whether a partition may be held back while it is behind."""
+    throttled: Callable[[int], None] = lambda size_bytes: None
+    """Hears of the bytes of such partitions."""
+    is_over: Callable[[], bool] = lambda: False
+    """Whether they were too many of late."""
 
 
 def fetch_version(metadata_version: int) -> int:

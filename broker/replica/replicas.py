@@ -12,6 +12,7 @@ from functools import cache, partial
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
@@ -49,6 +50,8 @@ class Replicas:
         self._storage = storage
         self._fail = fail
         self._hosted: dict[TopicPartition, Replica] = {}
+        self.leader_throttle = Throttle(LEADER, config.node_id)
+        self.follower_throttle = Throttle(FOLLOWER, config.node_id)
         self.offline: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
         self.image = Image()

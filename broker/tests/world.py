@@ -12,6 +12,7 @@ import trio.testing
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import IsrRules, Replica
+from ottla.broker.replica.throttle import LEADER, Throttle
 from ottla.broker.server.dispatch import ROUTES, Context, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
@@ -111,6 +112,7 @@ class Hosted:
         self._purgatory = purgatory
         self.image = Image()
         self.replicas: dict[tuple[str, int], Replica] = {}
+        self.leader_throttle = Throttle(LEADER, 1)
 
     def host(
         self,

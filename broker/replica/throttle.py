@@ -1,0 +1,74 @@
+"""How fast replicas that are behind may be filled: bytes a second, of those partitions whose topics name them.
+
+Two of them, the leader's side and the follower's, each with a rate for the node and a list of replicas for the topic:
+what `kafka-reassign-partitions --throttle` sets. A replica in sync is never held back.
+
+Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
+(apache/kafka 4.3.1); KIP-73.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+
+SAMPLES = 11
+SAMPLE_MS = 1000
+LEADER, FOLLOWER = "leader", "follower"
+EVERYBODY = "*"
+
+
+class Throttle:
+    """One side's. ``now_ms`` is of a clock that never goes back."""
+
+    def __init__(self, side: str, node_id: int) -> None:
+        self._rate_key = f"{side}.replication.throttled.rate"
+        self._list_key = f"{side}.replication.throttled.replicas"
+        self._node_id = str(node_id)
+        self._samples: deque[list[float]] = deque()
+        """Beginning and bytes of each."""
+        self._lists: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
+
+    def bytes_a_second(self, image: Image) -> int | None:
+        """The rate that is set for this node; None for none."""
+        for name in (self._node_id, ""):
+            text = image.config(RESOURCE_BROKER, name).get(self._rate_key, "")
+            if text.strip().isdigit():
+                return int(text)
+        return None
+
+    def names(self, image: Image, topic: str, partition: int) -> bool:
+        """Whether a topic's list names this node's replica of a partition."""
+        told = image.config(RESOURCE_TOPIC, topic)
+        known = self._lists.get(topic)
+        if known is None or known[0] is not told:
+            known = self._lists[topic] = told, self._listed(told.get(self._list_key, ""))
+        return known[1] is None or partition in known[1]
+
+    def _listed(self, text: str) -> frozenset[int] | None:
+        """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
+        if text.strip() == EVERYBODY:
+            return None
+        pairs = (part.strip().partition(":") for part in text.split(","))
+        return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id and number.isdigit())
+
+    def count(self, size_bytes: int, now_ms: float) -> None:
+        """So many bytes of such a partition went by."""
+        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
+            self._samples.append([now_ms, 0])
+        self._samples[-1][1] += size_bytes
+
+    def is_over(self, image: Image, now_ms: float) -> bool:
+        """Whether more went by in the last seconds than the rate allows (R341)."""
+        rate = self.bytes_a_second(image)
+        if rate is None:
+            return False
+        samples = self._samples
+        while samples and now_ms - samples[0][0] >= SAMPLES * SAMPLE_MS:
+            samples.popleft()
+        if not samples:
+            return False
+        elapsed_ms = max(now_ms - samples[0][0], SAMPLE_MS)
+        return sum(size for _, size in samples) * 1000 / elapsed_ms > rate
