@@ -293,7 +293,7 @@ class Fetcher:
             if not self._is_ours(taken):
                 return False
         replica.follow_offsets(outcome.high_watermark, outcome.log_start)
-        if outcome.high_watermark > replica.log.log_end_offset:
+        if replica.lag:
             self._behind.add(outcome.key)
         else:
             self._behind.discard(outcome.key)

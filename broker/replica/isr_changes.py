@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.replica.partition import Answered, IsrAnswer
+from ottla.broker.replica.partition import Answered, IsrAnswer, PendingExpand
 from ottla.broker.replica.replica import Asked
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.turn import BESIDE_MS, Turn
@@ -117,8 +117,13 @@ class IsrChanges:
         answer = IsrAnswer(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
         outcome = replica.answered(asked, answer, self._env.now_ms())
         if outcome is Answered.TAKEN:
+            if isinstance(asked.pending, PendingExpand):
+                self._replicas.isr_expands += 1
+            else:
+                self._replicas.isr_shrinks += 1
             told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
         elif outcome is not Answered.IGNORED:
+            self._replicas.isr_failures += 1
             logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
         return outcome
 

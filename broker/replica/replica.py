@@ -69,6 +69,7 @@ class Replica:
         "flushing",
         "is_alone",
         "is_leader",
+        "lag",
         "leader_epoch",
         "log",
         "partition",
@@ -105,6 +106,8 @@ class Replica:
         `state` says it too, in more steps; each append asks.
         """
         self.leader_epoch = -1
+        self.lag = 0
+        """Committed records that a follower was without when it last heard of its leader."""
         self.reign = 0
         """How often this node began to lead after it had followed: what is in the log since one began stays there."""
         self.flushing = False
@@ -371,5 +374,6 @@ class Replica:
             OSError: the disk failed.
         """
         log = self.log
+        self.lag = max(high_watermark - log.log_end_offset, 0)
         if log.follow_high_watermark(high_watermark) | log.raise_start(log_start):
             self._wake(self._fetch_key)

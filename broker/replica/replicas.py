@@ -50,6 +50,8 @@ class Replicas:
         self._storage = storage
         self._fail = fail
         self._hosted: dict[TopicPartition, Replica] = {}
+        self.isr_expands = self.isr_shrinks = self.isr_failures = 0
+        """Changes of the ISR that the controller has taken, and those it has not."""
         self.leader_throttle = Throttle(LEADER, config.node_id)
         self.follower_throttle = Throttle(FOLLOWER, config.node_id)
         self.offline: set[TopicPartition] = set()

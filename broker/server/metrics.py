@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import trio
 
+from ottla.broker.replica.health import Health, looking
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
 from ottla.broker.server.observer import Count, Counts
@@ -56,12 +57,20 @@ class Numbers(NamedTuple):
     counts: Counts
     connections: Callable[[], int]
 
-    def gauges(self) -> Iterable[Row]:
+    def gauges(self, health: Health) -> Iterable[Row]:
         """What goes up and down, of the node as a whole."""
         replicas = self.replicas
         yield "kafka_server_replicamanager_partitioncount", "Partitions on this node.", len(replicas)
-        leading = sum(x.is_leader for x in replicas)
-        yield "kafka_server_replicamanager_leadercount", "Partitions this node leads.", leading
+        name = "kafka_server_replicamanager"
+        yield f"{name}_leadercount", "Partitions this node leads.", health.leading
+        about = "Of those, the ones with replicas that are not in sync."
+        yield f"{name}_underreplicatedpartitions", about, health.under_replicated
+        about = "Of those, the ones with fewer in sync than min.insync.replicas."
+        yield f"{name}_underminisrpartitioncount", about, health.under_min_isr
+        about = "Of those, the ones with just as many in sync as that."
+        yield f"{name}_atminisrpartitioncount", about, health.at_min_isr
+        about = "Committed records the follower is without that is most behind."
+        yield "kafka_server_replicafetchermanager_maxlag", about, health.most_lag
         offline = len(replicas.offline)
         yield "kafka_server_replicamanager_offlinereplicacount", "Partitions in failed directories.", offline
         failed = len(self.storage.failed)
@@ -72,7 +81,11 @@ class Numbers(NamedTuple):
 
     def counters(self) -> Iterable[Row]:
         """What only grows."""
-        cleaner, scrubber = self.cleaner, self.scrubber
+        cleaner, scrubber, replicas = self.cleaner, self.scrubber, self.replicas
+        name = "kafka_server_replicamanager"
+        yield f"{name}_isrexpands", "Replicas that have come in sync.", replicas.isr_expands
+        yield f"{name}_isrshrinks", "Times that replicas were let go for being behind.", replicas.isr_shrinks
+        yield f"{name}_failedisrupdates", "Changes of an ISR that the controller refused.", replicas.isr_failures
         yield "ottla_cleaner_passes", "Passes of the compactor.", cleaner.passes
         yield "ottla_cleaner_read_bytes", "Bytes the compactor read.", cleaner.bytes_read
         yield "ottla_cleaner_written_bytes", "Bytes the compactor wrote.", cleaner.bytes_written
@@ -101,8 +114,9 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     for first in range(0, len(logs), AT_ONCE):
         open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
         await turn.step()
+    health = await turn.through(looking(numbers.replicas))
     for name, about, number in (
-        *numbers.gauges(),
+        *numbers.gauges(health),
         ("ottla_open_segments", "Segments whose file is open.", open_files),
     ):
         out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.replica.partition import Committed, Follower, Following, Leading
 from ottla.broker.server import metrics
 from ottla.broker.server.metrics import Numbers
 from ottla.broker.server.observer import Counts
@@ -36,10 +37,23 @@ kafka_log_log_logendoffset{topic="a",partition="0"} 200
 kafka_log_log_logendoffset{topic="b",partition="7"} 207
 # HELP kafka_server_replicamanager_partitioncount Partitions on this node.
 # TYPE kafka_server_replicamanager_partitioncount gauge
-kafka_server_replicamanager_partitioncount 3
+kafka_server_replicamanager_partitioncount 5
 # HELP kafka_server_replicamanager_leadercount Partitions this node leads.
 # TYPE kafka_server_replicamanager_leadercount gauge
-kafka_server_replicamanager_leadercount 2
+kafka_server_replicamanager_leadercount 3
+# HELP kafka_server_replicamanager_underreplicatedpartitions Of those, the ones with replicas that are not in sync.
+# TYPE kafka_server_replicamanager_underreplicatedpartitions gauge
+kafka_server_replicamanager_underreplicatedpartitions 2
+# HELP kafka_server_replicamanager_underminisrpartitioncount Of those, the ones with fewer in sync than \
+min.insync.replicas.
+# TYPE kafka_server_replicamanager_underminisrpartitioncount gauge
+kafka_server_replicamanager_underminisrpartitioncount 1
+# HELP kafka_server_replicamanager_atminisrpartitioncount Of those, the ones with just as many in sync as that.
+# TYPE kafka_server_replicamanager_atminisrpartitioncount gauge
+kafka_server_replicamanager_atminisrpartitioncount 1
+# HELP kafka_server_replicafetchermanager_maxlag Committed records the follower is without that is most behind.
+# TYPE kafka_server_replicafetchermanager_maxlag gauge
+kafka_server_replicafetchermanager_maxlag 30
 # HELP kafka_server_replicamanager_offlinereplicacount Partitions in failed directories.
 # TYPE kafka_server_replicamanager_offlinereplicacount gauge
 kafka_server_replicamanager_offlinereplicacount 4
@@ -55,6 +69,15 @@ ottla_connections 12
 # HELP ottla_open_segments Segments whose file is open.
 # TYPE ottla_open_segments gauge
 ottla_open_segments 4
+# HELP kafka_server_replicamanager_isrexpands_total Replicas that have come in sync.
+# TYPE kafka_server_replicamanager_isrexpands_total counter
+kafka_server_replicamanager_isrexpands_total 21
+# HELP kafka_server_replicamanager_isrshrinks_total Times that replicas were let go for being behind.
+# TYPE kafka_server_replicamanager_isrshrinks_total counter
+kafka_server_replicamanager_isrshrinks_total 22
+# HELP kafka_server_replicamanager_failedisrupdates_total Changes of an ISR that the controller refused.
+# TYPE kafka_server_replicamanager_failedisrupdates_total counter
+kafka_server_replicamanager_failedisrupdates_total 23
 # HELP ottla_cleaner_passes_total Passes of the compactor.
 # TYPE ottla_cleaner_passes_total counter
 ottla_cleaner_passes_total 6
@@ -102,10 +125,22 @@ def log(topic: str, number: int) -> Any:
 
 class Replicas(list[Any]):
     offline = (1, 2, 3, 4)
+    isr_expands, isr_shrinks, isr_failures = 21, 22, 23
+
+
+def replica(state: Any, lag: int = 0) -> Any:
+    settings = SimpleNamespace(min_insync_replicas=2)
+    return SimpleNamespace(state=state, lag=lag, log=SimpleNamespace(settings=settings))
+
+
+def led(*isr: int) -> Leading:
+    """Of three replicas."""
+    return Leading(1, 3, 0, Committed(isr), 0, {2: Follower(), 3: Follower()})
 
 
 def numbers(logs: list[Any]) -> Numbers:
-    replicas: Any = Replicas(SimpleNamespace(is_leader=leads) for leads in (True, True, False))
+    followers = [replica(Following(3, 2), lag) for lag in (30, 4)]
+    replicas: Any = Replicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
     cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
     scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
