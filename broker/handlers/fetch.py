@@ -207,8 +207,9 @@ def _attempt(
     context: Context, request: FetchRequest, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
-    attempt = _Attempt(min(request.max_bytes, context.services.fetch_max_bytes), rows)
     reader = _reader(context, request)
+    most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
+    attempt = _Attempt(most, rows)
     for number, want in enumerate(wanted, 1):
         row = _read(context, want, max(attempt.left, 0), reader, first=attempt.bytes == 0, arrives=arrives)
         size = len(row.records)

@@ -14,6 +14,8 @@ from typing import Any
 from ottla.broker.server.session import Incremental, Key, Session, Wanted, key_of
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
+LOOK_ANYWAY = 64
+"""Each so-many-th request looks at everything: what nobody tells of, a log start that retention moved, is seen then."""
 Watch = Callable[[Wanted, PartitionData, "Line"], bool]
 """Asked with what was wanted and told: whether that is all there is; then the line hears of the next change."""
 
@@ -53,9 +55,18 @@ class FollowerSession(Session):
         """What a parked request of it waits on."""
         self.asked_ms = now_ms
         """When its last request came, by the wall clock."""
+        self._requests = 0
         self._loud = dict(wanted)
         self._quiet: dict[Key, Line] = {}
         self._wake: Callable[[Hashable], None] = lambda key: None
+
+    def came(self, now_ms: int) -> None:
+        """Another request of it."""
+        self.asked_ms = now_ms
+        self._requests += 1
+        if self._requests % LOOK_ANYWAY == 0:
+            self._loud = dict(self.by_key)
+            self._quiet.clear()
 
     def want(self, key: Key, part: FetchPartition) -> None:
         """It asks for another offset of a partition, or for one more."""

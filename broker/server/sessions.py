@@ -217,7 +217,7 @@ class Sessions:
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
         if isinstance(session, FollowerSession):
-            session.asked_ms = self._env.now_ms()
+            session.came(self._env.now_ms())
             return FollowerIncremental(session, names)
         return Incremental(session, names)
 

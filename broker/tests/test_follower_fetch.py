@@ -86,6 +86,13 @@ def test_r325_r326_what_a_follower_is_answered(
     assert moved == (offset if code is E.NONE else -1)
 
 
+def test_the_nodes_own_limit_is_not_for_followers() -> None:
+    led = Led()
+    led.services.fetch_max_bytes = 1
+    (got,) = rows_of(send(led, by(2, 0))[0])
+    assert len(got.records) == 4 * SIZE
+
+
 def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
     led = Led(epochs=(2, 2, 3, 3))
     for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):

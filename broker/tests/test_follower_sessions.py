@@ -12,6 +12,7 @@ import trio.lowlevel
 from ottla.broker.handlers import fetch
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import IsrRules, Replica
+from ottla.broker.server.followers import LOOK_ANYWAY
 from ottla.broker.tests.test_fetch import rows_of
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, topic_id_of, virtually
 from ottla.controller.image import Partition
@@ -167,6 +168,25 @@ def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: Node) -> Non
         for number in (0, 1):
             node.append(number)
         assert [node.leading(n).followers[2].caught_up_ms - NOW_MS for n in (0, 1)] == [6000, 1000]
+
+    virtually(story)
+
+
+def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Node) -> None:
+    async def story() -> None:
+        node.append(1)
+        node.other(1, 3)
+        await node.fetch(dict.fromkeys(range(3), 0))
+        await node.fetch({1: 3})
+        await node.fetch({})
+        assert node.replica(1).log.raise_start(3), "by retention"
+        starts = [[r.log_start_offset for r in rows_of(await node.fetch({}))] for _ in range(LOOK_ANYWAY)]
+        assert [x for x in starts if x] == [[3]]
+        assert len(node.looked) == 0
+        await trio.sleep(1)
+        await node.fetch({})
+        node.append(1)
+        assert node.leading(1).followers[2].caught_up_ms == NOW_MS + 1000
 
     virtually(story)
 
