@@ -1,0 +1,251 @@
+"""Connections to other controllers: one request at a time, made anew where they broke, told apart when they fail."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import trio
+
+from ottla.controller.raft.peers import BACKOFF_MAX_S, Gone, Peers, Unspoken
+from ottla.controller.tests.test_driver import virtual
+from ottla.controller.tests.world import TestEnv
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, request_class
+from ottla.wire.errors import WireError
+from ottla.wire.framing import parse_request, response_chunks
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import vote as v
+from ottla.wire.schema import Message
+from ottla.world.memory_disk import MemoryDisk
+
+PLACE = ("there", 9)
+
+
+class Line:
+    """A connection; `Net.script` says what becomes of each request but the first."""
+
+    peer, local = "there", ("here", 0)
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.answers = bytearray()
+        self.broken = self.closed = False
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        if self.broken:
+            raise OSError("reset")
+        request = parse_request(memoryview(b"".join(chunks))[4:])
+        if request.key is ApiKey.API_VERSIONS:
+            newest = self.net.newest
+            answer: Message = av.ApiVersionsResponse(0, [av.ApiVersion(ApiKey.VOTE, 0, newest)])
+        else:
+            body = compiler.decode(request_class(request.key), request.version, request.frame, request.body)[0]
+            self.net.heard.append((request.client_id, request.version, body.voter_id))
+            what = self.net.script.pop(0) if self.net.script else "answer"
+            if what != "answer":
+                self.broken = what == "reset"
+                return
+            answer = v.VoteResponse(0)
+        for chunk in response_chunks(request.key, request.version, request.correlation_id, answer):
+            self.answers += chunk
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        await trio.lowlevel.checkpoint()
+        if not self.answers:
+            if self.broken:
+                raise OSError("reset")
+            await trio.sleep(timeout_s)
+            return 0
+        count = min(len(buffer), len(self.answers))
+        buffer[:count] = self.answers[:count]
+        del self.answers[:count]
+        return count
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Net:
+    """What is dialled: refused as long as `refuses`."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.newest = 2
+        self.script: list[str] = []
+        self.heard: list[tuple[str, int, int]] = []
+        self.lines: list[Line] = []
+        self.dialled: list[tuple[float, tuple[str, int]]] = []
+
+    async def listen(self, host: str, port: int, buffers: Any = None) -> Any:
+        raise NotImplementedError
+
+    async def connect(self, host: str, port: int) -> Line:
+        await trio.lowlevel.checkpoint()
+        self.dialled.append((trio.current_time(), (host, port)))
+        if self.refuses:
+            raise ConnectionRefusedError(111, "refused")
+        self.lines.append(Line(self))
+        return self.lines[-1]
+
+
+class House:
+    """`Peers` on that net."""
+
+    def __init__(self) -> None:
+        self.net = Net()
+        env = TestEnv(MemoryDisk(random.Random(1), lambda: 0), iter(()))
+        env.net = self.net
+        self.place: tuple[str, int] | None = PLACE
+        self.peers = Peers(env, 7, 2000, lambda to: self.place)
+        self.got: list[Any] = []
+        self.news = trio.Event()
+
+    def ask(self, voter_id: int = 1) -> None:
+        def encode(version: int) -> Message:
+            if version < 2 and voter_id == 99:
+                raise Unspoken("too old")
+            return v.VoteRequest("c", voter_id)
+
+        self.peers.ask(2, ApiKey.VOTE, encode, self.hear)
+
+    async def answer(self, voter_id: int = 1, seconds: float = 10) -> Any:
+        """Ask, and wait for what comes of it."""
+        self.news = trio.Event()
+        self.ask(voter_id)
+        with trio.fail_after(seconds):
+            await self.news.wait()
+        return self.got[-1]
+
+    def hear(self, got: Any) -> None:
+        self.got.append(got)
+        self.news.set()
+
+
+async def opened(nursery: trio.Nursery) -> House:
+    house = House()
+    nursery.start_soon(house.peers.run)
+    return house
+
+
+@virtual
+async def test_one_connection_serves_all_requests_under_its_own_name() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        for number in range(3):
+            assert isinstance(await house.answer(number), v.VoteResponse)
+        assert house.net.heard == [("raft-client-7", 2, n) for n in range(3)]
+        assert [place for _, place in house.net.dialled] == [PLACE]
+        nursery.cancel_scope.cancel()
+    assert all(line.closed for line in house.net.lines)
+
+
+@virtual
+async def test_a_request_that_waits_is_replaced_and_told_so() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        house.net.script = ["silence"]
+        house.ask(1)
+        await trio.sleep(0.1)
+        house.ask(2)
+        house.ask(3)
+        assert [type(x) for x in house.got] == [OSError], "the second: the third is newer"
+        await trio.sleep(5)
+        assert [n for _, _, n in house.net.heard] == [1, 3]
+        assert isinstance(house.got[1], OSError)
+        assert isinstance(house.got[2], v.VoteResponse)
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_no_answer_in_time_is_an_error_and_the_connection_ends() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        house.net.script = ["silence"]
+        began = trio.current_time()
+        assert isinstance(await house.answer(), OSError)
+        assert 1.99 < trio.current_time() - began < 2.1
+        assert house.net.lines[0].closed
+        assert isinstance(await house.answer(), v.VoteResponse)
+        assert len(house.net.lines) == 2
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_a_connection_that_broke_while_it_rested_is_made_anew_at_once_and_nobody_is_told() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        await house.answer()
+        house.net.lines[0].broken = True
+        began = trio.current_time()
+        assert isinstance(await house.answer(), v.VoteResponse)
+        assert trio.current_time() - began < 0.01
+        assert len(house.net.lines) == 2
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_who_was_reached_and_refuses_is_gone_and_who_was_never_reached_only_refuses() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        house.net.refuses = True
+        assert type(await house.answer()) is ConnectionRefusedError
+        house.net.refuses = False
+        await house.answer()
+        house.net.refuses = True
+        house.net.lines[0].broken = True
+        began = trio.current_time()
+        assert isinstance(await house.answer(), Gone)
+        assert trio.current_time() - began < 0.01
+        assert type(await house.answer()) is ConnectionRefusedError, "that was said"
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_tries_to_connect_come_less_and_less_often() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        house.net.refuses = True
+        for _ in range(8):
+            await house.answer()
+        times = [at for at, _ in house.net.dialled]
+        waits = [round(b - a, 2) for a, b in pairwise(times)]
+        assert waits == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5, 0.5]
+        assert max(waits) == BACKOFF_MAX_S
+        house.net.refuses = False
+        await house.answer()
+        house.net.refuses, house.net.lines[0].broken = True, True
+        await house.answer()
+        before = trio.current_time()
+        await house.answer()
+        assert trio.current_time() - before < 0.06, "after a success it begins anew"
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_who_moved_is_dialled_where_it_is_now_and_who_is_nowhere_not_at_all() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        await house.answer()
+        house.place = ("elsewhere", 1)
+        await house.answer()
+        assert [place for _, place in house.net.dialled] == [PLACE, ("elsewhere", 1)]
+        assert house.net.lines[0].closed
+        house.place = None
+        assert isinstance(await house.answer(), OSError)
+        assert len(house.net.dialled) == 2
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_what_cannot_be_said_costs_no_connection() -> None:
+    async with trio.open_nursery() as nursery:
+        house = await opened(nursery)
+        house.net.newest = 1
+        assert isinstance(await house.answer(99), Unspoken)
+        assert isinstance(await house.answer(99), WireError)
+        assert isinstance(await house.answer(1), v.VoteResponse)
+        assert len(house.net.lines) == 1
+        nursery.cancel_scope.cancel()
