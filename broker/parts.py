@@ -72,7 +72,7 @@ class Parts:
         )
         self.controller = Controller(env, storage.metadata, identity, defaults, fail, quorum)
         self.controller.load()
-        self.cache = MetadataCache(config, identity.cluster_id, self.controller.kraft_version)
+        self.cache = MetadataCache(config, identity.cluster_id, lambda: self.controller.kraft_version)
         self.timers, self.purgatory = Timers(env), Purgatory(env)
         retain_ms = config.number("log.retention.check.interval.ms")
         expire_ms = config.number("producer.id.expiration.ms")

@@ -5,6 +5,8 @@ Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.peer import Peer
 from ottla.controller.image import Image
@@ -16,12 +18,16 @@ NodeEndpoint = tuple[int, str, int, str | None]
 class MetadataCache:
     """The image as handlers see it. Only whoever publishes committed metadata assigns to it."""
 
-    def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: int) -> None:
+    def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: Callable[[], int]) -> None:
         self._config = config
         self.cluster_id = cluster_id
-        self.kraft_version = kraft_version
-        """The quorum's own level: its records lie outside the image."""
+        self._kraft_version = kraft_version
         self.image = Image()
+
+    @property
+    def kraft_version(self) -> int:
+        """The quorum's own level: its records lie outside the image, and it may rise."""
+        return self._kraft_version()
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
         """Brokers as a client shall reach them, by the listener it came in at; this node where it was dialled."""

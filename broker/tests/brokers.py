@@ -136,7 +136,7 @@ class Broker:
         self.purgatory = Purgatory(env)
         self.replicas = Replicas(env, config, storage, self.purgatory.wake, lambda replica: None, fail)
         self.making = Making(env, config, storage, self.replicas, fail)
-        self.cache = MetadataCache(config, "c", 1)
+        self.cache = MetadataCache(config, "c", lambda: 1)
         self.applier = Applier(env, config, self.cache, self.replicas, self.making)
         self.fetchers = Fetchers(env, config, self.replicas, lambda: self.epoch, fail)
         lag_ms = config.number("replica.lag.time.max.ms")

@@ -67,7 +67,7 @@ class Ground:
         )
         self.losses.on_lost.append(self.replicas.lose)
         self.making = Making(self.env, self.config, self.storage, self.replicas, self.losses.fail)
-        self.cache = MetadataCache(self.config, "c", 1)
+        self.cache = MetadataCache(self.config, "c", lambda: 1)
         self.applier = Applier(self.env, self.config, self.cache, self.replicas, self.making)
         self.places: list[tuple[bytes, int, bytes]] = []
         self.replicas.on_place = lambda *x: self.places.append(x)

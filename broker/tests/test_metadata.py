@@ -65,7 +65,7 @@ OTHERS = {
 def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
     brokers: dict[int, m.RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
 ) -> None:
-    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", 1)
+    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", lambda: 1)
     cache.image = Image(brokers=brokers)
     assert cache.endpoints(DIALLED, fenced=fenced) == expected
     if not fenced:
@@ -78,7 +78,7 @@ def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
         "listeners": "INSIDE://:1,OUTSIDE://:2",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
     }
-    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", 1)
+    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", lambda: 1)
     other = broker(2, end("INSIDE", "two-inside", 3), end("OUTSIDE", "two-outside", 4))
     cache.image = Image(brokers={1: broker(1), 2: other})
     for name in ("INSIDE", "OUTSIDE"):

@@ -93,13 +93,13 @@ class MetadataStore:
         self.snapshots: list[SnapshotId] = []
         self._choose_snapshot()
         self.log = self._open(now_ms)
+        self.bytes_since_snapshot = 0
+        self.last_timestamp_ms = self.snapshot.timestamp_ms
         self.quorum = self._read_quorum()
         self.generation = 0
         """How often a snapshot took the log's place."""
-        self.bytes_since_snapshot = 0
         self.snapshot_ms = now_ms
         """When the last snapshot was written, as far as this process knows."""
-        self.last_timestamp_ms = self.snapshot.timestamp_ms
 
     # ------------------------------------------------------------------ opening
 
@@ -152,6 +152,9 @@ class MetadataStore:
         seed = self.snapshot_id.end_offset - 1
         out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
         for header, raw in self.log.batches(seed + 1):
+            if header.base_offset > seed:
+                self.bytes_since_snapshot += header.size_bytes
+                self.last_timestamp_ms = header.max_timestamp
             if header.is_control and header.base_offset > seed:
                 for record in r.iterate(raw, header):
                     out.take(record.offset, decode_control(record))

@@ -49,6 +49,20 @@ async def test_an_hour_after_the_last_snapshot_the_next_commit_brings_one() -> N
 
 
 @virtual
+async def test_what_was_written_before_a_restart_counts_for_the_next_snapshot() -> None:
+    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "3000"})
+    for life in range(20):
+        async with ground.controller(broker=life == 0) as controller:
+            await controller.submit(topic(f"t{life}"), 7)
+            await trio.sleep(1)
+            if len(controller._store.snapshots) > 1:
+                assert 2 < life < 12
+                assert controller._store.bytes_since_snapshot < 3000
+                return
+    raise AssertionError("no snapshot was ever written")
+
+
+@virtual
 async def test_a_snapshot_that_cannot_be_written_ends_it() -> None:
     ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1"})
     async with ground.controller() as controller:
