@@ -1,0 +1,254 @@
+"""Three nodes as real processes, and stock clients that see nothing of a node's death but a pause."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.cluster import OTTLA, Process
+from ottla.cluster import free_ports
+
+WITHIN_S = 60.0
+
+
+def until(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """What comes of it, once it is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+    return found
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(WITHIN_S)
+
+
+def all_in_sync(bootstrap: str, topic: str) -> bool:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
+    return all(len(p.isrs) == 3 and p.leader >= 0 for p in found.partitions.values())
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[int]:
+    """That many records of a topic, as numbers."""
+    group = f"readers-of-{topic}-{time.monotonic_ns()}"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    out: list[int] = []
+    deadline = time.monotonic() + WITHIN_S
+    while len(out) < count and time.monotonic() < deadline:
+        out += [int(m.value()) for m in consumer.consume(1000, 1.0) if m.error() is None]
+    consumer.close()
+    return out
+
+
+class Writer:
+    """Writes numbers without end until told to stop; knows which of them were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
+        )
+        self._topic = topic
+        self._stop = threading.Event()
+        self.acknowledged: list[int] = []
+        self.refused: list[str] = []
+        self._thread = threading.Thread(target=self._write)
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+        else:
+            self.refused.append(str(error))
+
+    def _write(self) -> None:
+        for number in itertools.count():
+            if self._stop.is_set():
+                break
+            self._producer.produce(self._topic, str(number).encode(), str(number % 10).encode(), on_delivery=self._told)
+            self._producer.poll(0.002)
+        self._producer.flush(WITHIN_S)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        until(lambda: self.acknowledged)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def goes_on(self) -> bool:
+        """Whether something new is acknowledged in time."""
+        before = len(self.acknowledged)
+        return bool(until(lambda: len(self.acknowledged) > before))
+
+
+def check(bootstrap: str, topic: str, writer: Writer) -> None:
+    """Everything that was acknowledged is there, once, and nothing was refused."""
+    assert writer.refused == []
+    found = read(bootstrap, topic, len(writer.acknowledged))
+    assert sorted(found) == sorted(writer.acknowledged)
+
+
+def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
+    with ottla.Cluster(3) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        make_topic(bootstrap, "t")
+        with Writer(bootstrap, "t") as writer:
+            for node in (1, 2, 3):
+                cluster.kill(node)
+                assert writer.goes_on()
+                cluster.restart(node)
+                until(lambda: all_in_sync(bootstrap, "t"))
+                assert writer.goes_on()
+        check(bootstrap, "t", writer)
+
+
+def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -> None:
+    with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
+        make_topic(cluster.bootstrap_servers, "t")
+        with Writer(cluster.bootstrap_servers, "t") as writer:
+            assert writer.goes_on()
+    with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
+        check(cluster.bootstrap_servers, "t", writer)
+        rows = json.loads(
+            subprocess.run(
+                [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"],
+                capture_output=True,
+                check=True,
+            ).stdout
+        )
+        assert [row["node"] for row in rows] == [1, 2, 3]
+        assert sorted(row["quorum"] for row in rows) == ["leader", "voter", "voter"]
+        assert {row["broker"] for row in rows} == {"alive"}
+
+
+class FromFile(Process):
+    """A node started with a ``server.properties``."""
+
+    def __init__(self, file: Path, data_dir: Path, port: int) -> None:
+        super().__init__(data_dir, port)
+        self._file = file
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return [OTTLA, "serve", "--config", str(self._file)]
+
+
+def start_together(nodes: list[FromFile]) -> None:
+    """Start nodes that wait for one another."""
+    threads = [threading.Thread(target=node.start) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+COMBINED = """
+process.roles=broker,controller
+node.id={id}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://127.0.0.1:{client}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+log.dirs={data}
+num.partitions=1
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+group.initial.rebalance.delay.ms=0
+"""
+
+
+@contextlib.contextmanager
+def from_files(folder: Path) -> Iterator[list[FromFile]]:
+    """Three nodes from files as people have them for Kafka, formatted as Kafka's are."""
+    ports = free_ports("127.0.0.1", 6)
+    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(ports[3:]))
+    nodes = []
+    for i in range(3):
+        file, data = folder / f"{i}.properties", folder / f"data-{i}"
+        file.write_text(COMBINED.format(id=i + 1, voters=voters, client=ports[i], controller=ports[3 + i], data=data))
+        command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        nodes.append(FromFile(file, data, ports[i]))
+    try:
+        start_together(nodes)
+        yield nodes
+    finally:
+        for node in nodes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(node.pid, signal.SIGTERM)
+        for node in nodes:
+            node.stop()
+
+
+def test_three_files_made_for_kafka_with_fixed_voters_start_as_they_are(tmp_path: Path) -> None:
+    with from_files(tmp_path) as nodes:
+        bootstrap = ",".join(node.bootstrap for node in nodes)
+        make_topic(bootstrap, "t")
+        with Writer(bootstrap, "t") as writer:
+            nodes[0].kill()
+            assert writer.goes_on()
+            nodes[0].start()
+            until(lambda: all_in_sync(bootstrap, "t"))
+        check(bootstrap, "t", writer)
+
+
+@contextlib.contextmanager
+def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
+    """Processes that must not go one after the other: the last of them would have nobody to resign to."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> None:
+    ports = free_ports("127.0.0.1", 3)
+    processes: list[subprocess.Popen[str]] = []
+    with stopped_together(processes):
+        for number, port in enumerate(ports, 1):
+            command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{port}"]
+            command += ["--node-id", str(number)]
+            if number > 1:
+                command += ["--join", f"127.0.0.1:{ports[0]}"]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            processes.append(process)
+            if waits or number == 1:
+                assert process.stdout is not None
+                assert "Kafka Server started" in process.stdout.readline()
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        until(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
+        make_topic(bootstrap, "t")
+        with Writer(bootstrap, "t") as writer:
+            assert writer.goes_on()
+        check(bootstrap, "t", writer)
