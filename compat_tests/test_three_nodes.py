@@ -93,6 +93,7 @@ class Writer:
     def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
+        del self._producer  # it would look for its brokers for ever
 
     def goes_on(self) -> bool:
         """Whether something new is acknowledged in time."""

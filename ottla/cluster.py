@@ -59,6 +59,8 @@ class ClusterNode:
         self.data_dir = data_dir
         self.log = f"{data_dir}.log"
         """Where the process writes its standard error."""
+        self.config = f"{data_dir}.properties"
+        """Its settings: ``ottla serve --config`` starts it by hand."""
         self.host = host
         self.port = port
         self.controller_port = 0
@@ -82,10 +84,10 @@ class ClusterNode:
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Start the process; `wait` tells when it serves."""
-        command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", self.data_dir]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
+        """Write its settings down and start the process; `wait` tells when it serves."""
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+        command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
         self._told, self._ready = threading.Event(), False
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603
@@ -232,6 +234,7 @@ class Cluster:
             **self.settings,
             "process.roles": "broker,controller",
             "node.id": str(node.id),
+            "log.dirs": node.data_dir,
             "controller.listener.names": CONTROLLER,
             "controller.quorum.bootstrap.servers": controllers,
             "listeners": f"PLAINTEXT://{node.host}:{node.port},{CONTROLLER}://{node.host}:{node.controller_port}",
