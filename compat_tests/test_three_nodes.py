@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import ottla
 from compat_tests.cluster import OTTLA, Process
 from ottla.cluster import free_ports
 
-WITHIN_S = 60.0
+WITHIN_S = 40.0
 
 
 def until(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
@@ -155,11 +154,8 @@ class FromFile(Process):
 
 def start_together(nodes: list[FromFile]) -> None:
     """Start nodes that wait for one another."""
-    threads = [threading.Thread(target=node.start) for node in nodes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        list(threads.map(FromFile.start, nodes))
 
 
 COMBINED = """
@@ -198,11 +194,8 @@ def from_files(folder: Path) -> Iterator[list[FromFile]]:
         start_together(nodes)
         yield nodes
     finally:
-        for node in nodes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(node.pid, signal.SIGTERM)
-        for node in nodes:
-            node.stop()
+        with ThreadPoolExecutor(len(nodes)) as threads:
+            list(threads.map(FromFile.stop, nodes))
 
 
 def test_three_files_made_for_kafka_with_fixed_voters_start_as_they_are(tmp_path: Path) -> None:

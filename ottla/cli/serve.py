@@ -19,7 +19,6 @@ from ottla.controller.format import CannotFormat
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
-from ottla.tools.doctor import not_yet
 from ottla.tools.joined import CannotJoin
 from ottla.wire.errors import WireError
 from ottla.world.real_env import RealEnv
@@ -73,8 +72,6 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """
     values = read_settings(options)
     warnings = check_values(values)
-    for text in not_yet(values):
-        raise BadConfig(text)
     if options.join is not None:
         from ottla.cli.join import configure_joining  # a node alone starts without a client
 

@@ -190,18 +190,6 @@ def _replication(c: _Config) -> Iterator[Finding]:
         yield c.found("min.insync.replicas", DOUBTFUL, text)
 
 
-def _not_yet(c: _Config) -> Iterator[Finding]:
-    """Clusters of several nodes."""
-    roles = [x.strip() for x in c.get("process.roles").split(",")] if "process.roles" in c.lines else []
-    if len(roles) == 1:
-        text = "a node of Ottla is broker and controller in one: write broker,controller"
-        yield c.found("process.roles", WRONG, text)
-    voters = [x for x in c.given("controller.quorum.voters").split(",") if x.strip()]
-    if len(voters) > 1:
-        text = f"names {len(voters)} voters; Ottla's quorum is one node so far"
-        yield c.found("controller.quorum.voters", WRONG, text)
-
-
 def _security(c: _Config) -> Iterator[Finding]:
     if c.given("authorizer.class.name"):
         yield c.found("authorizer.class.name", WRONG, "nothing is authorized here yet: everybody may do everything")
@@ -244,7 +232,6 @@ RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
     _listeners_clash,
     _cannot_be,
     _replication,
-    _not_yet,
     _security,
     _sizes,
     _directories,
@@ -260,14 +247,6 @@ def diagnose(lines: list[Line]) -> list[Finding]:
 
 def refusals(values: Mapping[str, str]) -> list[str]:
     """What a node must not start with: settings it could not keep to."""
-    return _refused(values, (_advertised, _listeners_clash, _cannot_be, _security))
-
-
-def not_yet(values: Mapping[str, str]) -> list[str]:
-    """What a node cannot be so far."""
-    return _refused(values, (_not_yet,))
-
-
-def _refused(values: Mapping[str, str], rules: tuple[Callable[[_Config], Iterator[Finding]], ...]) -> list[str]:
     config = _Config([Line(0, key, value) for key, value in values.items()])
+    rules = (_advertised, _listeners_clash, _cannot_be, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]
