@@ -237,7 +237,7 @@ def _quorum(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
     if len(set(ids)) != len(ids):
         yield VOTERS, "names a voter twice"
     if CONTROLLER in roles:
-        if ids and node_id not in ids:
+        if ids and node_id >= 0 and node_id not in ids:
             yield VOTERS, f"names {_told(ids)}, but not this node, {node_id}, which is a controller"
         return
     if node_id in ids:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,3 +99,21 @@ def test_a_node_that_was_killed_comes_back_with_what_it_had() -> None:
         folder = Path(cluster.nodes[0].data_dir)
         assert folder.exists()
     assert not folder.exists()
+
+
+PLUGIN_TEST = """
+from confluent_kafka.admin import AdminClient
+
+def test_three(kafka_cluster):
+    client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    assert sorted(client.list_topics(timeout=30).brokers) == [1, 2, 3]
+    kafka_cluster.kill(1)
+    kafka_cluster.restart(1)
+"""
+
+
+def test_the_fixture_gives_three_nodes(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(PLUGIN_TEST)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -158,18 +158,11 @@ def start_together(nodes: list[FromFile]) -> None:
         list(threads.map(FromFile.start, nodes))
 
 
-COMBINED = """
-process.roles=broker,controller
-node.id={id}
-controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://127.0.0.1:{client}
+SAMPLE = """
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 num.network.threads=3
 num.io.threads=8
-log.dirs={data}
 num.partitions=1
 offsets.topic.replication.factor=3
 transaction.state.log.replication.factor=3
@@ -178,35 +171,74 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-@contextlib.contextmanager
-def from_files(folder: Path) -> Iterator[list[FromFile]]:
-    """Three nodes from files as people have them for Kafka, formatted as Kafka's are."""
+def combined(folder: Path) -> list[FromFile]:
+    """Three nodes of both roles, with fixed voters."""
     ports = free_ports("127.0.0.1", 6)
-    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(ports[3:]))
+    voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[3:], 1))
+    return [
+        formatted(
+            folder,
+            i,
+            client,
+            f"process.roles=broker,controller\ncontroller.quorum.voters={voters}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{client}\ninter.broker.listener.name=PLAINTEXT\n",
+        )
+        for i, (client, controller) in enumerate(zip(ports[:3], ports[3:], strict=True), 1)
+    ]
+
+
+def apart(folder: Path, *, dynamic: bool) -> list[FromFile]:
+    """Three controllers and three brokers; the voters are fixed by the settings, or are records."""
+    ports = free_ports("127.0.0.1", 6)
+    named = [f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[:3], 1)]
+    directories = ["JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA"]
+    voters, options = f"controller.quorum.voters={','.join(named)}\n", []
+    if dynamic:
+        voters = f"controller.quorum.bootstrap.servers=127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}\n"
+        listed = ",".join(f"{name}:{where}" for name, where in zip(named, directories, strict=True))
+        options = ["--initial-controllers", listed]
     nodes = []
-    for i in range(3):
-        file, data = folder / f"{i}.properties", folder / f"data-{i}"
-        file.write_text(COMBINED.format(id=i + 1, voters=voters, client=ports[i], controller=ports[3 + i], data=data))
-        command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file)]
-        subprocess.run(command, check=True, capture_output=True)
-        nodes.append(FromFile(file, data, ports[i]))
+    for i, port in enumerate(ports, 1):
+        role, listener = ("controller", "CONTROLLER") if i <= 3 else ("broker", "PLAINTEXT")
+        text = f"process.roles={role}\nlisteners={listener}://127.0.0.1:{port}\n{voters}"
+        nodes.append(formatted(folder, i, port, text, *(options if i <= 3 else [])))
+    return nodes
+
+
+def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -> FromFile:
+    """A node with a file as people have them for Kafka, formatted as Kafka's are."""
+    file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
+    file.write_text(f"{text}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
+    command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    return FromFile(file, data, port)
+
+
+@contextlib.contextmanager
+def running(nodes: list[FromFile]) -> Iterator[None]:
+    """Nodes, started and stopped together."""
     try:
         start_together(nodes)
-        yield nodes
+        yield
     finally:
         with ThreadPoolExecutor(len(nodes)) as threads:
             list(threads.map(FromFile.stop, nodes))
 
 
-def test_three_files_made_for_kafka_with_fixed_voters_start_as_they_are(tmp_path: Path) -> None:
-    with from_files(tmp_path) as nodes:
-        bootstrap = ",".join(node.bootstrap for node in nodes)
+@pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])
+def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> None:
+    nodes = combined(tmp_path) if kind == "combined" else apart(tmp_path, dynamic="records" in kind)
+    brokers = nodes[-3:]
+    with running(nodes):
+        bootstrap = ",".join(node.bootstrap for node in brokers)
         make_topic(bootstrap, "t")
         with Writer(bootstrap, "t") as writer:
-            nodes[0].kill()
-            assert writer.goes_on()
-            nodes[0].start()
-            until(lambda: all_in_sync(bootstrap, "t"))
+            for node in {nodes[0], brokers[0]}:
+                node.kill()
+                assert writer.goes_on()
+                node.start()
+                until(lambda: all_in_sync(bootstrap, "t"))
         check(bootstrap, "t", writer)
 
 

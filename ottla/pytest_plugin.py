@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.cluster import Cluster
     from ottla.embedded import Broker
 
 EXTERNAL = "OTTLA_BOOTSTRAP"
@@ -35,6 +36,15 @@ def kafka_broker() -> Iterator[Broker | None]:
 def kafka_bootstrap(kafka_broker: Broker | None) -> str:
     """``HOST:PORT`` for any client."""
     return os.environ[EXTERNAL] if kafka_broker is None else kafka_broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[Cluster]:
+    """Three nodes in processes of their own, which a test may kill and start again."""
+    from ottla.cluster import Cluster
+
+    with Cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ NOTE = "<!-- written by python -m tests.reference -->"
 # Values that a node does not start with, since it could not keep to them.
 REJECTED = {
     "authorizer.class.name": "any: nothing is authorized here yet",
-    "controller.quorum.voters": "more than one voter",
+    "controller.quorum.voters": "what is not ID@HOST:PORT; a controller that is missing, a broker that is named",
     "listeners": "a listener with SSL or SASL, two with one name or port, one without a protocol",
     "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
-    "process.roles": "anything but `broker,controller`",
+    "process.roles": "anything but `broker`, `controller` or both",
     "remote.log.storage.system.enable": "true",
 }
 

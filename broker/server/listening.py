@@ -16,20 +16,6 @@ class CannotListen(Exception):
     """An address cannot be listened at; the message names it and says why. Nothing was changed."""
 
 
-async def listen(env: Env, config: NodeConfig, listeners: list[Listener]) -> None:
-    """Listen for clients of a node alone, and for whoever reads the metrics; adds to the listeners.
-
-    Raises:
-        CannotListen: an address is taken, or not this machine's.
-    """
-    listening = Listening(env, config)
-    at = config.client_listeners[0]
-    listeners.append(await listening.listen(at.host, at.port))
-    await listening.for_metrics()
-    if listening.metrics is not None:
-        listeners.append(listening.metrics)
-
-
 class Listening:
     """Where a node listens: for clients and brokers, for controllers, and for whoever reads the metrics."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.dispatch import LARGE_BYTES, Preparing
-from ottla.broker.server.listening import CannotListen, listen
+from ottla.broker.server.listening import CannotListen, Listening
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
 from ottla.broker.turn import Turn
@@ -141,7 +141,7 @@ def test_an_address_that_cannot_be_had_is_named(error: OSError, host: str, text:
     async def run() -> None:
         env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuse))
         with pytest.raises(CannotListen) as told:
-            await listen(env, NodeConfig(host=host, port=9092), [])
+            await Listening(env, NodeConfig(host=host, port=9092)).for_clients()
         assert str(told.value) == text
 
     in_virtual_time(run)

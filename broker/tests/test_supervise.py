@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.server.listening import CannotListen, listen
+from ottla.broker.server.listening import CannotListen, Listening
 from ottla.broker.tests.ground import Ground, SlowEnv, topic
 from ottla.broker.tests.world import virtually
 from ottla.broker.upkeep.removals import Removals
@@ -102,7 +102,7 @@ def test_an_address_that_is_taken_is_named() -> None:
     env.net = Net()
 
     async def main() -> None:
-        await listen(env, NodeConfig(host="127.0.0.1", port=9092), [])
+        await Listening(env, NodeConfig(host="127.0.0.1", port=9092)).for_clients()
 
     with pytest.raises(CannotListen, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
         virtually(main)

@@ -7,12 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.cli import blocking
 from ottla.peers.client import ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
 
+T = TypeVar("T")
+MOVES_WITHIN_MS = 30_000
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 
@@ -86,6 +88,26 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]]) -> in
         print(f"ottla: {bootstrap}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+async def until_led(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
+    """Do what a partition's leader is needed for; while leaders move, again and again. What is sent may then be twice.
+
+    Raises:
+        ProtocolError, OSError: it failed for another reason, or for too long.
+    """
+    env = blocking.BlockingEnv()
+    deadline_ms = env.monotonic_ms() + MOVES_WITHIN_MS
+    while True:
+        try:
+            return await work()
+        except (ProtocolError, OSError) as error:
+            if isinstance(error, ProtocolError) and not error.code.retriable:
+                raise
+            if env.monotonic_ms() > deadline_ms:
+                raise
+        client.forget_leaders()
+        await env.sleep(0.2)
 
 
 def pairs(items: Iterable[str]) -> dict[str, str]:

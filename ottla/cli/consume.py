@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 
-from ottla.cli.common import add_connection, command_parser, talk
+from ottla.cli.common import add_connection, command_parser, talk, until_led
 from ottla.peers.client import ClusterClient, Fetched
 
 TEXT = """Prints records as they come, from the end of the topic unless told otherwise; it joins no group.
@@ -57,17 +58,19 @@ def run(arguments: list[str]) -> int:
         if options.partition is not None:
             numbers = [options.partition]
         where = -2 if options.from_beginning or options.exit else -1
-        at = {
-            n: options.offset if options.offset is not None else await client.offset(options.topic, n, where)
-            for n in numbers
-        }
-        ends = {n: await client.offset(options.topic, n, -1) for n in numbers} if options.exit else {}
+
+        async def offset(number: int, timestamp: int) -> int:
+            return await until_led(client, partial(client.offset, options.topic, number, timestamp))
+
+        at = {n: options.offset if options.offset is not None else await offset(n, where) for n in numbers}
+        ends = {n: await offset(n, -1) for n in numbers} if options.exit else {}
         seen = 0
         while not options.exit or any(at[n] < ends[n] for n in numbers):
             for number in numbers:
                 if options.exit and at[number] >= ends[number]:
                     continue
-                items = await client.fetch(options.topic, number, at[number], 500 // len(numbers) + 1)
+                ask = partial(client.fetch, options.topic, number, at[number], 500 // len(numbers) + 1)
+                items = await until_led(client, ask)
                 for item in items:
                     _print(item, options)
                     at[number] = item.record.offset + 1

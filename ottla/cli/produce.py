@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from zlib import crc32
 
 from ottla.cli.blocking import BlockingEnv
-from ottla.cli.common import add_connection, command_parser, pairs, show, talk
+from ottla.cli.common import add_connection, command_parser, pairs, show, talk, until_led
 from ottla.peers.client import ClusterClient
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
@@ -39,7 +40,8 @@ def run(arguments: list[str]) -> int:
 
         async def flush() -> None:
             for number, items in pending.items():
-                await client.produce(options.topic, number, items, codec=Codec[options.codec.upper()])
+                send = partial(client.produce, options.topic, number, items, codec=Codec[options.codec.upper()])
+                await until_led(client, send)
             pending.clear()
 
         for line in sys.stdin:

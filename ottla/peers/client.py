@@ -204,6 +204,10 @@ class ClusterClient:
             await self._env.sleep(0.05)
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
+    def forget_leaders(self) -> None:
+        """Who leads what is asked for again: it may be another by now."""
+        self._leaders.clear()
+
     async def leader(self, topic: str, partition: int) -> Channel:
         """A connection to a partition's leader."""
         if (topic, partition) not in self._leaders:
