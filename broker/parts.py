@@ -22,6 +22,7 @@ from ottla.broker.metadata.controller_registration import ControllerRegistration
 from ottla.broker.metadata.directories import Directories
 from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.watch import BrokerWatch
 from ottla.broker.replica.fetchers import Fetchers
 from ottla.broker.replica.isr_changes import IsrChanges
 from ottla.broker.replica.losses import Losses
@@ -92,6 +93,7 @@ class Parts:
         self.registration = ControllerRegistration(
             env, config.node_id, self.controller.incarnation_id, quorum.endpoints, way(REGISTRATION_S)
         )
+        self.watch = BrokerWatch(env, config.node_id, self.controller)
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
@@ -155,6 +157,7 @@ class Parts:
             self.producer_ids,
             config.number("fetch.max.bytes"),
             fail,
+            self.watch,
         )
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:

@@ -9,6 +9,7 @@ from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.watch import BrokerWatch
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
@@ -39,3 +40,5 @@ class Services:
     fetch_max_bytes: int
     """``fetch.max.bytes``, read once: every fetch asks for it."""
     fail: Fail
+    watch: BrokerWatch
+    """Hears of the connections heartbeats come over."""

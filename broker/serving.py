@@ -32,8 +32,9 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         nursery.start_soon(Acceptor(Dispatcher(made.services, CONTROLLER_ROUTES, name)).run, listener)
     registration = made.registration
     registration.publish(made.controller.image, Delta.everything(made.controller.image))
-    made.controller.listeners.append(registration.publish)
+    made.controller.listeners += [registration.publish, made.watch.publish]
     nursery.start_soon(supervise, env, "registering the controller", registration.run)
+    nursery.start_soon(supervise, env, "looking after brokers", made.watch.run)
 
 
 def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:

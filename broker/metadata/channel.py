@@ -51,6 +51,9 @@ class LocalController(Protocol):
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat arrived: it counts from now on, whenever it is decided."""
+
     async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
         """Answer what is asked of the quorum itself."""
 
@@ -140,6 +143,8 @@ class ControllerChannel:
 
     async def _here(self, request: Any, version: int) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""
+        if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
+            self._controller.heard(request.broker_id, request.broker_epoch)
         try:
             if request.SPEC.key not in _RAFT:
                 return await self._controller.submit(request, version)

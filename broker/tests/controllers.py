@@ -37,7 +37,11 @@ class Local:
         self.address: tuple[str, int] | None = None
         self.asked: list[tuple[Any, int]] = []
         self.answers: list[Any] = []
+        self.beats: list[tuple[int, int]] = []
         self.changed: Callable[[], None] = lambda: None
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        self.beats.append((broker_id, broker_epoch))
 
     def leader_address(self) -> tuple[str, int] | None:
         return self.address

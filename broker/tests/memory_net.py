@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ class MemoryNet:
         self.dialled.append((host, port))
         listener = self.listeners.get(port)
         if listener is None:
-            raise ConnectionRefusedError("nobody listens there")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
         here, there = Side("10.0.0.1", ("10.0.0.9", 5)), Side("10.0.0.9", (host, port))
         here.other, there.other = there, here
         self.sides.append(there)

@@ -47,6 +47,7 @@ def test_where_this_node_is_the_controller_nothing_is_dialled(stage: Stage) -> N
 
     stage.play(story)
     assert stage.local.asked == [(BEAT, 2), (CREATE, 5)]
+    assert stage.local.beats == [(ME, 3)]  # also the controller's own broker has a lease (R276)
     assert stage.net.dialled == []
 
 

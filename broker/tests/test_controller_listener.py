@@ -94,6 +94,7 @@ class Listener:
             env=self.env,
             config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
             controller=self.quorum,
+            watch=SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
             metadata=Metadata(),
             making=(),
         )
@@ -197,7 +198,7 @@ def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
     listener = Listener()
     beat = bh.BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
-    assert listener.quorum.said == [(3, 17), (beat, 2)]
+    assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by who watches the connection
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
