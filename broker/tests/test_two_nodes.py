@@ -1,0 +1,233 @@
+"""A controller with its real rules and listener, and a broker on another node: how it comes, lives and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.metadata.channel import ControllerChannel
+from ottla.broker.metadata.lifecycle import Lifecycle
+from ottla.broker.metadata.watch import BrokerWatch
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
+from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.memory_net import MemoryNet, Side
+from ottla.broker.tests.world import virtually
+from ottla.broker.turn import Turn
+from ottla.controller.delta import Delta
+from ottla.controller.driver import Controller
+from ottla.controller.image import Image
+from ottla.controller.tests.world import Ground
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import request_frame
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import unregister_broker as ub
+
+ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
+
+
+class Broker:
+    """Node 2: no controller of its own, and metadata that comes to it a moment after it is committed."""
+
+    def __init__(self, ground: Ground, controller: Controller, net: MemoryNet) -> None:
+        self.env = ground.env
+        self.net = net
+        self.image = Image()
+        self.is_active = False
+        self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
+        self.cache: Any = SimpleNamespace(image=self.image, cluster_id=ground.identity.cluster_id)
+        storage: Any = SimpleNamespace(online_ids=[b"d" * 16], clean_epoch=-1)
+        node: Any = self
+        self.channel = ControllerChannel(self.env, ME, node, "CONTROLLER")
+        self.life = Lifecycle(self.env, self.config, self.channel, lambda: self.image, self.cache, node, storage)
+        self.nursery: trio.Nursery
+        self._epoch = 0
+        controller.listeners.append(self._hear)
+
+    def _hear(self, image: Image, delta: Delta) -> None:
+        async def later() -> None:
+            await trio.sleep(0.002)
+            self.image = self.cache.image = image
+            self.life.committed(image, delta)
+            self.life.publish(image, delta)
+
+        self.nursery.start_soon(later)
+
+    @property
+    def offset(self) -> int:
+        return self.image.offset
+
+    async def caught_up(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def leader_address(self) -> tuple[str, int]:
+        return "h", CONTROLLER_PORT
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        raise AssertionError
+
+    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+        raise AssertionError
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        raise AssertionError
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """What a client of this node is answered."""
+        frame = request_frame(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
+        turn: Any = Turn(self.env)
+        asking = SimpleNamespace(version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), turn=turn, frame=frame)
+        return await self.channel.forward(asking, request)
+
+    async def live(self) -> None:
+        """Come, and keep the lease."""
+        await self.net.listen("h", BROKER_PORT)
+        await self.life.register()
+        await self.life.unfence()
+        self.nursery.start_soon(self.life.run)
+
+
+class Cluster:
+    """Node 1 with controller and broker, node 2 with a broker."""
+
+    def __init__(self) -> None:
+        self.ground = Ground()
+        self.net = MemoryNet()
+        self.controller: Controller
+        self.broker: Broker
+        self.accepted: list[Side] = []
+
+    def play(self, story: Callable[[Cluster], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with self.ground.controller() as self.controller, trio.open_nursery() as nursery:
+                self.ground.env.net = self.net
+                watch = BrokerWatch(self.ground.env, 1, self.controller)  # type: ignore[arg-type]
+                self.controller.listeners.append(watch.publish)
+                metadata = SimpleNamespace(image=self.controller.image, cluster_id="c", kraft_version=1)
+                services: Any = SimpleNamespace(
+                    env=self.ground.env,
+                    config=NodeConfig(),
+                    controller=self.controller,
+                    metadata=metadata,
+                    making=(),
+                    watch=watch,
+                )
+                listener = await self.net.listen("h", CONTROLLER_PORT)
+                nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")).run, listener)
+                nursery.start_soon(watch.run)
+                nursery.start_soon(self._own_heartbeats)
+                self.broker = Broker(self.ground, self.controller, self.net)
+                self.broker.nursery = nursery
+                with trio.fail_after(1000):
+                    await self.broker.live()
+                    await story(self)
+                nursery.cancel_scope.cancel()
+
+        virtually(main)
+
+    async def _own_heartbeats(self) -> None:
+        """Broker 1 lives beside the controller."""
+        epoch = self.controller.image.brokers[1].broker_epoch
+        while True:
+            self.controller.heard(1, epoch)
+            await self.controller.submit(bh.BrokerHeartbeatRequest(1, epoch, self.controller.image.offset))
+            await trio.sleep(0.1)
+
+    def state(self, broker_id: int = ME) -> str:
+        broker = self.controller.image.brokers[broker_id]
+        return "fenced" if broker.fenced else "serves"
+
+
+def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
+    async def story(cluster: Cluster) -> None:
+        registered = cluster.controller.image.brokers[ME]
+        assert [(e.name, e.host, e.port) for e in registered.end_points] == [("PLAINTEXT", "h", BROKER_PORT)]
+        assert registered.broker_epoch == cluster.broker.life.broker_epoch
+        offset = cluster.controller.image.offset
+        await trio.sleep(60)
+        assert cluster.state() == "serves"
+        written = cluster.controller.image.offset - offset
+        assert written <= 60 * 2 + 2  # the controller says that it lives; heartbeats write nothing
+
+    Cluster().play(story)
+
+
+def test_clients_of_it_are_answered_by_the_controller() -> None:
+    async def story(cluster: Cluster) -> None:
+        request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 3, 2)], 5000)
+        answer = await cluster.broker.ask(request, 7)
+        assert [(t.name, t.error_code, t.num_partitions) for t in answer.topics] == [("t", 0, 3)]
+        assert {p.replicas for p in cluster.controller.image.topics["t"].partitions.values()} <= {(1, 2), (2, 1)}
+        again = await cluster.broker.ask(request, 2)
+        assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        part = dq.DescribeQuorumRequestPartitionData(0)
+        asked = dq.DescribeQuorumRequest([dq.DescribeQuorumRequestTopicData("__cluster_metadata", [part])])
+        row = (await cluster.broker.ask(asked, 2)).topics[0].partitions[0]
+        assert (row.error_code, row.leader_id, [v.replica_id for v in row.current_voters]) == (0, 1, [1])
+
+    Cluster().play(story)
+
+
+def test_one_that_is_killed_is_fenced_at_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        await trio.sleep(3)
+        await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
+        killed = trio.current_time()
+        cluster.net.listeners[BROKER_PORT].close()
+        cluster.broker.life._leaving = True
+        cluster.net.sides[0].other.close()  # the connection of its heartbeats
+        await trio.sleep(0.05)
+        assert cluster.state() == "fenced"
+        assert {p.leader for p in cluster.controller.image.topics["t"].partitions.values()} == {1}
+        assert trio.current_time() - killed < 0.1
+
+    Cluster().play(story)
+
+
+def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
+    async def story(cluster: Cluster) -> None:
+        await trio.sleep(3)
+        cluster.broker.life._leaving = True
+        await trio.sleep(6)
+        assert cluster.state() == "serves"
+        await trio.sleep(6)
+        assert cluster.state() == "fenced"
+        assert cluster.state(1) == "serves"
+
+    Cluster().play(story)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) -> None:
+    async def story(cluster: Cluster) -> None:
+        if leads:
+            await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
+        began = trio.current_time()
+        await cluster.broker.life.resign()
+        assert trio.current_time() - began < 0.5
+        assert cluster.state() == "fenced"
+        topics = cluster.controller.image.topics.values()
+        assert ME not in {p.leader for t in topics for p in t.partitions.values()}
+
+    Cluster().play(story)
+
+
+def test_one_that_was_unregistered_comes_back() -> None:
+    async def story(cluster: Cluster) -> None:
+        before = cluster.broker.life.broker_epoch
+        answer = await cluster.broker.ask(ub.UnregisterBrokerRequest(ME), 0)
+        assert answer.error_code == 0
+        await trio.sleep(0.5)
+        assert cluster.state() == "serves"
+        assert cluster.broker.life.broker_epoch > before
+
+    Cluster().play(story)
