@@ -28,6 +28,7 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.ALTER_PARTITION: Route(2, 3, "quorum.decided"),
     ApiKey.UPDATE_FEATURES: Route(0, 2, "quorum.decided"),
     ApiKey.ENVELOPE: Route(0, 0, "quorum.envelope"),
+    ApiKey.FETCH_SNAPSHOT: Route(0, 1, "quorum.raft"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "quorum.describe_cluster"),
     ApiKey.BROKER_REGISTRATION: Route(0, 4, "quorum.decided"),
     ApiKey.BROKER_HEARTBEAT: Route(0, 2, "quorum.heartbeat"),
@@ -35,4 +36,7 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: Route(0, 0, "quorum.decided"),
     ApiKey.CONTROLLER_REGISTRATION: Route(0, 0, "quorum.decided"),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Route(0, 0, "quorum.decided"),
+    ApiKey.ADD_RAFT_VOTER: Route(0, 1, "quorum.raft"),
+    ApiKey.REMOVE_RAFT_VOTER: Route(0, 0, "quorum.raft"),
+    ApiKey.UPDATE_RAFT_VOTER: Route(0, 0, "quorum.raft"),
 }
