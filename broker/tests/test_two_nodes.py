@@ -48,7 +48,7 @@ class Broker:
         storage: Any = SimpleNamespace(online_ids=[b"d" * 16], clean_epoch=-1)
         node: Any = self
         self.channel = ControllerChannel(self.env, ME, node, "CONTROLLER")
-        self.life = Lifecycle(self.env, self.config, self.channel, lambda: self.image, self.cache, node, storage)
+        self.life = Lifecycle(self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image)
         self.nursery: trio.Nursery
         self._epoch = 0
         controller.listeners.append(self._hear)
@@ -57,7 +57,6 @@ class Broker:
         async def later() -> None:
             await trio.sleep(0.002)
             self.image = self.cache.image = image
-            self.life.committed(image, delta)
             self.life.publish(image, delta)
 
         self.nursery.start_soon(later)
