@@ -80,6 +80,8 @@ class ControllerChannel:
         self._listener = listener
         self._limit_s = limit_s
         self._remote: Any = None
+        self._told: tuple[str, int] | None = None
+        """Whose silence was logged already."""
         self._turns = trio.Lock()
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -164,10 +166,17 @@ class ControllerChannel:
             try:
                 answer = await self._while_leader(address, request, version, asking)
             except (OSError, WireError) as error:
-                logger.info("the controller at %s:%d: %s", *address, error)
+                self._tell(address, error)
                 self.close()
                 return None
+            self._told = None
         return answer
+
+    def _tell(self, address: tuple[str, int], error: Exception) -> None:
+        """Log what is in the way to the controller, once: it is tried twenty times a second."""
+        if self._told != address:
+            self._told = address
+            logger.info("the controller at %s:%d: %s", *address, error)
 
     async def _while_leader(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
         """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.

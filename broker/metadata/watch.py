@@ -123,7 +123,8 @@ class BrokerWatch:
             for broker_id, epoch in self._others():
                 if not probes.has_reached(broker_id, epoch) and await self._knock(broker_id) is None:
                     probes.reached(broker_id, epoch)
-            await self._env.sleep(REACH_S)
+            with self._env.timeout(REACH_S):
+                await self._bell.wait()  # there may be another
 
     async def _look_after(self, broker_id: int, broker_epoch: int) -> None:
         for pause_s in KNOCKS_S:

@@ -242,6 +242,25 @@ def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPa
     stage.play(story)
 
 
+def test_what_is_in_the_way_is_told_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    there = stage.remote(1)
+    there.answers = [bh.BrokerHeartbeatResponse()]
+    stage.local.address = ("h", 2)
+    caplog.set_level("INFO")
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, BEAT)
+            await trio.sleep(5)
+            stage.local.address = ("h", 1)
+        stage.local.address = ("h", 2)
+        with trio.move_on_after(5):
+            await stage.channel.submit(BEAT)
+
+    stage.play(story, there)
+    assert len([r for r in caplog.records if "the controller at h:2" in r.getMessage()]) == 2
+
+
 def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, FOREVER_S)
     there = stage.remote(1)
