@@ -248,6 +248,8 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
             yield from admin.moves(key, version)
         case ApiKey.DESCRIBE_QUORUM:
             yield from admin.quorum()
+        case ApiKey.ADD_RAFT_VOTER | ApiKey.REMOVE_RAFT_VOTER:
+            yield from admin.voters(key)
         case ApiKey.UPDATE_FEATURES:
             yield from admin.features(version)
         case ApiKey.UNREGISTER_BROKER:

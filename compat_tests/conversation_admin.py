@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
     create_partitions,
@@ -19,11 +20,13 @@ from ottla.wire.messages import (
     elect_leaders,
     incremental_alter_configs,
     list_partition_reassignments,
+    remove_raft_voter,
     update_features,
 )
-from ottla.wire.schema import Message
+from ottla.wire.schema import ZERO_UUID, Message
 
 TOPIC = "talk"
+NEW_ID = b"a new voter's id"
 
 
 def topics(key: ApiKey, version: int) -> Iterator[Message]:
@@ -154,6 +157,20 @@ def moves(key: ApiKey, version: int) -> Iterator[Message]:
         for may_change in (True, False) if version >= 1 else (True,):
             yield ar.AlterPartitionReassignmentsRequest(5000, may_change, [row])
     yield ar.AlterPartitionReassignmentsRequest(5000)
+
+
+def voters(key: ApiKey) -> Iterator[Message]:
+    """Changes of the voters that are none: another cluster, nobody, nowhere, an id that votes already."""
+    cases = (("another", 7, NEW_ID), (None, -1, NEW_ID), (None, 7, ZERO_UUID), (None, 7, NEW_ID), (None, 1, NEW_ID))
+    if key is ApiKey.REMOVE_RAFT_VOTER:
+        for cluster, voter, directory in cases:
+            yield remove_raft_voter.RemoveRaftVoterRequest(cluster, voter, directory)
+        return
+    m = add_raft_voter
+    for cluster, voter, directory in cases:
+        for name in ("CONTROLLER", "ELSEWHERE") if voter != 7 or cluster else ("ELSEWHERE",):
+            yield m.AddRaftVoterRequest(cluster, 1000, voter, directory, [m.Listener(name, "localhost", 9)])
+    yield m.AddRaftVoterRequest(None, 1000, 7, NEW_ID)
 
 
 def quorum() -> Iterator[Message]:

@@ -2,9 +2,9 @@
 
 CreateTopics (19), CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), UpdateFeatures (57),
 ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46), UnregisterBroker (64), and what
-the quorum's leader answers: DescribeQuorum (55). The answer leaves once what it changed is committed and, where the
-controller is here, this node has applied it: new settings hold, and the partitions of a topic are led here, unless
-there are many.
+the leader of the quorum answers: DescribeQuorum (55), AddRaftVoter (80), RemoveRaftVoter (81). It leaves once what it
+changed is committed and, where the controller is here, this node has applied it: new settings hold, and the partitions
+of a topic are led here, unless there are many.
 
 Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.1).
 """

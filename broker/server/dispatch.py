@@ -96,6 +96,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
+    ApiKey.ADD_RAFT_VOTER: Route(0, 1, "forwarded"),
+    ApiKey.REMOVE_RAFT_VOTER: Route(0, 0, "forwarded"),
 }
 
 
