@@ -130,8 +130,8 @@ class Broker:
         storage.lock()
         ids = iter(bytes([self.id, n]) * 8 for n in range(10))
         storage.begin(Identity("c", self.id, next(ids)), env.now_ms(), lambda: next(ids))
-        self.failures: list[OSError] = []
-        losses = Losses(storage, lambda: None)
+        self.failed = 0
+        losses = Losses(storage, self._fail)
         fail = losses.fail
         self.purgatory = Purgatory(env)
         self.replicas = Replicas(env, config, storage, self.purgatory.wake, lambda replica: None, fail)
@@ -178,6 +178,9 @@ class Broker:
                     self.changes.shrink_now_and_then,
                 ):
                     nursery.start_soon(task)
+
+    def _fail(self) -> None:
+        self.failed += 1
 
     def kill(self) -> None:
         """kill -9: connections end, the page cache stays."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 import pytest
 import trio
 
 from ottla.broker.tests.brokers import Brokers, until
+from ottla.log.durable import SyncJob
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 
@@ -207,5 +211,83 @@ def test_leaders_and_followers_change_places_on_one_node() -> None:
         for number in (1, 2, 3):
             assert brokers[number].values() == numbered(12)
         await until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
+
+    brokers.play(story)
+
+
+# ---------------------------------------------------------------------- what goes wrong with one partition
+
+
+def test_what_a_process_is_only_short_of_is_tried_again() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        assert await brokers[1].produce(b"0") is E.NONE
+        left = [3]
+
+        def fault(what: str, path: str) -> OSError | None:
+            if what == "pwrite" and "/t-0/" in path and left[0]:
+                left[0] -= 1
+                return OSError(errno.EMFILE, "injected", path)
+            return None
+
+        brokers[2].env.disk.fault = fault
+        assert await brokers[1].produce(b"1") is E.NONE
+        assert left == [0]
+        assert 2.5 < trio.current_time() < 4.5, "a second each time"
+        assert brokers[2].values() == numbered(2)
+
+    brokers.play(story)
+
+
+def test_a_directory_that_fails_under_a_follower_is_told_and_nothing_more_is_asked_for() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        assert await brokers[1].produce(b"0") is E.NONE
+        brokers[2].env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
+        brokers.fence(3)
+        assert await brokers[1].produce(b"1", timeout_ms=3000) is E.REQUEST_TIMED_OUT
+        assert brokers[2].failed == 1
+
+    brokers.play(story)
+
+
+def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
+    brokers = Brokers()
+
+    async def story() -> None:
+        brokers.cut.add(3)
+        await trio.sleep(1)
+        assert await brokers[1].produce(b"0", acks=1) is E.NONE
+        brokers[1].log.active.file.pwrite(b"\xff", 62)
+        brokers.cut.clear()
+        await trio.sleep(5)
+        assert brokers[3].values() == []
+
+    brokers.play(story)
+
+
+def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -> None:
+    brokers = Brokers(log_flush_interval_messages="1")
+    synced: list[int] = []
+
+    async def story() -> None:
+        for number in (2, 3):
+            env = brokers[number].env
+            wait = env.in_thread
+
+            async def slow(work: Any, lane: Any = None, wait: Any = wait) -> Any:
+                if isinstance(work, SyncJob):
+                    await trio.sleep(0.5)
+                    synced.append(work.end)
+                return await wait(work, lane)
+
+            env.in_thread = slow
+        began = trio.current_time()
+        assert await brokers[1].produce(b"0") is E.NONE
+        assert trio.current_time() - began >= 0.5
+        assert synced == [1, 1]
+        assert [brokers[n].log.recovery_point for n in (2, 3)] == [1, 1]
 
     brokers.play(story)
