@@ -82,6 +82,13 @@ class _Reader(NamedTuple):
         )
 
 
+_CONSUMERS = {
+    (committed, leader_only): _Reader(committed, leader_only, -1, -1)
+    for committed in (False, True)
+    for leader_only in (False, True)
+}
+
+
 def _reader(context: Context, request: FetchRequest) -> _Reader:
     if is_follower(request):
         state, throttle = request.replica_state, context.services.replicas.leader_throttle
@@ -92,7 +99,7 @@ def _reader(context: Context, request: FetchRequest) -> _Reader:
     if request.rack_id and not leader_only and context.services.config.text(SELECTOR) == RACK_AWARE:
         racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
         return _Reader(committed, leader_only, -1, -1, request.rack_id, racks)
-    return _Reader(committed, leader_only, -1, -1)
+    return _CONSUMERS[committed, leader_only]
 
 
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
@@ -155,17 +162,8 @@ def _read(
         if reader.committed:
             aborted = log.aborted_in(part, want.fetch_offset, upper) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
-        if arrives and reader.follower >= 0:
-            replica.fetched(
-                reader.follower,
-                reader.broker_epoch,
-                want.fetch_offset,
-                want.start_offset,
-                log.log_end_offset,
-                context.now_ms,
-            )
-        if reader.throttle is not None and reader.is_held_back(context, replica):
-            out.records = b""
+        if reader.follower >= 0:
+            _arrived(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
         lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -173,6 +171,17 @@ def _read(
     except OSError as error:
         context.services.fail(error, replica.log)
         return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
+
+
+def _arrived(
+    context: Context, reader: _Reader, replica: Replica, want: Wanted, row: PartitionData, *, arrives: bool
+) -> None:
+    """A follower's fetch counts when it comes; it may get nothing for now all the same."""
+    if arrives:
+        end = replica.log.log_end_offset
+        replica.fetched(reader.follower, reader.broker_epoch, want.fetch_offset, want.start_offset, end, context.now_ms)
+    if reader.is_held_back(context, replica):
+        row.records = b""
 
 
 def _upper(replica: Replica, reader: _Reader) -> int:
@@ -204,10 +213,9 @@ class _Attempt:
 
 
 def _attempt(
-    context: Context, request: FetchRequest, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
+    context: Context, request: FetchRequest, reader: _Reader, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
-    reader = _reader(context, request)
     most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
     attempt = _Attempt(most, rows)
     for number, want in enumerate(wanted, 1):
@@ -234,13 +242,13 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     session = yield from context.services.sessions.open(context.image.topic_names, context.version, request)
     if isinstance(session, FetchResponse):
         return session
-    wanted = session.wanted()
-    attempt = yield from _attempt(context, request, wanted, session.rows(), arrives=True)
+    wanted, reader = session.wanted(), _reader(context, request)
+    attempt = yield from _attempt(context, request, reader, wanted, session.rows(), arrives=True)
     min_bytes = min(request.min_bytes, request.max_bytes)
     nothing = not wanted and session.parks_on is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
-        return _respond(context, request, session, attempt)
-    return _wait(context, request, session, list(wanted), min_bytes)
+        return _respond(context, reader, session, attempt)
+    return _wait(context, request, reader, session, list(wanted), min_bytes)
 
 
 def _count(context: Context, throttle: Throttle, rows: Any) -> None:
@@ -259,15 +267,20 @@ def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line
     return replica.watch(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
 
 
-def _respond(context: Context, request: FetchRequest, session: FetchContext, attempt: _Attempt) -> FetchResponse:
-    response = session.respond(attempt.rows)
-    throttle = _reader(context, request).throttle if is_follower(request) else None
-    if throttle is not None:
-        _count(context, throttle, attempt.rows)
+def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> None:
+    """What a follower is told counts towards its rate, and may be all there is."""
+    if reader.throttle is not None:
+        _count(context, reader.throttle, attempt.rows)
     if isinstance(session.session, FollowerSession):
-        watch = partial(_watch, context, _reader(context, request).follower)
+        watch = partial(_watch, context, reader.follower)
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
-    if context.version >= 16 and attempt.urgent and not is_follower(request):
+
+
+def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
+    response = session.respond(attempt.rows)
+    if reader.follower >= 0:
+        _told(context, reader, session, attempt)
+    elif context.version >= 16 and attempt.urgent:
         endpoints = context.services.metadata.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
     return response
@@ -276,11 +289,9 @@ def _respond(context: Context, request: FetchRequest, session: FetchContext, att
 class _Available:
     """How many bytes a reading would bring: only what a change touched is looked at again."""
 
-    def __init__(
-        self, context: Context, request: FetchRequest, wanted: list[Wanted], enough: int, besides: Hashable
-    ) -> None:
+    def __init__(self, context: Context, reader: _Reader, wanted: list[Wanted], enough: int, besides: Hashable) -> None:
         self._context = context
-        self._reader = reader = _reader(context, request)
+        self._reader = reader
         self._enough = enough
         what = "fetch" if reader.follower < 0 else "end"
         self._wanted = {(what, want.topic, want.partition): want for want in wanted}
@@ -325,13 +336,18 @@ class _Available:
 
 
 async def _wait(
-    context: Context, request: FetchRequest, session: FetchContext, wanted: list[Wanted], min_bytes: int
+    context: Context,
+    request: FetchRequest,
+    reader: _Reader,
+    session: FetchContext,
+    wanted: list[Wanted],
+    min_bytes: int,
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    available = _Available(context, request, wanted, min_bytes, session.parks_on)
+    available = _Available(context, reader, wanted, min_bytes, session.parks_on)
     if not available.look():  # in one go: nobody may change a partition between this look and the parking
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
     wanted = list(session.wanted())
-    attempt = await context.turn.through(_attempt(context, request, wanted, session.rows(), arrives=False))
-    return _respond(context, request, session, attempt)
+    attempt = await context.turn.through(_attempt(context, request, reader, wanted, session.rows(), arrives=False))
+    return _respond(context, reader, session, attempt)
