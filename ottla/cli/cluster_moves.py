@@ -1,0 +1,224 @@
+"""``ottla cluster elect | reassign | drain | rebalance``: leaders and replicas are moved, on any Kafka.
+
+A drain or a rebalance is planned here and carried out by reassignments, so many partitions at a time. Whoever stops the
+command stops nothing that has begun: ``reassign`` shows what is under way, ``reassign --cancel`` gives it up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
+
+from ottla.cli import blocking
+from ottla.cli.common import Failed, add_connection, check, show
+from ottla.controller.decision import at_once
+from ottla.controller.plan_moves import At, Change, drain, rebalance
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import list_partition_reassignments as lr
+
+TIMEOUT_MS = 30_000
+AT_ONCE = 50
+LOOK_EVERY_S = 0.5
+_TEXTS = {
+    "elect": "let the first replica of each partition lead, where it is in sync",
+    "reassign": "show the moves that are under way; begin, change or give up some",
+    "drain": "move everything off a broker, so that it can be removed",
+    "rebalance": "spread replicas and leaders evenly over all live brokers",
+}
+
+
+class Asks(Protocol):
+    """The part of a client that is needed here."""
+
+    async def metadata(self, topics: list[str] | None) -> Any:
+        """Brokers, and topics with their partitions; None means all."""
+
+    async def call(self, request: Any) -> Any:
+        """Ask a broker."""
+
+
+def add_verbs(verbs: Any) -> None:
+    """Add the parsers to the subparsers of ``ottla cluster``."""
+    for name, text in _TEXTS.items():
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "elect":
+            verb.add_argument("partitions", nargs="*", metavar="TOPIC:PARTITION", help="only these (default: all)")
+            verb.add_argument(
+                "--unclean", action="store_true", help="whoever lives leads what nobody leads: it may lose records"
+            )
+        elif name == "reassign":
+            verb.add_argument(
+                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="the replicas it shall have"
+            )
+            verb.add_argument("--cancel", action="append", default=[], metavar="TOPIC:PARTITION", help="give a move up")
+        else:
+            if name == "drain":
+                verb.add_argument("broker", type=int, help="its node id")
+            verb.add_argument("--dry-run", action="store_true", help="only show what would move")
+            verb.add_argument(
+                "--at-once", type=int, default=AT_ONCE, metavar="N", help=f"so many partitions (default {AT_ONCE})"
+            )
+
+
+def partition_of(text: str) -> At:
+    """``TOPIC:PARTITION``.
+
+    Raises:
+        Failed: it is something else.
+    """
+    topic, colon, number = text.rpartition(":")
+    if not (colon and topic and number.isdigit()):
+        raise Failed(f"{text}: write TOPIC:PARTITION")
+    return topic, int(number)
+
+
+def move_of(text: str) -> Change:
+    """``TOPIC:PARTITION=ID,ID,...``.
+
+    Raises:
+        Failed: it is something else.
+    """
+    at, equals, ids = text.partition("=")
+    words = ids.split(",")
+    if not equals or not all(word.isdigit() for word in words):
+        raise Failed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
+    return Change(partition_of(at), tuple(int(word) for word in words))
+
+
+def _by_topic(partitions: Iterable[At]) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        out.setdefault(topic, []).append(number)
+    return out
+
+
+async def _elect_in(client: Asks, kind: int, partitions: Collection[At] | None) -> list[dict[str, Any]]:
+    """Ask for elections; gives the rows of those that were held or failed."""
+    named = None
+    if partitions is not None:
+        named = [el.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
+    answer = await client.call(el.ElectLeadersRequest(kind, named, TIMEOUT_MS))
+    check(answer.error_code, None, "elect")
+    return [
+        {"topic": topic.topic, "partition": row.partition_id, "result": ErrorCode(row.error_code).name.lower()}
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+        if row.error_code != ErrorCode.ELECTION_NOT_NEEDED
+    ]
+
+
+async def _elect(client: Asks, options: argparse.Namespace) -> None:
+    wanted = [partition_of(text) for text in options.partitions] or None
+    show(await _elect_in(client, int(options.unclean), wanted), options.output)
+
+
+async def _under_way(client: Asks) -> dict[At, lr.OngoingPartitionReassignment]:
+    answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
+    check(answer.error_code, answer.error_message, "reassign")
+    return {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
+
+
+async def _ask_for(client: Asks, moves: Sequence[tuple[At, list[int] | None]]) -> None:
+    topics: dict[str, ar.ReassignableTopic] = {}
+    for (topic, number), replicas in moves:
+        row = topics.setdefault(topic, ar.ReassignableTopic(topic))
+        row.partitions.append(ar.ReassignablePartition(number, replicas))
+    answer = await client.call(ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values())))
+    check(answer.error_code, answer.error_message, "reassign")
+    for done in answer.responses:
+        for row in done.partitions:
+            check(row.error_code, row.error_message, f"{done.name}:{row.partition_index}")
+
+
+async def _reassign(client: Asks, options: argparse.Namespace) -> None:
+    moves: list[tuple[At, list[int] | None]] = [(partition_of(text), None) for text in options.cancel]
+    moves += [(change.at, list(change.replicas)) for change in map(move_of, options.moves)]
+    if moves:
+        await _ask_for(client, moves)
+    rows = [
+        {
+            "topic": topic,
+            "partition": number,
+            "replicas": p.replicas,
+            "adding": p.adding_replicas,
+            "removing": p.removing_replicas,
+        }
+        for (topic, number), p in sorted((await _under_way(client)).items())
+    ]
+    show(rows, options.output)
+
+
+async def _known(client: Asks) -> tuple[dict[int, str | None], dict[At, list[int]]]:
+    """Live brokers with their racks, and the replicas of all partitions that do not move already."""
+    answer, moving = await client.metadata(None), await _under_way(client)
+    partitions = {
+        (topic.name or "", p.partition_index): list(p.replica_nodes)
+        for topic in answer.topics
+        for p in topic.partitions
+        if (topic.name, p.partition_index) not in moving
+    }
+    return {b.node_id: b.rack for b in answer.brokers}, partitions
+
+
+async def _drain(client: Asks, options: argparse.Namespace) -> None:
+    racks, partitions = await _known(client)
+    moves, stuck = at_once(drain(racks, partitions, [options.broker]))
+    await _carry_out(client, options, partitions, moves)
+    if stuck:
+        names = ", ".join(f"{topic}:{number}" for topic, number in stuck[:5])
+        raise Failed(f"{len(stuck)} partitions have no other broker to go to: {names}")
+
+
+async def _rebalance(client: Asks, options: argparse.Namespace) -> None:
+    racks, partitions = await _known(client)
+    await _carry_out(client, options, partitions, at_once(rebalance(racks, partitions)))
+
+
+async def _carry_out(
+    client: Asks, options: argparse.Namespace, before: dict[At, list[int]], moves: Sequence[Change]
+) -> None:
+    """Show a plan, or move so many partitions at a time until all are where they shall be; then let first ones lead."""
+    if options.dry_run:
+        rows: list[dict[str, Any]] = [
+            {"topic": m.at[0], "partition": m.at[1], "from": before[m.at], "to": list(m.replicas)} for m in moves
+        ]
+        show(rows, options.output)
+        return
+    waiting = list(moves)
+    moving: set[At] = set()
+    world = blocking.BlockingEnv()
+    while waiting or moving:
+        room = max(0, options.at_once - len(moving))
+        begun, waiting = waiting[:room], waiting[room:]
+        if begun:
+            await _ask_for(client, [(move.at, list(move.replicas)) for move in begun])
+        moving = {*moving, *(move.at for move in begun)} & set(await _under_way(client))
+        _tell(len(moves) - len(waiting) - len(moving), len(moves))
+        if moving:
+            await world.sleep(LOOK_EVERY_S)
+    if moves:
+        await _elect_in(client, 0, [move.at for move in moves])
+    show([{"moved": len(moves)}], options.output)
+
+
+def _tell(done: int, total: int) -> None:
+    """How far it is, where somebody looks."""
+    if sys.stderr.isatty():
+        width = 40 * done // total
+        end = "\n" if done == total else ""
+        print(
+            f"\r[{'#' * width}{'.' * (40 - width)}] {done} of {total} partitions", end=end, file=sys.stderr, flush=True
+        )
+
+
+VERBS: dict[str, Callable[[Asks, argparse.Namespace], Awaitable[None]]] = {
+    "elect": _elect,
+    "reassign": _reassign,
+    "drain": _drain,
+    "rebalance": _rebalance,
+}
