@@ -49,10 +49,16 @@ class Contacts:
     """Where the records lie that began a broker's controlled shutdown."""
 
     def registered(self, broker_id: int, offset: int) -> None:
-        """A new registration: what its former process said counts no more."""
+        """A registration, a new process's or the same one's again: what was said before it counts no more."""
         self.registered_at[broker_id] = offset
         self.offsets.pop(broker_id, None)
         self.shutdown_at.pop(broker_id, None)
+
+    def changed(self, broker_id: int, *, is_fenced: bool) -> None:
+        """A registration has changed: its next heartbeat tells how far it is. Who is fenced does not shut down."""
+        self.offsets.pop(broker_id, None)
+        if is_fenced:
+            self.shutdown_at.pop(broker_id, None)
 
     def forget(self) -> None:
         """A new active controller has heard nothing yet. It knows where registrations lie: those are records."""
@@ -60,8 +66,9 @@ class Contacts:
         self.shutdown_at.clear()
 
     def lowest_active(self, image: Image) -> int | None:
-        """How far the slowest broker is that may lead; None where there is none."""
-        return min((self.offsets.get(i, -1) for i in image.unfenced()), default=None)
+        """How far the slowest broker is that serves, and does not shut down as far as is known; None: there is none."""
+        active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.shutdown_at)
+        return min((self.offsets.get(i, -1) for i in active), default=None)
 
 
 def state_of(broker: m.RegisterBrokerRecord, contacts: Contacts) -> State:
@@ -128,7 +135,7 @@ def _offline(
         return []
     broker_id = broker.broker_id
     records = yield from partition_changes(
-        image, static, lambda p: broker_id in p.isr and directory_of(p, broker_id) in gone, leaves=broker_id
+        image, static, lambda p: directory_of(p, broker_id) in gone, leaves=broker_id
     )
     left = [d for d in broker.log_dirs if d not in gone]
     return [*records, m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
@@ -138,6 +145,11 @@ def fence(image: Image, broker_id: int, static: Mapping[str, str]) -> Steps:
     """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R276)."""
     records = yield from _transition(image, static, image.brokers[broker_id], State.FENCED)
     return Decision(None, records)
+
+
+def _differ(known: Collection[bytes] | None, told: Collection[bytes]) -> bool:
+    """Whether directories that are told are others than those known; what is told first always is."""
+    return known is None or set(known) != set(told)
 
 
 def heartbeat(
@@ -162,15 +174,13 @@ def heartbeat(
         if state is State.CONTROLLED_SHUTDOWN:
             contacts.shutdown_at[broker_id] = next_offset + len(records) - 1
     contacts.offsets[broker_id] = request.current_metadata_offset
-    if state in (State.FENCED, State.SHUTDOWN_NOW):
-        contacts.shutdown_at.pop(broker_id, None)
     if state is State.SHUTDOWN_NOW:
         leases.end(broker_id, broker.broker_epoch)
     if request.offline_log_dirs:
         records += yield from _offline(image, static, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
     knows = image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
-    if knows and cordoned is not None and set(cordoned) != set(broker.cordoned_log_dirs or ()):
+    if knows and cordoned is not None and _differ(broker.cordoned_log_dirs, cordoned):
         records.append(
             m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned))
         )

@@ -72,7 +72,7 @@ def partition_changes(
             isr = [i for i in p.isr if i not in (leaves, lost)]
 
             def may_lead(broker_id: int, p: Partition = p) -> bool:
-                return is_alive(broker_id) and is_online(p, image.brokers[broker_id])
+                return is_alive(broker_id) and broker_id in p.replicas and is_online(p, image.brokers[broker_id])
 
             record = change((topic.id, number), p, may_lead, rules, isr=isr, lost=() if lost == NOBODY else (lost,))
             if record is not None:

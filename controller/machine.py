@@ -159,6 +159,9 @@ class ControllerMachine:
             case m.RegisterBrokerRecord():
                 self.contacts.registered(record.broker_id, max(offset, record.broker_epoch))
                 self._take(record)
+            case m.BrokerRegistrationChangeRecord():
+                self.contacts.changed(record.broker_id, is_fenced=record.fenced > 0)
+                self._take(record)
             case _:
                 self._take(record)
 

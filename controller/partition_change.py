@@ -72,7 +72,7 @@ def change(
     end = ended(move, target)
     if end is not None:
         move, target = Move(end.replicas), list(end.isr)
-    eligible = _eligible(p, target, lost, rules)
+    eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # whoever leaves loses its log
     wanted = election or rules.election
     leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
     if leader != p.leader:
@@ -87,6 +87,8 @@ def change(
     if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
         record.leader = p.leader  # whoever was let go must hear of a new epoch
     _tell_in_sync(record, p, target, eligible, rules)
+    if rules.elr:
+        _tell_last_known(record, p, move)
     _tell_places(record, p, move, directories or {})
     if recovery is not None and recovery != p.recovering:
         record.leader_recovery_state = recovery
@@ -139,18 +141,27 @@ def _elect(
 def _tell_in_sync(
     record: m.PartitionChangeRecord, p: Partition, target: list[int], eligible: list[int], rules: Rules
 ) -> None:
-    """Say who is in sync, who is eligible, and who was known to lead last. After an unclean election nobody is."""
+    """Say who is in sync and who is eligible. After an unclean election nobody is."""
     if record.isr is not None or not rules.elr:
         eligible = []
     if eligible != list(p.elr):
         record.eligible_leader_replicas = eligible
     if record.isr is None and (target or rules.elr) and target != list(p.isr):
         record.isr = target
-    if rules.elr:
-        if record.leader == NO_LEADER and not p.last_known_elr:
+
+
+def _tell_last_known(record: m.PartitionChangeRecord, p: Partition, move: Move) -> None:
+    """Say who led last, where nobody does any more.
+
+    Never one that is let go in the same change, or before: Kafka says it, and its controllers then fail at the next
+    look at such a partition.
+    """
+    stay = {NO_LEADER, *move.replicas}
+    if record.leader == NO_LEADER and not p.last_known_elr:
+        if p.leader in stay:
             record.last_known_elr = [p.leader]
-        elif record.leader >= 0 and p.last_known_elr:
-            record.last_known_elr = []
+    elif p.last_known_elr and (record.leader >= 0 or not stay.issuperset(p.last_known_elr)):
+        record.last_known_elr = []
 
 
 def _tell_places(record: m.PartitionChangeRecord, p: Partition, move: Move, moved: Mapping[int, bytes]) -> None:

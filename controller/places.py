@@ -28,12 +28,13 @@ def _row_error(topic: Topic | None, number: int, broker_id: int) -> ErrorCode:
 
 
 def may_lead(image: Image, p: Partition) -> Callable[[int], bool]:
-    """Who may lead a partition as things stand (R287)."""
+    """Who may lead a partition as things stand (R287): never one that has nothing of it yet."""
 
     def check(broker_id: int) -> bool:
         broker = image.brokers.get(broker_id)
-        fine = broker is not None and not broker.fenced and not broker.in_controlled_shutdown
-        return fine and is_online(p, image.brokers[broker_id])
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return False
+        return broker_id in p.replicas and is_online(p, broker)
 
     return check
 

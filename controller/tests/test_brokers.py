@@ -10,7 +10,7 @@ from ottla.controller import brokers, heartbeats
 from ottla.controller.decision import at_once
 from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.machine import ControllerMachine
-from ottla.controller.tests.test_controller import beat, create, directory, machine, place, register, submit
+from ottla.controller.tests.test_controller import beat, create, directory, machine, place, publish, register, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -252,6 +252,57 @@ def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there()
     lost, kept = controller.image.topics["t"].partitions.values()
     assert (lost.leader, kept.leader) == (-1, 1)
     assert (lost.isr, kept.isr) == ((), (1,))
+
+
+def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
+    """A leader that may not lead any more is found out there too."""
+    controller = machine(2)
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    register(controller, 2, directory(8))
+    topic = controller.image.topics["t"]
+    for change in (
+        m.PartitionChangeRecord(0, topic.id, [1], 1, directories=[directory(1), directory(8)]),
+        m.BrokerRegistrationChangeRecord(1, controller.image.brokers[1].broker_epoch, fenced=1),
+    ):
+        offset = controller.image.offset + 1
+        controller.replay(offset, change)
+        publish(controller, offset)
+    beat(controller, 2, offline_log_dirs=[directory(8)])
+    assert controller.image.topics["t"].partitions[0].leader == -1
+
+
+def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
+    controller = controllable("shutting down")
+    beat(controller, 2)
+    epoch = controller.image.brokers[2].broker_epoch
+    offset = controller.image.offset + 1
+    controller.replay(offset, m.BrokerRegistrationChangeRecord(2, epoch, cordoned_log_dirs=[]))
+    publish(controller, offset)
+    assert not beat(controller, 1, want_shut_down=True).should_shut_down
+    beat(controller, 2)
+    assert beat(controller, 1, want_shut_down=True).should_shut_down
+
+
+def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
+    controller = controllable("shutting down")
+    epoch = controller.image.brokers[1].broker_epoch
+    offset = controller.image.offset + 1
+    controller.replay(offset, m.BrokerRegistrationChangeRecord(1, epoch, fenced=1))
+    publish(controller, offset)
+    answer = beat(controller, 1)
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False)
+    assert not beat(controller, 1).should_shut_down
+
+
+def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
+    controller = machine()
+    offset = controller.image.offset
+    beat(controller, 1, cordoned_log_dirs=[])
+    assert list(controller.image.brokers[1].cordoned_log_dirs or ()) == []
+    assert controller.image.offset == offset + 1
+    beat(controller, 1, cordoned_log_dirs=[])
+    beat(controller, 1)
+    assert controller.image.offset == offset + 1
 
 
 def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:

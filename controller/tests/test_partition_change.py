@@ -181,6 +181,21 @@ def test_r284_r296_a_move_is_written_as_kafka_writes_it(
     assert {k: v for k, v in found.items() if v is not None} == expected
 
 
+def test_who_leaves_in_the_same_change_is_neither_eligible_nor_known_to_have_led_last() -> None:
+    """It loses its log. Kafka's says it, and fails at the next look."""
+    moving = replace(P, replicas=(4, 1, 2), isr=(1, 4), adding=(4,), removing=(1,), elr=(2,))
+    record = change((D, 7), moving, lambda i: False, ELR2)
+    assert record is not None
+    assert (record.replicas, record.isr, record.leader) == ([4, 2], [4], -1)
+    assert (record.eligible_leader_replicas, record.last_known_elr) == (None, None)
+    given_up = change((D, 7), moving, lambda i: False, ELR2, isr=[4], move=Move((4, 1, 2)))
+    assert given_up is not None
+    assert (given_up.eligible_leader_replicas, given_up.last_known_elr) == ([1, 2], [1])
+    forgotten = change((D, 7), replace(NO_ISR, elr=()), lambda i: False, ELR1, move=Move((2, 3)))
+    assert forgotten is not None
+    assert (forgotten.replicas, forgotten.last_known_elr) == ([2, 3], [])
+
+
 def test_a_move_given_in_the_partition_goes_on_by_itself() -> None:
     moving = replace(P, replicas=(2, 4, 1), isr=(1, 2), leader=2, adding=(4,), removing=(1,), directories=())
     record = change((D, 7), moving, lambda i: True, ELR1, isr=[2, 1, 4])
