@@ -5,13 +5,22 @@ A setting that is not here is accepted, answered with its default, and has no ef
 
 from __future__ import annotations
 
-from ottla.controller.config_keys import CLAIMED_TIME, GROUP_KEYS, METRICS_LISTENER, SCRUB_RATE, VALIDATE_RECORDS
+from ottla.controller.config_keys import (
+    CLAIMED_TIME,
+    GROUP_KEYS,
+    METRICS_LISTENER,
+    REPLICA_RECOVERY,
+    SCRUB_RATE,
+    VALIDATE_RECORDS,
+)
 
 BROKER_DOCS: dict[str, str] = {
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic creates it.",
+    "auto.leader.rebalance.enable": "Whether the controller lets the first replica of a partition lead again.",
     "broker.id": "The older name of node.id.",
     "broker.rack": "Where this node stands, told to clients and used to spread replicas.",
+    "broker.session.timeout.ms": "A broker that is not heard for so long is fenced, and others lead in its place.",
     "compression.gzip.level": "How hard gzip tries where the broker compresses anew; -1 is zlib's own choice.",
     "compression.lz4.level": "How hard lz4 tries where the broker compresses anew.",
     "compression.type": "The codec batches are kept in; `producer` keeps what was sent.",
@@ -24,6 +33,7 @@ BROKER_DOCS: dict[str, str] = {
     "group.max.session.timeout.ms": "The longest session a member may ask for.",
     "group.max.size": "Most members in a group.",
     "group.min.session.timeout.ms": "The shortest session a member may ask for.",
+    "leader.imbalance.check.interval.seconds": "How often the controller looks for first replicas that do not lead.",
     "listeners": "Where the node listens: NAME://HOST:PORT; an empty host is every address.",
     "log.cleaner.backoff.ms": "How often the compactor looks for something to do.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys of one pass; more keys take more passes.",
@@ -58,6 +68,7 @@ BROKER_DOCS: dict[str, str] = {
     "metadata.log.max.snapshot.interval.ms": "And so long after the last one, if anything was committed; 0: never.",
     "metadata.log.segment.bytes": "A segment of the metadata log is rolled when it has grown so large.",
     "metadata.log.segment.ms": "And when it has grown so old.",
+    "metadata.max.idle.interval.ms": "An idle controller of several nodes writes a record each so often; 0: none.",
     "metadata.max.retention.bytes": "Snapshots before the newest go while they and the metadata log are larger.",
     "metadata.max.retention.ms": "And once they are so old.",
     "message.max.bytes": "The largest batch that is taken.",
@@ -86,6 +97,7 @@ BROKER_DOCS: dict[str, str] = {
     "socket.send.buffer.bytes": "What the kernel keeps of an answer; -1 leaves it to the system. Small is fast: a "
     "reader copies what is still in the processor's cache.",
     "socket.request.max.bytes": "A request larger than this ends its connection.",
+    "unclean.leader.election.enable": "Whether a copy that is not in sync may lead, rather than none. Records go lost.",
 }
 
 _NO_EFFECT = "No effect here: "
@@ -125,12 +137,13 @@ TOPIC_DOCS: dict[str, str] = {
     "segment.index.bytes": BROKER_DOCS["log.index.size.max.bytes"],
     "segment.jitter.ms": BROKER_DOCS["log.roll.jitter.ms"],
     "segment.ms": BROKER_DOCS["log.roll.ms"],
-    "unclean.leader.election.enable": _NO_EFFECT + "with one copy there is no other leader to elect.",
+    "unclean.leader.election.enable": BROKER_DOCS["unclean.leader.election.enable"],
 }
 
 OWN_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
     VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
+    REPLICA_RECOVERY: "For a cluster: what a broker had that is away for so long is made again on others; 0 is never.",
     METRICS_LISTENER: "For a node: HOST:PORT where Prometheus reads its numbers; left out, nowhere.",
     SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }
@@ -166,11 +179,8 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("replica.high.", "what followers may be told is noted every five seconds"),
     ("replica.socket.receive", "the system lets it grow as needed"),
     ("leader.", "one node has no followers"),
-    ("auto.leader.", "one node has no other leader to prefer"),
-    ("unclean.leader.", "with one copy there is no other leader to elect"),
     ("inter.broker.", "there are no other brokers"),
     ("broker.heartbeat.", "broker and controller are one process"),
-    ("broker.session.", "broker and controller are one process"),
     ("controlled.shutdown", "a clean stop always hands leadership back"),
     ("quota.", "there are no quotas yet"),
     ("client.quota.", "there are no quotas yet"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ottla.controller.config_keys import REPLICA_RECOVERY
 from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import NO_LEADER, Image, Partition, Topic
 from ottla.controller.leadership import rules_of
@@ -26,7 +27,6 @@ INTERNAL = {
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
 """Internal topics, and the setting that fixes how many replicas each has."""
-RECOVERY_KEY = "auto.replica.recovery.after.ms"
 MOVES_A_TURN = 100
 """So many partitions begin to move at once; the rest follows in later turns."""
 
@@ -102,7 +102,7 @@ def recover(image: Image, static: Mapping[str, str], absences: Absences, now_ms:
     Only where somebody leads, to copy from. What moves already is left alone; brokers that were let go for good
     (unregistered) count as away at once.
     """
-    after_ms = float(static.get(RECOVERY_KEY, "0"))
+    after_ms = float(static.get(REPLICA_RECOVERY, "0"))
     if not after_ms:
         return Decision(False)
     away = absences.away(image, now_ms, after_ms)

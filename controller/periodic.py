@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.controller import elections, healing, heartbeats
+from ottla.controller.config_keys import REPLICA_RECOVERY
 from ottla.controller.decision import Decision, Steps
-from ottla.controller.healing import RECOVERY_KEY, Absences
+from ottla.controller.healing import Absences
 from ottla.controller.image import Image
 from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Leases
 from ottla.wire.messages import metadata_records as m
@@ -63,7 +64,8 @@ def _fence_stale(sight: Sight) -> Steps:
 
 
 def _recover_every_ms(static: Static) -> int:
-    return max(100, min(10_000, _number(RECOVERY_KEY, 0)(static) // 10)) if _number(RECOVERY_KEY, 0)(static) else 0
+    after_ms = int(static.get(REPLICA_RECOVERY, 0))
+    return max(100, min(10_000, after_ms // 10)) if after_ms else 0
 
 
 IDLE = Chore(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.controller import healing
+from ottla.controller.config_keys import REPLICA_RECOVERY
 from ottla.controller.decision import Defaults
-from ottla.controller.healing import RECOVERY_KEY
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.periodic import CHORES, GROW, RECOVER
 from ottla.controller.tests.test_controller import beat, create, machine, register, submit
@@ -85,7 +85,7 @@ def test_what_was_set_by_hand_stays() -> None:
 def three(**static: str) -> ControllerMachine:
     """Brokers 1 to 4; topic ``t`` of two partitions on 1, 2, 3."""
     out = machine(4)
-    out.defaults = Defaults(broker={RECOVERY_KEY: "1000", **static})
+    out.defaults = Defaults(broker={REPLICA_RECOVERY: "1000", **static})
     create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2, 3]) for n in range(2)])
     return out
 
@@ -154,9 +154,9 @@ def test_so_many_moves_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("after", "every"), [("0", 0), ("500", 100), ("60000", 6_000), ("86400000", 10_000)])
 def test_off_unless_set(after: str, every: int) -> None:
-    controller = three(**{RECOVERY_KEY: after})
+    controller = three(**{REPLICA_RECOVERY: after})
     submit(controller, ub.UnregisterBrokerRequest(3))
-    assert RECOVER.every_ms({RECOVERY_KEY: after}) == every
+    assert RECOVER.every_ms({REPLICA_RECOVERY: after}) == every
     assert bool(do(controller, RECOVER)[1]) == (after != "0")
     assert RECOVER.every_ms({}) == 0
     assert CHORES[4:] == (GROW, RECOVER)

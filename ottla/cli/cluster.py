@@ -1,4 +1,4 @@
-"""``ottla cluster``: several nodes on this machine, and how a cluster of any Kafka does."""
+"""``ottla cluster``: several nodes on this machine; how a cluster of any Kafka does, and what lies where in it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import threading
 from types import FrameType
 from typing import Any
 
+from ottla.cli import cluster_moves
 from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
 from ottla.peers.client import ClusterClient
 from ottla.tools.status import status_of
 
-TEXT = """Several nodes on this machine, each a process of its own; and how any cluster does.
+TEXT = """Several nodes on this machine, each a process of its own; how any cluster does, and what lies where in it.
 
 examples:
   ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
   ottla cluster status
+  ottla cluster drain 3 --dry-run
+  ottla cluster rebalance
+  ottla cluster reassign events:0=1,2,3
+  ottla cluster elect
 """
 
 
@@ -33,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting for every node")
     text = "which nodes there are, what they lead, and how far the metadata log has come on each"
     add_connection(verbs.add_parser("status", help=text, description=text))
+    cluster_moves.add_verbs(verbs)
     return out
 
 
@@ -102,10 +108,11 @@ def run(arguments: list[str]) -> int:
     from ottla.broker.addresses import BadConfig
 
     options = _parser().parse_args(arguments)
-    if options.verb == "status":
+    if options.verb != "start":
+        asked = {"status": _status, **cluster_moves.VERBS}[options.verb]
 
         async def work(client: ClusterClient) -> None:
-            await _status(client, options)
+            await asked(client, options)
 
         return talk(options.bootstrap, work)
     try:
