@@ -56,6 +56,8 @@ def start(raft: RaftNode) -> None:
         else:
             raft.state = Unattached(election_ms)
             to_prospective(raft)
+    elif isinstance(raft.state, Unattached) and hard.epoch == 0 and raft.chain.end == 0:
+        raft.state.deadline_ms = raft.now_ms + turn_ms(raft)  # nobody has ever led: there is none to wait for
 
 
 def tick(raft: RaftNode) -> None:
@@ -88,6 +90,12 @@ def tick(raft: RaftNode) -> None:
                 to_prospective(raft)
 
 
+def turn_ms(raft: RaftNode, lost: int = NOBODY) -> float:
+    """How long this voter waits until it is its turn to ask for votes, once ``lost`` leads no more."""
+    others = sorted(v.id for v in raft.voters.current if v.id != lost)
+    return TURNS_MS * others.index(raft.me.id) / len(others) if raft.me.id in others else 0
+
+
 def miss_leader(raft: RaftNode, follower: Follower) -> None:
     """The leader was not heard for too long: ask whether an election would be won, when it is this node's turn.
 
@@ -95,9 +103,7 @@ def miss_leader(raft: RaftNode, follower: Follower) -> None:
     votes for itself, and with an even number of them nobody wins for one or two seconds. Here they take turns by their
     ids, a few milliseconds each, and give their pre-votes while they wait.
     """
-    others = sorted(v.id for v in raft.voters.current if v.id != follower.leader_id)
-    place = 0 if follower.is_its_turn or raft.me.id not in others else others.index(raft.me.id)
-    wait_ms = TURNS_MS * place / len(others) if others else 0
+    wait_ms = 0 if follower.is_its_turn else turn_ms(raft, follower.leader_id)
     if wait_ms == 0:
         to_prospective(raft)
         return

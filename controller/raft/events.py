@@ -274,7 +274,7 @@ class Unreachable(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A peer's connection was reset and its port refuses another: its process is gone."""
+    """A peer's port refuses: its process is gone, or not there yet."""
 
     peer: int
 

@@ -31,7 +31,7 @@ Wanted = tuple[ApiKey, Encode, Done]
 
 
 class Gone(OSError):
-    """A peer that was reached before broke its connection and refuses another: nobody listens there any more."""
+    """A peer refuses to be connected to: nobody listens there."""
 
 
 class Unspoken(WireError):
@@ -47,7 +47,6 @@ class _Peer:
         self.channel: Channel | None = None
         self.dialled: tuple[str, int] | None = None
         self.failures = 0
-        self.reached = False
 
 
 async def _call(channel: Channel, key: ApiKey, encode: Encode) -> Any:
@@ -126,9 +125,7 @@ class Peers:
                 error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
                 again = False
             except (OSError, WireError) as failed:
-                gone = peer.reached and isinstance(failed, ConnectionRefusedError)
-                error = Gone(str(failed)) if gone else failed
-                peer.reached &= not gone
+                error = Gone(str(failed)) if isinstance(failed, ConnectionRefusedError) else failed
             self._hang_up(peer)
             if not again:
                 break
@@ -155,7 +152,7 @@ class Peers:
         except BaseException:
             channel.close()
             raise
-        peer.channel, peer.dialled, peer.reached = channel, address, True
+        peer.channel, peer.dialled = channel, address
         return channel
 
     @staticmethod

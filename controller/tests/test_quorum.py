@@ -29,7 +29,7 @@ async def make(controller: Controller, *names: str) -> None:
 async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None:
     quorum = Quorum(3, static=static)
     async with quorum.running():
-        leader = await quorum.leader()
+        leader = await quorum.leader(0.5)  # there was no leader ever: none is waited for
         for member in quorum.nodes.values():
             await member.here.ready()
         await with_broker(leader)
@@ -170,7 +170,9 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
         assert not quorum.nodes[3].here.is_active
         assert not quorum.nodes[3].here._ready.is_set()
         quorum.start(1)
+        began = trio.current_time()
         leader = await quorum.leader()
+        assert trio.current_time() - began < 1, "their leader's port refuses: it is not waited for"
         assert set(leader.image.topics) == {"a", "b", "c"}
         quorum.start(2)
         await quorum.settled()
