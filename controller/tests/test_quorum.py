@@ -6,6 +6,8 @@ import pytest
 import trio
 
 from ottla.controller.driver import Controller
+from ottla.controller.quorum_config import Endpoint
+from ottla.controller.raft import store
 from ottla.controller.tests.quorum_world import Quorum
 from ottla.controller.tests.test_driver import code, topic, virtual
 from ottla.controller.tests.world import register_broker
@@ -128,6 +130,8 @@ async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None
         quorum.cut.clear()
         await quorum.settled()
         assert set(old.image.topics) == {"kept", "new"}
+        heard = [name for _, delta in quorum.nodes[old.node_id].heard for name in delta.topics]
+        assert heard == ["kept", "new"], "what was committed while it led is not taken in again"
         assert old.machine.latest.topics == old.image.topics
 
 
@@ -176,6 +180,50 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
         assert set(leader.image.topics) == {"a", "b", "c"}
         quorum.start(2)
         await quorum.settled()
+
+
+@virtual
+async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "FETCH_MAX_BYTES", 400)
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await quorum.settled()
+        late = next(i for i in (1, 2, 3) if i != leader.node_id)
+        quorum.nodes[late].kill()
+        names = [f"t{n}" for n in range(20)]
+        await make(leader, *names)
+        quorum.nodes[late].heard.clear()
+        quorum.start(late)
+        await trio.sleep(0.001)
+        await quorum.nodes[late].here.ready()
+        assert set(quorum.nodes[late].here.image.topics) == set(names)
+        (first, everything), *_ = quorum.nodes[late].heard
+        assert set(first.topics) == set(everything.topics) == set(names), "what it hears first is all of it"
+
+
+@virtual
+async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_are_not_believed() -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        raft, end = leader._raft, leader.log_end_offset
+        for member in quorum.nodes.values():
+            with pytest.raises(ProtocolError) as caught:
+                await member.here._raft.propose(leader.epoch - 1, bytearray(b"x"), 1)
+            assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert leader.log_end_offset == end
+        elsewhere = Endpoint("CONTROLLER", "elsewhere", 1)
+        raft.tell(leader.epoch - 1, 9, elsewhere)
+        assert raft.addresses.told.isdisjoint({9})
+        assert 9 not in raft.machine.addressed
+        raft.tell(leader.epoch, 9, elsewhere)
+        assert raft.addresses.of(9) == ("elsewhere", 1)
+        assert 9 in raft.machine.addressed
 
 
 @virtual

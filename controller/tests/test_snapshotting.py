@@ -9,6 +9,7 @@ import trio
 
 from ottla.controller.tests.test_driver import LOG, code, topic, virtual
 from ottla.controller.tests.world import Ground
+from ottla.wire.messages import metadata_records as m
 
 
 @virtual
@@ -60,6 +61,26 @@ async def test_what_was_written_before_a_restart_counts_for_the_next_snapshot() 
                 assert controller._store.bytes_since_snapshot < 3000
                 return
     raise AssertionError("no snapshot was ever written")
+
+
+@virtual
+async def test_r230_no_snapshot_is_taken_while_a_metadata_transaction_is_open() -> None:
+    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "1000"})
+    async with ground.controller() as controller:
+        turns, store = controller._turns, controller._store
+        await turns.append([m.BeginTransactionRecord("x")])
+        await turns.commit()
+        await trio.sleep(1)
+        before = list(store.snapshots)
+        for number in range(20):
+            await turns.append([m.ConfigRecord(2, "t", f"k{number}", "v" * 100)])
+            await turns.commit()
+            await trio.sleep(1)
+        assert store.snapshots == before
+        await turns.append([m.EndTransactionRecord()])
+        await turns.commit()
+        await trio.sleep(1)
+        assert len(store.snapshots) == len(before) + 1
 
 
 @virtual

@@ -1,0 +1,73 @@
+"""Committed records are taken in from the log, until a snapshot takes the log's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.controller.loader import Loader
+from ottla.controller.raft.store import MetadataStore
+from ottla.controller.records import BatchWriter
+from ottla.controller.snapshots import Snapshot, SnapshotId
+from ottla.controller.tests.test_controller import machine
+from ottla.controller.tests.test_driver import virtual
+from ottla.wire import batch as b
+from ottla.wire.messages import metadata_records as m
+
+
+class Store:
+    """A log of one record a batch; at ``replaced_at`` a snapshot comes in while the batch before is being read."""
+
+    def __init__(self, replaced_at: int) -> None:
+        self.generation = 0
+        self.snapshot_id = SnapshotId(0, 0)
+        self.snapshot = Snapshot()
+        self.read: list[int] = []
+        self._replaced_at = replaced_at
+
+    def committed_batches(self, offset: int, upper_offset: int) -> Iterator[Any]:
+        for at in range(offset, upper_offset):
+            assert self.generation == 0, "the log is gone"
+            self.read.append(at)
+            writer = BatchWriter(0)
+            writer.add_message(m.ConfigRecord(2, "t", f"k{at}", "v"))
+            raw = memoryview(writer.done(at, 1))
+            if at == self._replaced_at:
+                self.replace()
+            yield b.parse_header(raw), raw
+
+    def replace(self) -> None:
+        self.generation, self.snapshot_id = 1, SnapshotId(50, 3)
+        self.snapshot = Snapshot([m.ConfigRecord(2, "t", "whole", "new")])
+
+
+def settings(loader: Loader) -> set[str]:
+    return set(loader._machine.latest.config(2, "t"))
+
+
+@virtual
+async def test_records_are_taken_in_once_and_in_order() -> None:
+    store: Any = Store(-1)
+    loader = Loader(machine(), store)
+    await loader.catch_up(3)
+    await loader.catch_up(3)
+    await loader.catch_up(5)
+    assert store.read == [0, 1, 2, 3, 4]
+    assert (loader.position, settings(loader)) == (5, {f"k{n}" for n in range(5)})
+    assert (loader._machine.latest.offset, loader._machine.latest.epoch) == (4, 1)
+
+
+@virtual
+async def test_a_snapshot_in_the_middle_takes_the_place_of_all_that_was_read() -> None:
+    store: Any = Store(2)
+    loader = Loader(machine(), store)
+    await loader.catch_up(5)
+    assert store.read == [0, 1, 2]
+    assert loader.position == 0, "nothing of it counts"
+    await loader.catch_up(50)
+    assert (loader.position, settings(loader)) == (50, {"whole"})
+    assert (loader._machine.latest.offset, loader._machine.latest.epoch) == (49, 3)
+
+
+def test_the_stand_in_has_what_it_stands_in_for() -> None:
+    assert {"committed_batches"} <= set(dir(MetadataStore))
