@@ -19,6 +19,7 @@ from ottla.controller.raft.events import (
     Fetch,
     FetchAnswer,
     FetchSnapshot,
+    Gone,
     Propose,
     RaiseVersion,
     Ready,
@@ -337,9 +338,10 @@ class Box:
         if leaders and self.chance.random() < 0.3:
             number = leaders[0]  # trouble seeks who leads
             host = self.hosts[number]
-        match self.chance.randrange(10):
+        match self.chance.randrange(11):
             case 0 | 1 if host.machine is not None:
                 self.crash(number)
+                self.seem_gone(number)
             case 2:
                 self.cut ^= {number}
             case 3 if host.machine is not None:
@@ -354,10 +356,18 @@ class Box:
                 self.wish(AddVoter(host.key, tuple(host.entry.endpoints), self.chance.random() < 0.5))
             case 8:
                 self.wish(self.chance.choice([RemoveVoter(host.key), RaiseVersion(1)]))
+            case 9:
+                self.seem_gone(number)  # and is not
             case _ if host.machine is None:
                 self.start(number)
             case _:
                 pass
+
+    def seem_gone(self, number: int) -> None:
+        """Some of the others see a host's process gone."""
+        for other in self.hosts:
+            if other != number and self.chance.random() < 0.7:
+                self._later(other, Gone(number), self.chance.random() * 60, self.hosts[other].life)
 
     def heal(self) -> None:
         self.cut.clear()
