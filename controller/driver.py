@@ -30,7 +30,6 @@ from ottla.controller.raft import events
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import METADATA_VERSION
-from ottla.controller.snapshotting import Snapshotting
 from ottla.controller.ticket import Ticket
 from ottla.controller.turns import Turns
 from ottla.log.directory import Identity, LogDirectory
@@ -80,7 +79,8 @@ class Controller:
         self._loader = Loader(self.machine, self._store)
         self._raft: Raft
         self._turns: Turns
-        self._snapshotting: Snapshotting
+        self._snapshotting: Any = None
+        """What writes snapshots, once one is due: most starts see none."""
         self._active = -1
         """The epoch in which this node is the active controller; -1 while it is not."""
         self._waiting: list[Ticket] = []
@@ -153,7 +153,6 @@ class Controller:
         env, store = self._env, self._store
         self._raft = Raft(env, store, self._identity, self._quorum, self._lose, self._ring)
         self._turns = Turns(env, self.machine, self._raft, self._loader, self._publish)
-        self._snapshotting = Snapshotting(env, store, self._raft, self._lose)
 
     async def run(self) -> None:
         """Live until cancelled, or until the disk fails. What goes wrong behind an append is raised from here."""
@@ -248,7 +247,10 @@ class Controller:
         for listener in self.listeners:
             listener(image, delta)
         self._tell_published()
-        if not self.machine.in_transaction:
+        if not self.machine.in_transaction and self._store.wants_snapshot(self._env.now_ms()):
+            if self._snapshotting is None:
+                module = import_module("ottla.controller.snapshotting")
+                self._snapshotting = module.Snapshotting(self._env, self._store, self._raft, self._lose)
             self._snapshotting.consider(image, self._nursery)
 
     def _tell_published(self) -> None:

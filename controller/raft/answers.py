@@ -11,7 +11,9 @@ from ottla.controller.raft import elections, following, joining, serving, voter_
 from ottla.controller.raft.events import (
     AddVoter,
     Answer,
+    Answered,
     AnyAnswer,
+    Asked,
     AskVersions,
     Batch,
     BeginEpoch,
@@ -20,10 +22,12 @@ from ottla.controller.raft.events import (
     FetchAnswer,
     FetchSnapshot,
     HardState,
+    Refused,
     RemoveVoter,
     Reply,
     Request,
     SnapshotAnswer,
+    Unreachable,
     UpdateVoter,
     VersionsAnswer,
     Vote,
@@ -33,6 +37,19 @@ from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from ottla.controller.raft.votes import grants, sender_error, shape_error
 from ottla.wire.errors import ErrorCode
+
+
+def take(raft: RaftNode, event: Asked | Answered | Refused | Unreachable) -> None:
+    """Another node said something, or did not answer."""
+    match event:
+        case Asked(ticket, request):
+            to_request(raft, ticket, request)
+        case Answered(peer, request, answer, batches):
+            take_answer(raft, peer, request, answer, batches)
+        case Refused(peer, request, error):
+            refused(raft, peer, request, error)
+        case Unreachable(peer, request):
+            unreachable(raft, peer, request)
 
 
 def to_request(raft: RaftNode, ticket: Any, request: Request) -> None:

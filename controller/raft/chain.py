@@ -162,3 +162,15 @@ class VoterHistory:
 def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
     """The voters of a Voters record."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
+
+
+def differs(voters: list[ctl.VotersRecordVoter], entry: ctl.VotersRecordVoter) -> bool:
+    """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
+    key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
+    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).names(key)), None)
+    return known is not None and _plain(known) != _plain(entry)
+
+
+def _plain(voter: ctl.VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
+    places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
+    return voter.voter_directory_id, voter.k_raft_version_feature, places

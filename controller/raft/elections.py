@@ -5,7 +5,6 @@ Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`
 
 from __future__ import annotations
 
-from ottla.controller.raft import following
 from ottla.controller.raft.chain import voter_keys
 from ottla.controller.raft.events import NOBODY, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
 from ottla.controller.raft.leading import successors
@@ -65,6 +64,8 @@ def tick(raft: RaftNode) -> None:
     raft.expire_parked()
     under_way = raft.fetching is not None or raft.offering is not None
     if under_way and raft.now_ms >= raft.fetching_until_ms:
+        from ottla.controller.raft import following  # a node alone does without
+
         following.unreachable(raft, raft.fetching_peer)
     state = raft.state
     if raft.now_ms < state.deadline_ms:

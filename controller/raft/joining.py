@@ -7,7 +7,8 @@ From KIP-853; joining by itself: KIP-1186.
 
 from __future__ import annotations
 
-from ottla.controller.raft.events import AddVoter, RemoveVoter, ReplicaKey, UpdateVoter, VoterAnswer
+from ottla.controller.raft.chain import differs
+from ottla.controller.raft.events import AddVoter, RemoveVoter, UpdateVoter, VoterAnswer
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Follower
 from ottla.wire.errors import ErrorCode
@@ -45,18 +46,6 @@ def _is_news(raft: RaftNode, state: Follower, entry: VotersRecordVoter) -> bool:
     if record is None:
         return not state.told_leader
     return differs(record.voters, entry)
-
-
-def differs(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
-    """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
-    key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
-    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).names(key)), None)
-    return known is not None and _plain(known) != _plain(entry)
-
-
-def _plain(voter: VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
-    places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
-    return voter.voter_directory_id, voter.k_raft_version_feature, places
 
 
 def answered(raft: RaftNode, request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterAnswer) -> bool:

@@ -9,11 +9,11 @@ Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 
 from __future__ import annotations
 
-from ottla.controller.raft import answers, elections, events, following, serving, voter_changes
+from ottla.controller.raft import elections, events
 from ottla.controller.raft.chain import VoterHistory, voter_keys
 from ottla.controller.raft.events import Event, Ready
 from ottla.controller.raft.node import RaftNode
-from ottla.controller.raft.states import Follower, Leader
+from ottla.controller.raft.states import Follower, Leader, Unattached
 
 
 class RaftMachine(RaftNode):
@@ -34,14 +34,10 @@ class RaftMachine(RaftNode):
                 self.append(count, batch=batch)
             case events.Synced(end):
                 self._synced(end)
-            case events.Asked(ticket, request):
-                answers.to_request(self, ticket, request)
-            case events.Answered(peer, request, answer, batches):
-                answers.take_answer(self, peer, request, answer, batches)
-            case events.Refused(peer, request, error):
-                answers.refused(self, peer, request, error)
-            case events.Unreachable(peer, request):
-                answers.unreachable(self, peer, request)
+            case events.Asked() | events.Answered() | events.Refused() | events.Unreachable():
+                from ottla.controller.raft import answers  # a node alone does without
+
+                answers.take(self, event)
             case events.Gone(peer):
                 elections.leader_gone(self, peer)
             case events.SnapshotPart():
@@ -52,11 +48,17 @@ class RaftMachine(RaftNode):
                 self.chain.covered(start, snapshots)
             case events.Resign():
                 elections.resign(self)
-        voter_changes.settle(self)
-        if voter_changes.is_removed(self):
-            elections.resign(self)
+        if isinstance(self.state, Leader) and (self.state.change is not None or not self.voters.has(self.me)):
+            from ottla.controller.raft import voter_changes
+
+            voter_changes.settle(self)
+            if voter_changes.is_removed(self):
+                elections.resign(self)
         elections.ask_around(self)
-        following.fetch_more(self)
+        if isinstance(self.state, Follower | Unattached):
+            from ottla.controller.raft import following
+
+            following.fetch_more(self)
         if self.hard != before:
             self.ready.hard_state = self.hard
         return self.ready
@@ -64,7 +66,7 @@ class RaftMachine(RaftNode):
     def _synced(self, end: int) -> None:
         self.synced = max(self.synced, min(end, self.chain.end))
         if isinstance(self.state, Leader):
-            serving.count_own_end(self)
+            self.count_own_end()
 
     def _heard(self) -> None:
         if self.loading is not None:

@@ -23,7 +23,7 @@ from ottla.controller.raft.events import (
     UpdateVoter,
     VoterAnswer,
 )
-from ottla.controller.raft.leading import Parked, serve
+from ottla.controller.raft.leading import Parked, majority_end, serve
 from ottla.controller.raft.states import (
     DURABLE,
     FOREVER_MS,
@@ -31,6 +31,7 @@ from ottla.controller.raft.states import (
     Candidate,
     Follower,
     Leader,
+    Progress,
     Prospective,
     Resigned,
     State,
@@ -288,6 +289,21 @@ class RaftNode:
             self.voters.truncate(offset)
             self.synced = min(self.synced, offset)
             self.ready.truncate = offset
+
+    def commit(self) -> None:
+        """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
+        assert isinstance(self.state, Leader)
+        end = majority_end(self.state, self.voters)
+        if end > self.state.epoch_start:
+            self.raise_high_watermark(end)
+
+    def count_own_end(self) -> None:
+        """What is on the disk here counts for this node where it is a voter."""
+        assert isinstance(self.state, Leader)
+        own = self.voters.find(self.me.id)
+        if own is not None and own.names(self.me):
+            self.state.ends.setdefault(own, Progress()).end = self.synced
+            self.commit()
 
     def raise_high_watermark(self, offset: int) -> None:
         """What is committed never goes back."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ottla.controller.quorum_config import Endpoint
-from ottla.controller.raft.chain import VoterHistory, voter_keys
+from ottla.controller.raft.chain import VoterHistory, differs, voter_keys
 from ottla.controller.raft.events import ReplicaKey
-from ottla.controller.raft.joining import differs
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.schema import Message
 

@@ -13,12 +13,11 @@ from ottla.controller.raft.leading import (
     fetch_error,
     heard_from,
     leader_error,
-    majority_end,
     note_fetch,
     serve,
 )
 from ottla.controller.raft.node import RaftNode
-from ottla.controller.raft.states import FOREVER_MS, Leader, Progress
+from ottla.controller.raft.states import FOREVER_MS, Leader
 from ottla.wire.errors import ErrorCode
 
 
@@ -36,7 +35,7 @@ def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
     if answer.offset >= 0:
         listened_to(raft, state, request.replica)
         note_fetch(state, request, raft.chain.end, raft.now_ms, raft.voters)
-        commit(raft, state)
+        raft.commit()
         answer = answer._replace(high_watermark=raft.told_high_watermark)
     news = answer.offset < 0 or raft.chain.end > request.offset or request.high_watermark < answer.high_watermark
     if news or request.max_wait_ms == 0:
@@ -65,20 +64,3 @@ def listened_to(raft: RaftNode, leader: Leader, replica: ReplicaKey) -> None:
     """A replica gave a sign of life; one of a majority puts the check of the quorum off (R228)."""
     if heard_from(leader, raft.me, raft.voters, replica) and leader.deadline_ms < FOREVER_MS:
         leader.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
-
-
-def commit(raft: RaftNode, leader: Leader) -> None:
-    """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
-    end = majority_end(leader, raft.voters)
-    if end > leader.epoch_start:
-        raft.raise_high_watermark(end)
-
-
-def count_own_end(raft: RaftNode) -> None:
-    """What is on the disk here counts for this node where it is a voter."""
-    state = raft.state
-    assert isinstance(state, Leader)
-    own = raft.voters.find(raft.me.id)
-    if own is not None and own.names(raft.me):
-        state.ends.setdefault(own, Progress()).end = raft.synced
-        commit(raft, state)

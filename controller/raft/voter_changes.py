@@ -240,7 +240,7 @@ def _take_over(raft: RaftNode, leader: Leader) -> None:
         leader.deadline_ms = FOREVER_MS
     elif leader.deadline_ms == FOREVER_MS:
         leader.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
-    serving.commit(raft, leader)
+    raft.commit()
 
 
 def settle(raft: RaftNode) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
+from ottla.controller.raft.chain import EpochChain, VoterHistory, differs, voter_keys
 from ottla.controller.raft.events import (
     AddVoter,
     Answer,
@@ -28,7 +28,6 @@ from ottla.controller.raft.events import (
     Vote,
     VoterAnswer,
 )
-from ottla.controller.raft.joining import differs
 from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.states import FOREVER_MS, Resigned, Unattached
 from ottla.controller.tests.raft_world import ME, OK, THREE, TWO, entry, fetched, leads, record
