@@ -23,14 +23,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.replica.nearest import RACK_AWARE, THE_LEADER, nearest
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.throttle import Throttle
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.server.followers import FollowerSession, Line
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.server.sessions import is_follower
 from ottla.broker.turn import Steps
@@ -46,8 +43,13 @@ from ottla.wire.messages.fetch import (
 )
 from ottla.wire.schema import ZERO_UUID, Message
 
+if TYPE_CHECKING:
+    from ottla.broker.replica.throttle import Throttle
+    from ottla.broker.server.followers import Line
+
 READ_COMMITTED = 1
 SELECTOR = "replica.selector.class"
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NOWHERE: Mapping[int, str | None] = MappingProxyType({})
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
@@ -67,8 +69,8 @@ class _Reader(NamedTuple):
     """Where it wants to be sent to a replica of its own rack: its rack."""
     racks: Mapping[int, str | None] = NOWHERE
     """Of the brokers it can reach."""
-    throttle: Throttle | None = None
-    """Where followers that are behind may be held back."""
+    throttle: Any = None
+    """A `Throttle`, where followers that are behind may be held back."""
 
     def is_held_back(self, context: Context, replica: Replica) -> bool:
         """Whether a follower gets no records of a partition for now (R341)."""
@@ -145,11 +147,8 @@ def _read(
             log.log_start_offset,
             aborted_transactions=None,
         )
-        if reader.rack and isinstance(replica.state, Leading):
-            elsewhere = nearest(replica.state, reader.racks, reader.rack, want.fetch_offset, context.now_ms)
-            if elsewhere != THE_LEADER:
-                out.preferred_read_replica, out.records = elsewhere, b""
-                return out
+        if reader.rack and _is_sent_elsewhere(context, replica, want, reader, out):
+            return out
         diverging = _diverging(replica, want) if want.last_fetched_epoch >= 0 else None
         if diverging is not None:
             out.diverging_epoch = diverging
@@ -171,6 +170,19 @@ def _read(
     except OSError as error:
         context.services.fail(error, replica.log)
         return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
+
+
+def _is_sent_elsewhere(context: Context, replica: Replica, want: Wanted, reader: _Reader, row: PartitionData) -> bool:
+    """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
+    from ottla.broker.replica.nearest import THE_LEADER, nearest  # few nodes have racks
+
+    state, elsewhere = replica.state, THE_LEADER
+    if type(state) is Leading:
+        elsewhere = nearest(state, reader.racks, reader.rack, want.fetch_offset, context.now_ms)
+    if elsewhere == THE_LEADER:
+        return False
+    row.preferred_read_replica, row.records = elsewhere, b""
+    return True
 
 
 def _arrived(
@@ -271,7 +283,7 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
     """What a follower is told counts towards its rate, and may be all there is."""
     if reader.throttle is not None:
         _count(context, reader.throttle, attempt.rows)
-    if isinstance(session.session, FollowerSession):
+    if session.session is not None and session.session.privileged:
         watch = partial(_watch, context, reader.follower)
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 

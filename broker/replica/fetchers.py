@@ -1,23 +1,27 @@
 """What this node follows, and from whom: each partition goes to one fetcher of its leader's.
 
+A node alone follows nobody, and does not load what following takes.
+
 Source: ``AbstractFetcherManager.scala``, ``ReplicaFetcherManager.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.broker.config import NodeConfig
-from ottla.broker.replica.fetcher import Fetcher
-from ottla.broker.replica.following import Limits
-from ottla.broker.replica.leader_line import World
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail
 from ottla.controller.records import METADATA_VERSION, OLDEST_METADATA_VERSION
 from ottla.world.env import FOREVER_S, Env
+
+if TYPE_CHECKING:
+    from ottla.broker.replica.fetcher import Fetcher
+    from ottla.broker.replica.leader_line import World
 
 
 def slot(topic: str, partition: int, count: int) -> int:
@@ -28,13 +32,6 @@ def slot(topic: str, partition: int, count: int) -> int:
     value = (31 * name + partition) % 2**32
     signed = value - 2**32 if value >= 2**31 else value
     return (0 if signed == -(2**31) else abs(signed)) % count
-
-
-def limits_of(config: NodeConfig) -> Limits:
-    """What the settings say of a follower's Fetch."""
-    prefix = "replica.fetch."
-    names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
-    return Limits(*(config.number(prefix + name) for name in names))
 
 
 class Fetchers:
@@ -55,22 +52,33 @@ class Fetchers:
         self._listener = listener
         self._fail = fail
         self._slots = config.number("num.replica.fetchers")
-        self._world = World(
-            env,
-            config.node_id,
-            config.number("replica.socket.timeout.ms") / 1000,
-            broker_epoch,
-            self._metadata_version,
-            self._address,
-            fail,
-            limits_of(config),
-            self._is_throttled,
-            self._count_throttled,
-            lambda: replicas.follower_throttle.is_over(replicas.image, env.monotonic_ms()),
-        )
+        self._config = config
+        self._broker_epoch = broker_epoch
+        self._known_world: World | None = None
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._at: dict[TopicPartition, tuple[Replica, tuple[int, int]]] = {}
         self._nursery: trio.Nursery | None = None
+
+    def _world(self) -> World:
+        """What all fetchers have in common, made for the first of them."""
+        if self._known_world is None:
+            from ottla.broker.replica.leader_line import World, limits_of
+
+            env, config, replicas = self._env, self._config, self._replicas
+            self._known_world = World(
+                env,
+                config.node_id,
+                config.number("replica.socket.timeout.ms") / 1000,
+                self._broker_epoch,
+                self._metadata_version,
+                self._address,
+                self._fail,
+                limits_of(config),
+                self._is_throttled,
+                self._count_throttled,
+                lambda: replicas.follower_throttle.is_over(replicas.image, env.monotonic_ms()),
+            )
+        return self._known_world
 
     def _metadata_version(self) -> int:
         return self._replicas.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
@@ -106,7 +114,9 @@ class Fetchers:
             return
         fetcher = self._fetchers.get(where)
         if fetcher is None:
-            fetcher = self._fetchers[where] = Fetcher(self._world, *where)
+            from ottla.broker.replica.fetcher import Fetcher
+
+            fetcher = self._fetchers[where] = Fetcher(self._world(), *where)
             if self._nursery is not None:
                 self._nursery.start_soon(fetcher.run)
         self._at[at] = (replica, where)

@@ -11,20 +11,14 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.replica.partition import Answered, IsrAnswer, PendingExpand
 from ottla.broker.replica.replica import Asked
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import alter_partition as ap
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.isr")
-VERSION = 3
 RETRY_S = 0.05
-RECOVERING = 1
-NAMED = 5
-"""So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
 Key = tuple[bytes, int]
 
 
@@ -88,54 +82,19 @@ class IsrChanges:
 
     async def _send(self, sent: dict[Key, Asked]) -> bool:
         """One request; False where all of it must be sent again (R333)."""
-        request = _request(self._node_id, self._broker_epoch(), sent)
+        from ottla.broker.replica import alter_partition as asking  # a node alone never asks
+
+        request = asking.request_of(self._node_id, self._broker_epoch(), sent)
         try:
-            answer: ap.AlterPartitionResponse = await self._controller.submit(request, VERSION)
+            answer = await self._controller.submit(request, asking.VERSION)
         except (ProtocolError, OSError) as error:
             logger.info("the ISR could not be changed yet: %s", error)
             return False
         if answer.error_code:
             logger.warning("the controller takes no ISR change: error %d", answer.error_code)
             return False
-        rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
         turn = Turn(self._env, BESIDE_MS)
-        told: list[str] = []
-        for key, asked in sent.items():
-            row = rows.get(key)
-            if row is None or self._take(asked, row, told) is Answered.AGAIN:
-                self._unsent.setdefault(key, asked)
-            await turn.step()
-        if told:
-            more = f", and {len(told) - NAMED} more" if len(told) > NAMED else ""
-            logger.info("in sync now: %s%s", "; ".join(told[:NAMED]), more)
+        again = await turn.through(asking.taking(answer, sent, self._replicas, self._env.now_ms()))
+        for key in again:
+            self._unsent.setdefault(key, sent[key])
         return True
-
-    def _take(self, asked: Asked, row: ap.AlterPartitionResponsePartitionData, told: list[str]) -> Answered:
-        """What the controller said of one partition."""
-        replica = asked.replica
-        recovering = row.leader_recovery_state == RECOVERING
-        answer = IsrAnswer(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
-        outcome = replica.answered(asked, answer, self._env.now_ms())
-        if outcome is Answered.TAKEN:
-            if isinstance(asked.pending, PendingExpand):
-                self._replicas.isr_expands += 1
-            else:
-                self._replicas.isr_shrinks += 1
-            told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
-        elif outcome is not Answered.IGNORED:
-            self._replicas.isr_failures += 1
-            logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
-        return outcome
-
-
-def _request(node_id: int, broker_epoch: int, sent: dict[Key, Asked]) -> ap.AlterPartitionRequest:
-    topics: dict[bytes, ap.AlterPartitionRequestTopicData] = {}
-    for (topic_id, number), asked in sent.items():
-        change = asked.change
-        known = zip(change.isr, change.broker_epochs, strict=True)
-        members = [ap.BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
-        row = ap.AlterPartitionRequestPartitionData(
-            number, change.leader_epoch, new_isr_with_epochs=members, partition_epoch=change.partition_epoch
-        )
-        topics.setdefault(topic_id, ap.AlterPartitionRequestTopicData(topic_id)).partitions.append(row)
-    return ap.AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))

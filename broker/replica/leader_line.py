@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.broker.config import NodeConfig
 from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
@@ -36,6 +37,13 @@ class World(NamedTuple):
     """Hears of the bytes of such partitions."""
     is_over: Callable[[], bool] = lambda: False
     """Whether they were too many of late."""
+
+
+def limits_of(config: NodeConfig) -> Limits:
+    """What the settings say of a follower's Fetch."""
+    prefix = "replica.fetch."
+    names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
+    return Limits(*(config.number(prefix + name) for name in names))
 
 
 def fetch_version(metadata_version: int) -> int:

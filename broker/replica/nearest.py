@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from ottla.broker.replica.partition import Leading
 
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 THE_LEADER = -1
 
 

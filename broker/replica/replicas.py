@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.storage import Fail, Storage
-from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
@@ -23,6 +23,9 @@ from ottla.log.settings import LogSettings
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import uuid_text
 from ottla.world.env import Env
+
+if TYPE_CHECKING:
+    from ottla.broker.replica.throttle import Throttle
 
 logger = logging.getLogger("ottla.replicas")
 
@@ -52,8 +55,6 @@ class Replicas:
         self._hosted: dict[TopicPartition, Replica] = {}
         self.isr_expands = self.isr_shrinks = self.isr_failures = 0
         """Changes of the ISR that the controller has taken, and those it has not."""
-        self.leader_throttle = Throttle(LEADER, config.node_id)
-        self.follower_throttle = Throttle(FOLLOWER, config.node_id)
         self.offline: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
         self.image = Image()
@@ -78,6 +79,21 @@ class Replicas:
 
     def __len__(self) -> int:
         return len(self._hosted)
+
+    @cached_property
+    def leader_throttle(self) -> Throttle:
+        """For what followers get here (R341)."""
+        return self._throttle("leader")
+
+    @cached_property
+    def follower_throttle(self) -> Throttle:
+        """For what comes from leaders elsewhere."""
+        return self._throttle("follower")
+
+    def _throttle(self, side: str) -> Throttle:
+        from ottla.broker.replica.throttle import Throttle  # a node alone has no use for it
+
+        return Throttle(side, self._config.node_id)
 
     def _may_join(self, broker: int, broker_epoch: int) -> bool:
         """Whether the image lets a broker into an ISR: alive, and the process whose fetches were seen (KIP-903)."""

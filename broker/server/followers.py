@@ -8,10 +8,10 @@ Source: ``FetchSession.java`` (apache/kafka 4.3.1), which looks at each of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
-from ottla.broker.server.session import Incremental, Key, Session, Wanted, key_of
+from ottla.broker.server.session import Key, Session, Wanted, key_of
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
 LOOK_ANYWAY = 64
@@ -51,8 +51,7 @@ class FollowerSession(Session):
         self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, used_ms: float, now_ms: int
     ) -> None:
         super().__init__(session_id, wanted, uses_ids=uses_ids, now_ms=used_ms)
-        self.key: Hashable = ("session", session_id)
-        """What a parked request of it waits on."""
+        self.parks_on = ("session", session_id)
         self.asked_ms = now_ms
         """When its last request came, by the wall clock."""
         self._requests = 0
@@ -90,7 +89,7 @@ class FollowerSession(Session):
         if self._quiet.pop(key, None) is not None:
             self._loud[key] = self.by_key[key]
         if more:
-            self._wake(self.key)
+            self._wake(self.parks_on)
 
     def settle(self, rows: Any, watch: Watch, wake: Callable[[Hashable], None]) -> None:
         """What was told last is all there is of most partitions: they are quiet. Who brought records comes last."""
@@ -106,11 +105,3 @@ class FollowerSession(Session):
                 if watch(want, row, line):
                     self._quiet[key] = line
                     del self._loud[key]
-
-
-class FollowerIncremental(Incremental):
-    """A follower's request that names only what changed."""
-
-    def __init__(self, session: FollowerSession, names: Mapping[bytes, str]) -> None:
-        super().__init__(session, names)
-        self.parks_on = session.key

@@ -13,11 +13,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from ottla.broker.replica.health import Health, looking
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
 from ottla.broker.server.observer import Count, Counts
@@ -26,6 +25,9 @@ from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.log.partition_log import PartitionLog
 from ottla.world.env import Env, Listener, Stream
+
+if TYPE_CHECKING:
+    from ottla.broker.replica.health import Health
 
 logger = logging.getLogger("ottla.metrics")
 MAX_REQUEST_BYTES = 8192
@@ -114,6 +116,8 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     for first in range(0, len(logs), AT_ONCE):
         open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
         await turn.step()
+    from ottla.broker.replica.health import looking  # who asks for no numbers does not load it
+
     health = await turn.through(looking(numbers.replicas))
     for name, about, number in (
         *numbers.gauges(health),

@@ -5,7 +5,7 @@ Source: ``FetchSession.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol
 
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
@@ -114,6 +114,8 @@ class Session:
     """A remembered fetch."""
 
     privileged = False
+    parks_on: Hashable = None
+    """What a parked request of it waits on besides its partitions."""
 
     def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, now_ms: float) -> None:
         self.id = session_id
@@ -121,6 +123,9 @@ class Session:
         self.by_key = wanted
         self.uses_ids = uses_ids
         self.used_ms = now_ms
+
+    def came(self, now_ms: int) -> None:
+        """Another request of it, by the wall clock."""
 
     def want(self, key: Key, part: FetchPartition) -> None:
         """The reader moved on in a partition, or wants one more; it is named when it is read."""
@@ -138,14 +143,16 @@ class Session:
         """What has to be looked at."""
         return list(self.by_key.values())
 
+    def settle(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> None:
+        """What was told last; ``watch`` and ``wake`` are for who need not look at everything each time."""
+
 
 class Incremental:
     """A request that names only what changed."""
 
-    parks_on: Hashable = None
-
     def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
         self.session = session
+        self.parks_on = session.parks_on
         self._names = names
 
     def wanted(self) -> list[Wanted]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Hashable, Iterator, Mapping
 
-from ottla.broker.server.followers import FollowerIncremental, FollowerSession
 from ottla.broker.server.session import FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -216,9 +215,7 @@ class Sessions:
             return _Full({}, None, uses_ids=uses_ids, privileged=False)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
-        if isinstance(session, FollowerSession):
-            session.came(self._env.now_ms())
-            return FollowerIncremental(session, names)
+        session.came(self._env.now_ms())
         return Incremental(session, names)
 
     def _update(self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> None:
@@ -252,6 +249,8 @@ class Sessions:
         while session_id == 0 or session_id in self._sessions:
             session_id = int(self._env.random() * (2**31 - 1)) + 1
         if privileged:
+            from ottla.broker.server.followers import FollowerSession  # a node alone never has one
+
             self._sessions[session_id] = FollowerSession(
                 session_id, wanted, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
             )

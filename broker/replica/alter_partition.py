@@ -1,0 +1,73 @@
+"""The words of an ISR change: what AlterPartition asks for, and what its rows mean to the partitions.
+
+Source: ``AlterPartitionManager.java``, ``Partition.handleAlterPartitionError`` (apache/kafka 4.3.1); KIP-497, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.broker.replica.partition import Answered, IsrAnswer, PendingExpand
+from ottla.broker.replica.replica import Asked
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.turn import Steps
+from ottla.wire.messages import alter_partition as ap
+
+logger = logging.getLogger("ottla.isr")
+VERSION = 3
+RECOVERING = 1
+NAMED = 5
+"""So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
+Key = tuple[bytes, int]
+
+
+def request_of(node_id: int, broker_epoch: int, sent: dict[Key, Asked]) -> ap.AlterPartitionRequest:
+    """One request with all changes; each member with the broker epoch of its last fetch, this node with its own."""
+    topics: dict[bytes, ap.AlterPartitionRequestTopicData] = {}
+    for (topic_id, number), asked in sent.items():
+        change = asked.change
+        known = zip(change.isr, change.broker_epochs, strict=True)
+        members = [ap.BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
+        row = ap.AlterPartitionRequestPartitionData(
+            number, change.leader_epoch, new_isr_with_epochs=members, partition_epoch=change.partition_epoch
+        )
+        topics.setdefault(topic_id, ap.AlterPartitionRequestTopicData(topic_id)).partitions.append(row)
+    return ap.AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))
+
+
+def taking(
+    answer: ap.AlterPartitionResponse, sent: dict[Key, Asked], replicas: Replicas, now_ms: int
+) -> Steps[list[Key]]:
+    """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
+    rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
+    told: list[str] = []
+    again = []
+    for key, asked in sent.items():
+        row = rows.get(key)
+        if row is None or _take(asked, row, replicas, told, now_ms) is Answered.AGAIN:
+            again.append(key)
+        yield
+    if told:
+        more = f", and {len(told) - NAMED} more" if len(told) > NAMED else ""
+        logger.info("in sync now: %s%s", "; ".join(told[:NAMED]), more)
+    return again
+
+
+def _take(
+    asked: Asked, row: ap.AlterPartitionResponsePartitionData, replicas: Replicas, told: list[str], now_ms: int
+) -> Answered:
+    """What the controller said of one partition."""
+    replica = asked.replica
+    recovering = row.leader_recovery_state == RECOVERING
+    answer = IsrAnswer(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
+    outcome = replica.answered(asked, answer, now_ms)
+    if outcome is Answered.TAKEN:
+        if isinstance(asked.pending, PendingExpand):
+            replicas.isr_expands += 1
+        else:
+            replicas.isr_shrinks += 1
+        told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
+    elif outcome is not Answered.IGNORED:
+        replicas.isr_failures += 1
+        logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
+    return outcome
