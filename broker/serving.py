@@ -5,10 +5,12 @@ Source: ``SharedServer.scala``, ``BrokerServer.scala``, ``ControllerServer.scala
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import trio
 
+from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.parts import Parts
 from ottla.broker.replica.making import WORKERS
 from ottla.broker.server import metrics
@@ -28,8 +30,12 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         return
     from ottla.broker.server.controller_routes import CONTROLLER_ROUTES  # a broker alone decides nothing
 
+    # A controller tells what is committed, whether or not there is a broker here that has applied it.
+    committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
+    made.controller.listeners.append(committed.follow)
+    services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
-        nursery.start_soon(Acceptor(Dispatcher(made.services, CONTROLLER_ROUTES, name)).run, listener)
+        nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name)).run, listener)
     registration = made.registration
     registration.publish(made.controller.image, Delta.everything(made.controller.image))
     made.controller.listeners += [registration.publish, made.watch.publish]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.server.peer import Peer
+from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 
 NodeEndpoint = tuple[int, str, int, str | None]
@@ -28,6 +29,10 @@ class MetadataCache:
     def kraft_version(self) -> int:
         """The quorum's own level: its records lie outside the image, and it may rise."""
         return self._kraft_version()
+
+    def follow(self, image: Image, delta: Delta) -> None:
+        """Be as new as what is committed: where nobody applies it step by step."""
+        self.image = image
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
         """Brokers as a client shall reach them, by the listener it came in at; this node where it was dialled."""

@@ -15,6 +15,7 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
     ApiKey.CREATE_TOPICS: Route(2, 7, "quorum.decided"),
     ApiKey.DELETE_TOPICS: Route(1, 6, "quorum.delete_topics"),
+    ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
     ApiKey.ALTER_CONFIGS: Route(0, 2, "quorum.decided"),
     ApiKey.CREATE_PARTITIONS: Route(0, 3, "quorum.decided"),
     ApiKey.ELECT_LEADERS: Route(0, 2, "quorum.decided"),

@@ -46,7 +46,7 @@ RAFT = {
     ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.UPDATE_RAFT_VOTER,
 }
-HERE = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER}
+HERE = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
 CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
 MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
 
