@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,11 +19,9 @@ from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.channel import REGISTRATION_S, ControllerChannel
-from ottla.broker.metadata.controller_registration import ControllerRegistration
 from ottla.broker.metadata.directories import Directories
 from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.metadata.watch import BrokerWatch
 from ottla.broker.replica.fetchers import Fetchers
 from ottla.broker.replica.isr_changes import IsrChanges
 from ottla.broker.replica.losses import Losses
@@ -40,10 +39,16 @@ from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
+from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
+from ottla.controller.image import Image
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import Identity
 from ottla.world.env import FOREVER_S, Env
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.controller_registration import ControllerRegistration
+    from ottla.broker.metadata.watch import BrokerWatch
 
 Work = Callable[[], Awaitable[None]]
 
@@ -90,10 +95,9 @@ class Parts:
         lag_max_ms = config.number("replica.lag.time.max.ms")
         self.fetchers = Fetchers(env, config, self.replicas, epoch, fail, config.inter_broker_listener)
         self.isr_changes = IsrChanges(env, config.node_id, way(FOREVER_S), self.replicas, epoch, lag_max_ms)
-        self.registration = ControllerRegistration(
-            env, config.node_id, self.controller.incarnation_id, quorum.endpoints, way(REGISTRATION_S)
-        )
-        self.watch = BrokerWatch(env, config.node_id, self.controller)
+        self._way, self._quorum = way, quorum
+        self._watch: BrokerWatch | None = None
+        self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
@@ -111,6 +115,31 @@ class Parts:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
         await self.controller.ready()
         await self.lifecycle.register()
+
+    def registration(self) -> ControllerRegistration:
+        """What registers this node's controller; one that stands alone does it with its first records."""
+        from ottla.broker.metadata.controller_registration import ControllerRegistration
+
+        node_id, way, controller = self._config.node_id, self._way(REGISTRATION_S), self.controller
+        return ControllerRegistration(self._env, node_id, controller.incarnation_id, self._quorum.endpoints, way)
+
+    def watch(self) -> BrokerWatch:
+        """What looks after brokers elsewhere, made when it is first needed."""
+        if self._watch is None:
+            from ottla.broker.metadata.watch import BrokerWatch
+
+            self._watch = BrokerWatch(self._env, self._config.node_id, self.controller)
+            self.controller.listeners.append(self._watch.publish)
+        return self._watch
+
+    async def look_after(self) -> None:
+        """Look after other brokers, once there are any."""
+        await self._joined.wait()
+        await self.watch().run()
+
+    def _notice(self, image: Image, delta: Delta) -> None:
+        if any(broker_id != self._config.node_id for broker_id in delta.brokers):
+            self._joined.set()
 
     def _offsets_partitions(self) -> int:
         """How many partitions `__consumer_offsets` has; 0 while there is none."""
@@ -130,6 +159,7 @@ class Parts:
         replicas.on_doomed.append(self.removals.remove_later)
         replicas.on_place = directories.place
         self.applier.followers += [groups.publish, self.lifecycle.publish]
+        self.controller.listeners.append(self._notice)
         self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
 
     def _forget(self, replica: Replica) -> None:

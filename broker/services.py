@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.metadata.admin import Admin
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.metadata.watch import BrokerWatch
 from ottla.broker.replica.making import Making
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
@@ -17,6 +18,9 @@ from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.controller.driver import Controller
 from ottla.world.env import Env
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.watch import BrokerWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +44,5 @@ class Services:
     fetch_max_bytes: int
     """``fetch.max.bytes``, read once: every fetch asks for it."""
     fail: Fail
-    watch: BrokerWatch
-    """Hears of the connections heartbeats come over."""
+    watch: Callable[[], BrokerWatch]
+    """Who hears of the connections heartbeats come over; made when there is another broker."""

@@ -36,11 +36,12 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
         nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name)).run, listener)
-    registration = made.registration
-    registration.publish(made.controller.image, Delta.everything(made.controller.image))
-    made.controller.listeners += [registration.publish, made.watch.publish]
-    nursery.start_soon(supervise, env, "registering the controller", registration.run)
-    nursery.start_soon(supervise, env, "looking after brokers", made.watch.run)
+    nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
+    if not made.services.config.alone:
+        registration = made.registration()
+        registration.publish(made.controller.image, Delta.everything(made.controller.image))
+        made.controller.listeners.append(registration.publish)
+        nursery.start_soon(supervise, env, "registering the controller", registration.run)
 
 
 def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:

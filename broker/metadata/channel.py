@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.refusals import refusing, tells
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey, request_spec
@@ -44,6 +43,14 @@ class LocalController(Protocol):
     @property
     def is_active(self) -> bool:
         """Whether it is the active one."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the quorum; -1 while nobody is known."""
 
     def leader_address(self) -> tuple[str, int] | None:
         """Where the active controller listens for controllers; None while nobody is known."""
@@ -109,6 +116,8 @@ class ControllerChannel:
         except ProtocolError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
+            from ottla.broker.refusals import refusing
+
             return await asking.turn.through(refusing(request, asking.version, error.code, error.message))
         return answer
 
@@ -161,8 +170,8 @@ class ControllerChannel:
         """The answer that came over the wire; None where it must be asked again."""
         async with self._turns:
             address = self._controller.leader_address()
-            if address is None or self._controller.is_active:
-                return None
+            if address is None or self._controller.leader_id == self._controller.node_id:
+                return None  # nobody yet, or this node in a moment
             try:
                 answer = await self._while_leader(address, request, version, asking)
             except (OSError, WireError) as error:
@@ -207,4 +216,8 @@ class ControllerChannel:
 
 def _led_by_another(request: Any, answer: Message) -> bool:
     """Whether the quorum's leader must be asked instead; voter changes tell their client so themselves (R246)."""
-    return request.SPEC.key == ApiKey.DESCRIBE_QUORUM and tells(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if request.SPEC.key != ApiKey.DESCRIBE_QUORUM:
+        return False
+    from ottla.broker.refusals import tells
+
+    return tells(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)

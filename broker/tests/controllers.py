@@ -34,6 +34,8 @@ class Local:
 
     def __init__(self) -> None:
         self.is_active = False
+        self.node_id = ME
+        self.leader_id = ME + 1
         self.address: tuple[str, int] | None = None
         self.asked: list[tuple[Any, int]] = []
         self.answers: list[Any] = []

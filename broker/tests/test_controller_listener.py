@@ -94,7 +94,7 @@ class Listener:
             env=self.env,
             config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
             controller=self.quorum,
-            watch=SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
+            watch=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
             metadata=Metadata(),
             making=(),
         )

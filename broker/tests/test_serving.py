@@ -31,7 +31,11 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
     parts |= {"env": env, "config": NodeConfig(), "controller": controller, "making": ()}
     cache: Any = SimpleNamespace(cluster_id="c", image=Image())
     made: Any = SimpleNamespace(
-        services=Services(**parts), controller=controller, cache=cache, registration=idle, watch=idle
+        services=Services(**parts),
+        controller=controller,
+        cache=cache,
+        registration=lambda: idle,
+        look_after=_forever,
     )
 
     async def main() -> None:

@@ -43,6 +43,7 @@ class Broker:
         self.net = net
         self.image = Image()
         self.is_active = False
+        self.node_id, self.leader_id = ME, 1
         self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
         self.cache: Any = SimpleNamespace(image=self.image, cluster_id=ground.identity.cluster_id)
         storage: Any = SimpleNamespace(online_ids=[b"d" * 16], clean_epoch=-1)
@@ -118,7 +119,7 @@ class Cluster:
                     controller=self.controller,
                     metadata=metadata,
                     making=(),
-                    watch=watch,
+                    watch=lambda: watch,
                 )
                 listener = await self.net.listen("h", CONTROLLER_PORT)
                 nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")).run, listener)
