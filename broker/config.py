@@ -149,10 +149,11 @@ class NodeConfig:
 
     @property
     def first_listener(self) -> tuple[str, int]:
-        """Host and port of the first listener for clients that ``listeners`` name; else this node's own."""
+        """Host and port of the first listener in the settings: for clients, or of a controller alone; else its own."""
+        named = at.addresses_of(self.values, at.LISTENERS)
         names = at.controller_names(self.values)
-        found = (x for x in at.addresses_of(self.values, at.LISTENERS) if x.name not in names)
-        return next(((x.host, x.port) for x in found), (self.host, self.port))
+        wanted = (x for x in named if x.name not in names or at.BROKER not in self.roles)
+        return next(((x.host, x.port) for x in wanted), (self.host, self.port))
 
     @property
     def client_listeners(self) -> list[Address]:

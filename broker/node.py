@@ -87,6 +87,8 @@ class Node:
         identity = storage.identify(config.node_id, config.cluster_id)
         kept = () if identity is None else remembered(storage, config)
         await self._listening.for_controllers(kept)
+        if not self._listening.clients:
+            self.port = self._listening.controller_ports[0]
         quorum = config.quorum(*self._listening.controller_ports, kept=kept)
         if identity is None:
             identity = make_identity(storage, config, quorum, env.now_ms(), env.uuid)

@@ -231,6 +231,8 @@ def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> No
     nodes = combined(tmp_path) if kind == "combined" else apart(tmp_path, dynamic="records" in kind)
     brokers = nodes[-3:]
     with running(nodes):
+        for node in nodes:
+            assert f"Kafka Server started: {node.bootstrap}, data in" in node.log.read_text()
         bootstrap = ",".join(node.bootstrap for node in brokers)
         make_topic(bootstrap, "t")
         with Writer(bootstrap, "t") as writer:
