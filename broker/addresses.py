@@ -28,6 +28,8 @@ INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 MAP = "listener.security.protocol.map"
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
+JOINED_FILE = "joined.properties"
+"""What a node that joined a cluster keeps beside its metadata log: where the controllers were."""
 
 Refusal = tuple[str, str]
 """A setting, and why a node cannot keep to it."""

@@ -19,7 +19,6 @@ from ottla.controller.format import CannotFormat
 from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
-from ottla.tools.joined import CannotJoin
 from ottla.wire.errors import WireError
 from ottla.world.real_env import RealEnv
 
@@ -40,7 +39,6 @@ examples:
 REFUSED = (
     BadConfig,
     CannotFormat,
-    CannotJoin,
     CorruptFile,
     DirectoryInUse,
     NotOurQuorum,
@@ -68,7 +66,7 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """The node's settings from the command line, and warnings.
 
     Raises:
-        BadConfig, CannotJoin: something cannot be.
+        BadConfig: something cannot be.
     """
     values = read_settings(options)
     warnings = check_values(values)

@@ -6,10 +6,9 @@ import argparse
 import os
 import socket
 
-from ottla.broker.addresses import ANY_HOST, BadConfig, parse_listener
+from ottla.broker.addresses import ANY_HOST, JOINED_FILE, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment
 from ottla.tools.doctor import lines_of, refusals
-from ottla.tools.joined import recall
 from ottla.world.this_machine import ThisMachine
 
 
@@ -73,7 +72,12 @@ def configure_again(values: dict[str, str], data_dir: str | None, listen: str | 
         BadConfig: something cannot be; CorruptFile: what is remembered cannot be read.
     """
     config = configure(values, data_dir, listen)
-    recalled = recall(ThisMachine().disk, config.metadata_dir or config.data_dirs[0], values)
+    metadata = config.metadata_dir or config.data_dirs[0]
+    if not os.path.exists(f"{metadata}/{JOINED_FILE}"):
+        return config
+    from ottla.tools.joined import recall  # a node alone starts without it
+
+    recalled = recall(ThisMachine().disk, metadata, values)
     return config if recalled is values else configure(recalled, data_dir, listen)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.addresses import BOOTSTRAP, NAMES, VOTERS
+from ottla.broker.addresses import BOOTSTRAP, JOINED_FILE, NAMES, VOTERS, BadConfig
 from ottla.log import checkpoints
 from ottla.world.disk import Disk
 
-JOINED_FILE = "joined.properties"
 
-
-class CannotJoin(Exception):
+class CannotJoin(BadConfig):
     """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
 
 
