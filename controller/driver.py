@@ -39,10 +39,11 @@ from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 
-RESIGN_S = 1.0
+RESIGN_S = 0.5
 """How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
 
-Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody.
+Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
+time sees soon enough that this node's port refuses.
 """
 
 OF_OTHERS = (FENCE_STALE, GROW, RECOVER)
