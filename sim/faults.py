@@ -54,6 +54,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "400",
     "log.segment.delete.delay.ms": "1000",
 }
+QUICK_SESSIONS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "700"}
 DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
     ("/data", {}),
     ("/data,/more", {}),
@@ -110,6 +111,10 @@ class Swarm:
         drawn.longest_gone_s = 0.5 + rng.random() * rng.random() * LONGEST_GONE_IN_A_CLUSTER_S
         drawn.longest_cut_s = 1 + rng.random() * LONGEST_CUT_IN_A_CLUSTER_S
         drawn.calls_times = 1 + rng.random() * 9
+        if rng.random() < 0.7:  # else nobody leaves an in-sync set in a short run but those who are fenced
+            drawn.settings["replica.lag.time.max.ms"] = str(int(1500 + rng.random() * 6000))
+        if rng.random() < 0.5:
+            drawn.settings |= QUICK_SESSIONS
         return drawn
 
     @property

@@ -2,6 +2,7 @@
 
 ``SingleLeaderPerEpoch``: nobody knows two leaders of one epoch of the quorum. ``MonotonicHighWatermark``: neither what
 a node has published of the metadata, nor what a leader counts as committed under one epoch, goes back.
+``EnoughInSync``: nothing more counts as committed while too few are in sync.
 ``CommittedNeverLost``: at one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``:
 one node leads a partition under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of
 the ISR has everything below the leader's high watermark.
@@ -15,6 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import trio
+
+from ottla.controller.config_rules import MIN_ISR
+from ottla.controller.image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
     from ottla.broker.parts import Parts
@@ -43,6 +47,7 @@ class Invariants:
         self._published: dict[Parts, int] = {}
         self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
         self._high: dict[tuple[Parts, bytes, int, int], int] = {}
+        self._few: dict[tuple[Parts, bytes, int, int], int] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -116,6 +121,23 @@ class Invariants:
                 if told.leader >= 0 and told.leader not in told.isr:
                     yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
 
+    def enough_in_sync(self, living: Living) -> Iterator[str]:
+        """Under one partition epoch with too few, a leader that knows of it stands still."""
+        for node_id, parts in living.items():
+            image = parts.controller.image
+            least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
+            for replica in parts.replicas:
+                topic, state = image.topic_by_id(replica.topic_id), replica.state
+                told = None if topic is None else topic.partitions.get(replica.partition)
+                if told is None or getattr(state, "partition_epoch", -1) != told.partition_epoch:
+                    continue
+                if not replica.is_leader or len(told.isr) >= min(least, len(told.replicas)):
+                    continue
+                high = replica.log.high_watermark
+                before = self._few.setdefault((parts, replica.topic_id, replica.partition, told.partition_epoch), high)
+                if high > before:
+                    yield f"{replica.topic}-{replica.partition} by node {node_id}: {before} to {high}, {told.isr}"
+
     def strong_isr(self, living: Living) -> Iterator[str]:
         """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
         image = newest(living)
@@ -141,6 +163,7 @@ RULES = (
     Invariants.monotonic_high_watermark,
     Invariants.partition_leader_per_epoch,
     Invariants.leader_in_isr,
+    Invariants.enough_in_sync,
     Invariants.strong_isr,
 )
 

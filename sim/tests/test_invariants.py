@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,10 +41,20 @@ class FakeNode:
         self.replicas = FakeReplicas()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
 
-    def hosts(self, *, end: int, high: int, leads: bool = False, epoch: int = 3, topic_id: bytes = ID) -> FakeNode:
+    def hosts(
+        self,
+        *,
+        end: int,
+        high: int,
+        leads: bool = False,
+        epoch: int = 3,
+        topic_id: bytes = ID,
+        partition_epoch: int = 1,
+    ) -> FakeNode:
         log = SimpleNamespace(log_end_offset=end, high_watermark=high)
+        state = SimpleNamespace(partition_epoch=partition_epoch)
         replica = SimpleNamespace(
-            topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log
+            topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log, state=state
         )
         self.replicas.hosted[AT] = replica
         return self
@@ -138,6 +148,28 @@ def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life(
     node.controller.image = image_of(9)
     invariants.look()
     assert len(world.ledger.violations) == 2
+
+
+def few(isr: tuple[int, ...], least: str) -> Image:
+    return replace(image_of(isr=isr), configs=Image().configs.update({(4, ""): {"min.insync.replicas": least}}))
+
+
+def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -> None:
+    for isr, least, knows, told in (
+        ((1,), "2", 1, ["EnoughInSync"]),
+        ((1, 2), "2", 1, []),
+        ((1,), "1", 1, []),
+        ((1,), "2", 0, []),
+        ((1, 2), "3", 1, []),  # there are no more than two
+    ):
+        world, node = World(1), FakeNode(image=few(isr, least))
+        node.hosts(end=9, high=8, leads=True, partition_epoch=knows)
+        invariants = Invariants(world, lambda node=node: {1: node})  # type: ignore[misc]
+        invariants.look()
+        assert world.ledger.violations == []
+        node.replicas.hosted[AT].log.high_watermark = 9
+        invariants.look()
+        assert [name for name, _ in world.ledger.violations] == told
 
 
 def test_two_images_of_one_offset_are_told() -> None:

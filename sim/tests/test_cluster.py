@@ -1,0 +1,68 @@
+"""Several nodes in the simulator: equal traces from equal seeds, promises kept, and planted bugs found."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from ottla.world.memory_disk import MemoryDisk
+from sim.tests.planted_cluster import CI, PLANTS
+from sim.tests.test_sim import ROOT, run_sim
+
+
+def test_equal_seeds_of_a_cluster_give_equal_digests_in_two_processes() -> None:
+    arguments = ("--cluster", "--seed", "40", "--seeds", "3", "--seconds", "8")
+    first = run_sim(*arguments)
+    assert first == run_sim(*arguments)
+    assert len({line.split()[3] for line in first}) == 3
+
+
+def test_equal_seeds_of_a_quorum_give_equal_digests_in_two_processes() -> None:
+    arguments = ("--quorum", "--seed", "40", "--seeds", "5", "--seconds", "15")
+    first = run_sim(*arguments)
+    assert first == run_sim(*arguments)
+    assert len({line.split()[3] for line in first}) == 5
+
+
+def test_12_seeds_of_a_cluster_break_no_promise() -> None:
+    lines = run_sim("--cluster", "--seed", "1000", "--seeds", "12", "--seconds", "20")
+    assert len(lines) == 12
+    assert all(line.endswith(" ok") for line in lines)
+
+
+def test_20_seeds_of_a_quorum_break_no_promise() -> None:
+    lines = run_sim("--quorum", "--seed", "1000", "--seeds", "20", "--seconds", "15")
+    assert len(lines) == 20
+    assert all(line.endswith(" ok") for line in lines)
+    assert len({line.split("nodes=")[1].split(",")[0].split()[0] for line in lines}) == 5
+
+
+@pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
+def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sim.tests.planted_cluster", bug],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_where_names_are_journaled_a_name_survives_only_with_those_before_it() -> None:
+    kept = set()
+    for seed in range(40):
+        disk = MemoryDisk(random.Random(seed), lambda: 0)
+        disk.in_order = True
+        session = disk.session()
+        session.makedirs("/d")
+        for name in ("a", "b", "c"):
+            session.open(f"/d/{name}", create=True).pwrite(b"x", 0)
+        disk.lose_power()
+        kept.add("".join(path[-1] for path in disk.files))
+    assert kept == {"", "a", "ab", "abc"}
