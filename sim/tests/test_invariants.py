@@ -70,7 +70,8 @@ def image_of(
     told = Partition((1, 2), isr, leader, epoch, 1)
     topic = Topic("t", ID, {0: told})
     brokers = {i: m.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
-    return Image(offset, 1, topics=Image().topics.update({"t": topic}), brokers=brokers)
+    names = Image().topic_names.update({ID: "t"})
+    return Image(offset, 1, topics=Image().topics.update({"t": topic}), topic_names=names, brokers=brokers)
 
 
 def broken(*looks: dict[int, FakeNode]) -> set[str]:
