@@ -126,7 +126,7 @@ class Cluster(Scenario):
         }
         for name, number in self.numbers.items() if nodes > 1 else ():
             format_host(world.host(name), number, self.swarm)
-            world.host(name).disk.in_order = True  # else the oldest segment may go alone: nobody can know that it was
+            world.host(name).journaled = True  # else the oldest segment may go alone: nobody can know that it was
         self._restless = nodes
         self._peace = trio.Event()
 

@@ -42,6 +42,18 @@ class HostClock:
         return EPOCH_MS + self.offset_ms + int(self.monotonic_s() * 1000)
 
 
+def keep_names_in_order(disk: MemoryDisk) -> None:
+    """Of the names that are not synced the first few of each directory survive, and the rest is gone."""
+    gone: dict[str, None] = {}
+    for path in [x for x in disk.files if x not in disk.durable_files]:
+        directory = path.rpartition("/")[0]
+        if directory in gone or disk.dice.random() < 0.3:
+            gone[directory] = None
+            del disk.files[path]
+        else:
+            disk.durable_files[path] = disk.files[path]
+
+
 class Host:
     """One machine."""
 
@@ -50,6 +62,8 @@ class Host:
         self.clock = HostClock(true_s)
         self.disk = MemoryDisk(rng, self.clock.wall_ms)
         self.up = True
+        self.journaled = False
+        """Whether its disk keeps a name only with those made before it in the same directory, as journals do."""
         self.slow_s = 0.0
         """Longest time a sync takes on its disk."""
         self.processes: dict[Process, None] = {}
@@ -63,6 +77,8 @@ class Host:
         self.up = False
         for process in list(self.processes):
             process.vanish()
+        if self.journaled:
+            keep_names_in_order(self.disk)
         self.disk.lose_power()
 
     def power_up(self) -> None:

@@ -134,8 +134,6 @@ class MemoryDisk:
         self.calls = 0
         self.holes = False
         """Whether a power cut may lose the middle of what was written and keep its end."""
-        self.in_order = False
-        """Whether a name survives only with those made before it in its directory, as where names are journaled."""
 
     def session(self) -> Session:
         """The disk as one process sees it."""
@@ -145,12 +143,9 @@ class MemoryDisk:
         """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
         names = dict.fromkeys([*self.durable_files, *self.files])
         files: dict[str, Inode] = {}
-        cut: dict[str, None] = {}
         for path in names:
             old, new = self.durable_files.get(path), self.files.get(path)
             found = old if old is new or self.dice.random() < 0.5 else new
-            if self.in_order and old is None and (found is None or path.rpartition("/")[0] in cut):
-                cut[path.rpartition("/")[0]] = found = None
             if found is not None and path.rpartition("/")[0] in self._kept_dirs():
                 files[path] = found
         kept = set(files.values())

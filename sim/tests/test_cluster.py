@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ottla.world.memory_disk import MemoryDisk
+from sim.hosts import Host
 from sim.tests.planted_cluster import CI, PLANTS
 from sim.tests.test_sim import ROOT, run_sim
 
@@ -57,12 +57,12 @@ def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
 def test_where_names_are_journaled_a_name_survives_only_with_those_before_it() -> None:
     kept = set()
     for seed in range(40):
-        disk = MemoryDisk(random.Random(seed), lambda: 0)
-        disk.in_order = True
-        session = disk.session()
+        host = Host("n1", random.Random(seed), lambda: 0.0)
+        host.journaled = True
+        session = host.disk.session()
         session.makedirs("/d")
         for name in ("a", "b", "c"):
             session.open(f"/d/{name}", create=True).pwrite(b"x", 0)
-        disk.lose_power()
-        kept.add("".join(path[-1] for path in disk.files))
+        host.lose_power()
+        kept.add("".join(path[-1] for path in host.disk.files))
     assert kept == {"", "a", "ab", "abc"}
