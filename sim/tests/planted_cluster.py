@@ -47,7 +47,7 @@ def _replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 def commit_what_the_leader_has() -> None:
     """The high watermark is the leader's own end."""
-    Leading.high_watermark = lambda self, own_end, *_: own_end  # type: ignore[method-assign]
+    _replace(Leading, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
 
 
 def let_anybody_join() -> None:

@@ -59,6 +59,9 @@ class FakeNode:
         self.replicas.hosted[AT] = replica
         return self
 
+    def commits(self, high: int) -> None:
+        vars(self.replicas.hosted[AT].log).update(high_watermark=high)
+
     def says(self, image: Image) -> None:
         for listener in self.controller.listeners:
             listener(image, Delta())
@@ -168,7 +171,7 @@ def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -
         invariants = Invariants(world, lambda node=node: {1: node})  # type: ignore[misc]
         invariants.look()
         assert world.ledger.violations == []
-        node.replicas.hosted[AT].log.high_watermark = 9
+        node.commits(9)
         invariants.look()
         assert [name for name, _ in world.ledger.violations] == told
 
