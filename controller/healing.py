@@ -67,6 +67,13 @@ def _grows(image: Image, static: Mapping[str, str], factor: int) -> list[Topic]:
     return [t for t in found if t is not None and any(len(p.replicas) < factor for p in t.partitions.values())]
 
 
+def _turned(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
+    """The first stays; who is next in line differs from partition to partition, so that not one has to lead all."""
+    first, *others = replicas
+    turn = number % len(others)
+    return (first, *others[turn:], *others[:turn])
+
+
 def grow(image: Image, static: Mapping[str, str]) -> Steps:
     """Internal topics get replicas on brokers that have joined; the answer: whether any move was begun."""
     brokers = _live(image)
@@ -89,6 +96,7 @@ def grow(image: Image, static: Mapping[str, str]) -> Steps:
                 brokers.count(target, -1)
                 target = (*target, more)
                 brokers.count(target)
+            target = _turned(target, number) if target != p.replicas else target
             record = reassign(image, (topic.id, number), p, target, rules) if target != p.replicas else None
             if record is not None:
                 records.append(record)
