@@ -41,7 +41,10 @@ logger = logging.getLogger("ottla.fetcher")
 
 LATEST, EARLIEST = -1, -2
 NEWS_WAIT_S = 0.02
-"""A new partition waits so long for the answer to a request that does not name it; then that is broken off."""
+NEWS_WAIT_EACH_S = 0.0002
+"""A new partition waits so long for the answer to a request that does not name it, and so much longer for each that is
+followed already; then that request is broken off, and the next one has to name them all.
+"""
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 64
 _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
@@ -207,7 +210,7 @@ class Fetcher:
         while True:
             await self._news.wait()
             asking = self._asking
-            await self._world.env.sleep(NEWS_WAIT_S)
+            await self._world.env.sleep(max(NEWS_WAIT_S, NEWS_WAIT_EACH_S * len(self._followed)))
             if asking is not None and asking is self._asking:
                 asking.cancel()
 
