@@ -29,7 +29,6 @@ from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.session import FetchContext, Rows, Wanted
-from ottla.broker.server.sessions import is_follower
 from ottla.broker.turn import Steps
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -91,17 +90,18 @@ _CONSUMERS = {
 }
 
 
-def _reader(context: Context, request: FetchRequest) -> _Reader:
-    if is_follower(request):
+def _reader(context: Context, request: FetchRequest, session: FetchContext) -> _Reader:
+    """A follower, or a consumer that says where it is; of all others there are only the four."""
+    if session.is_follower:
         state, throttle = request.replica_state, context.services.replicas.leader_throttle
         held = None if throttle.bytes_a_second(context.image) is None else throttle
         broker = max(request.replica_id, state.replica_id)
         return _Reader(False, True, broker, state.replica_epoch, throttle=held)
-    committed, leader_only = request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE
-    if request.rack_id and not leader_only and context.services.config.text(SELECTOR) == RACK_AWARE:
-        racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
-        return _Reader(committed, leader_only, -1, -1, request.rack_id, racks)
-    return _CONSUMERS[committed, leader_only]
+    plain = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
+    if plain.leader_only or context.services.config.text(SELECTOR) != RACK_AWARE:
+        return plain
+    racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
+    return plain._replace(rack=request.rack_id, racks=racks)
 
 
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
@@ -154,7 +154,9 @@ def _read(
             out.diverging_epoch = diverging
             out.records = b""
             return out
-        upper = _upper(replica, reader)
+        upper = out.last_stable_offset if reader.committed else out.high_watermark
+        if reader.follower >= 0:
+            upper = log.log_end_offset
         limit = min(max_bytes, want.max_bytes)
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
         out.records = b"" if part is None else part
@@ -254,7 +256,11 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     session = yield from context.services.sessions.open(context.image.topic_names, context.version, request)
     if isinstance(session, FetchResponse):
         return session
-    wanted, reader = session.wanted(), _reader(context, request)
+    wanted = session.wanted()
+    if session.is_follower or request.rack_id:
+        reader = _reader(context, request, session)
+    else:
+        reader = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
     attempt = yield from _attempt(context, request, reader, wanted, session.rows(), arrives=True)
     min_bytes = min(request.min_bytes, request.max_bytes)
     nothing = not wanted and session.parks_on is None

@@ -86,6 +86,10 @@ class FetchContext(Protocol):
         """The answer made of what was read."""
 
     @property
+    def is_follower(self) -> bool:
+        """Whether a broker fetches, to have what the leader has."""
+
+    @property
     def session(self) -> Session | None:
         """What is remembered of it once it is answered."""
 
@@ -152,12 +156,14 @@ class Incremental:
 
     def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
         self.session = session
+        self.is_follower = session.privileged
         self.parks_on = session.parks_on
         self._names = names
 
     def wanted(self) -> list[Wanted]:
         """Partitions of the session; an id nobody knew when it was asked for may have got its name since."""
-        out = self.session.to_read()
+        session = self.session
+        out = session.to_read() if session.privileged else list(session.by_key.values())
         for want in out:
             if want.topic is None:
                 want.topic = self._names.get(want.topic_id)

@@ -44,7 +44,7 @@ class _Full:
         self._wanted = wanted
         self._sessions = sessions
         self._uses_ids = uses_ids
-        self._privileged = privileged
+        self.is_follower = privileged
         self.session: Session | None = None
         self.parks_on: Hashable = None
 
@@ -62,7 +62,7 @@ class _Full:
         if self._sessions is not None and rows:
             for want, row in rows:
                 want.is_news(row)
-            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self._privileged)
+            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self.is_follower)
             self.session = self._sessions.get(session_id)
         return FetchResponse(session_id=session_id, responses=grouped(rows))
 
@@ -93,6 +93,7 @@ class _Long:
     What is asked for more than once is read once, in its first place and as it was asked for last.
     """
 
+    is_follower = False
     session: Session | None = None
     parks_on: Hashable = None
 
@@ -172,7 +173,7 @@ class Sessions:
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
-        follower = is_follower(request)
+        follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0  # which of them: by version
         count = 0
         for number, topic in enumerate(request.topics, 1):
             count += len(topic.partitions)
@@ -215,12 +216,18 @@ class Sessions:
             return _Full({}, None, uses_ids=uses_ids, privileged=False)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
-        session.came(self._env.now_ms())
+        if session.privileged:
+            session.came(self._env.now_ms())
         return Incremental(session, names)
 
     def _update(self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> None:
+        by_key = session.by_key
         for key, part in named.items():
-            session.want(key, part)
+            known = by_key.get(key)
+            if known is None or session.privileged:
+                session.want(key, part)
+            else:
+                known.update(part)
         for topic in request.forgotten_topics_data:
             topic_id = topic.topic_id if session.uses_ids else ZERO_UUID
             for number in topic.partitions:
@@ -257,8 +264,3 @@ class Sessions:
         else:
             self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)
         return session_id
-
-
-def is_follower(request: FetchRequest) -> bool:
-    """Whether a broker fetches, to have what the leader has. Up to version 14 it names itself in another field."""
-    return request.replica_id >= 0 or request.replica_state.replica_id >= 0

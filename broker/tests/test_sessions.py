@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.server import sessions
-from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions, is_follower
+from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
 from ottla.broker.tests.world import Stage, topic_id_of
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode
@@ -250,9 +250,11 @@ def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that
     ("replica", "state", "follows"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
 )
 def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
-    replica: int, state: int, *, follows: bool
+    reader: Reader, replica: int, state: int, *, follows: bool
 ) -> None:
-    assert is_follower(f.FetchRequest(replica_id=replica, replica_state=f.ReplicaState(state))) is follows
+    what = request(wanted={"a": (0,)})
+    what.replica_id, what.replica_state.replica_id = replica, state
+    assert reader.ask(what, 15).is_follower is follows
 
 
 def by_broker(what: f.FetchRequest) -> f.FetchRequest:
