@@ -24,6 +24,8 @@ EARLY_S = 0.1
 CALLS_OF_A_STOP = 80
 WAIT_S = 0.5
 """Between two looks whether a node may die by now."""
+LOOKS = 20
+"""After so many it stops cleanly instead."""
 
 
 class Guard:
@@ -127,10 +129,12 @@ class Lives:
         rng = self._world.rng
         early = fate == "clean" and rng.random() < 0.2
         await trio.sleep(rng.random() * (EARLY_S if early else self._swarm.longest_life_s))
-        while True:
+        for _ in range(LOOKS):
             if fate == "clean" or self._guard.may_die(self._host):
                 break
             await trio.sleep(WAIT_S)
+        else:
+            fate = "clean"
         if fate == "clean":
             stop.set()
             dies = "kill" in self._swarm.fates and rng.random() < 0.3  # on the way

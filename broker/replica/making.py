@@ -246,8 +246,13 @@ class Making:
             self._half_made[job.at] = job.directory
             self._wanted[job.at] = None
             return True
-        self._replicas.offline.add(job.at)
+        self._lost(job)
         return False
+
+    def _lost(self, job: Job) -> None:
+        """It was to lie in a directory that has failed: who was not told where would let this node lead it still."""
+        self._replicas.offline.add(job.at)
+        self._replicas.on_place(job.topic_id, job.number, job.directory.id)
 
     def _adopt(self, job: Job, log: PartitionLog, *, still_wanted: bool) -> bool:
         """Host what was made; says whether something was missing that may come back."""
@@ -256,7 +261,7 @@ class Making:
         if job.directory.path in self._storage.failed:
             log.close_files()
             if still_wanted:
-                replicas.offline.add(at)
+                self._lost(job)
             return False
         try:
             job.directory.adopt(log)

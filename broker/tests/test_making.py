@@ -144,6 +144,9 @@ def test_a_topic_made_again_while_its_namesake_is_made_gets_files_of_its_own() -
 def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_no_others() -> None:
     ground = Ground("/a,/b")
 
+    told: list[tuple[int, bytes]] = []
+    ground.replicas.on_place = lambda _, number, directory: told.append((number, directory))
+
     async def story() -> None:
         ground.break_disk("/b/t-")
         ground.say(topic("t", 4))
@@ -151,6 +154,8 @@ def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_
         assert list(ground.storage.failed) == ["/b"]
         assert ground.hosted() == {("t", 0), ("t", 2)}
         assert ground.replicas.offline == {("t", 1), ("t", 3)}
+        failed = ground.storage.directories[1].id
+        assert [x for x in told if x[1] == failed] == [(1, failed), (3, failed)], "others are to lead them"
         assert len(ground.making) == 0
         ground.say(topic("t", 4, leader_epoch=1))  # told of them again, it does not make them elsewhere
         await ground.applier.settled()
@@ -163,6 +168,10 @@ def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_
 def test_what_was_made_in_a_directory_that_failed_meanwhile_does_not_count() -> None:
     ground = Ground("/a,/b")
 
+    told: list[int] = []
+    failed = ground.storage.directories[1].id
+    ground.replicas.on_place = lambda _, number, directory: told.append(number) if directory == failed else None
+
     async def story() -> None:
         ground.say(topic("t", 2))
         await ground.applier.caught_up()
@@ -171,6 +180,7 @@ def test_what_was_made_in_a_directory_that_failed_meanwhile_does_not_count() -> 
         await ground.applier.settled()
 
     ground.play(story)
+    assert told == [1]
     assert ground.hosted() == {("t", 0)}
     assert ground.replicas.offline == {("t", 1)}
 
