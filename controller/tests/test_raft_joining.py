@@ -29,7 +29,7 @@ from ottla.controller.raft.events import (
     VoterAnswer,
 )
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.states import FOREVER_MS, Resigned, Unattached
+from ottla.controller.raft.states import FOREVER_MS, Prospective, Resigned, Unattached
 from ottla.controller.tests.raft_world import ME, OK, THREE, TWO, entry, fetched, leads, record
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
@@ -212,6 +212,15 @@ def test_r201_a_cut_takes_a_change_back() -> None:
     assert raft.fetching is not None
     raft.step(30, Answered(2, raft.fetching, FetchAnswer(OK, 5, 2, diverging=(4, 1))))
     assert (raft.voters.record, raft.voters.offset) == (record(1, 2), 0)
+
+
+def test_who_was_removed_by_what_may_not_be_committed_has_no_turn_to_wait_for() -> None:
+    raft = follows(entry(1), record(1, 2, 3))
+    raft.voters.add(5, [TWO, THREE], record(2, 3))
+    assert raft.may_stand
+    raft.step(2_000, Tick())
+    assert isinstance(raft.state, Prospective)
+    assert raft.state.election.answers == {}, "its own voice does not count"
 
 
 def test_a_leader_that_removed_itself_and_died_is_elected_once_more_to_see_it_through() -> None:

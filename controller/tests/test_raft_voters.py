@@ -27,7 +27,7 @@ from ottla.controller.raft.events import (
     VoterAnswer,
 )
 from ottla.controller.raft.machine import RaftMachine
-from ottla.controller.raft.states import FOREVER_MS, Resigned, Unattached
+from ottla.controller.raft.states import FOREVER_MS, Leader, Resigned, Unattached
 from ottla.controller.tests.raft_world import KEYS, ME, OK, THREE, TWO, entry, fetched, leads, record
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
@@ -146,6 +146,7 @@ def test_r248_the_new_voter_is_asked_what_it_speaks_and_then_added() -> None:
 def test_a_new_voter_that_does_not_fetch_hears_who_leads() -> None:
     raft = leads(1, 2, 3)
     raft.step(2010, Answered(4, adding(raft), SPEAKS))
+    assert Send(4, BeginEpoch(1, 1, FOUR)) not in raft.step(3009, Tick()).sends
     assert Send(4, BeginEpoch(1, 1, FOUR)) in raft.step(3010, Tick()).sends
 
 
@@ -331,6 +332,13 @@ def test_r244_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> 
     assert not raft.step(2000, Asked("t", RaiseVersion(to))).append
     assert error(raft, RaiseVersion(to)) == expected
     assert error(following(), RaiseVersion(1)) == E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_r244_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
+    for level, told in ((0, {1: entry(1)}), (1, {})):
+        state = leads(1, 2, level=level).state
+        assert isinstance(state, Leader)
+        assert state.told == told
 
 
 def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
