@@ -77,7 +77,8 @@ class Line:
         request = parse_request(memoryview(frame))
         body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
         if request.key is ApiKey.API_VERSIONS:
-            keys = [av.ApiVersion(key, 0, newest) for key, newest in NEWEST.items()]
+            spoken = NEWEST | self._quorum.nodes[self._to].speaks
+            keys = [av.ApiVersion(key, 0, newest) for key, newest in spoken.items()]
             answer: Any = av.ApiVersionsResponse(0, keys)
             answer.supported_features = [av.SupportedFeatureKey("kraft.version", 0, 1)]
         else:
@@ -143,6 +144,8 @@ class Member:
         self.moved_to: int | None = None
         """Its listener's address is another one's by now."""
         self.starts = False
+        self.speaks: dict[ApiKey, int] = {}
+        """Where it is older than this build: the newest version of a request."""
         self.controller: Controller | None = None
         self.env: TestEnv
         self.nursery: trio.Nursery | None = None

@@ -71,3 +71,31 @@ async def test_a_snapshot_in_the_middle_takes_the_place_of_all_that_was_read() -
 
 def test_the_stand_in_has_what_it_stands_in_for() -> None:
     assert {"committed_batches"} <= set(dir(MetadataStore))
+
+
+def held() -> Any:
+    """A machine that has published the beginning of a transaction."""
+    controller = machine()
+    for record in (m.BeginTransactionRecord("x"), m.ConfigRecord(2, "t", "first", "v")):
+        controller.replay(1, record)
+    controller.appended(2, 1)
+    controller.publish()
+    return controller
+
+
+def test_r266_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_forgotten() -> None:
+    for forgotten in (m.AbortTransactionRecord("y"), m.EndTransactionRecord(), m.ConfigRecord(2, "t", "second", "v")):
+        controller = held()
+        controller.replay(3, forgotten)
+        controller.revert()
+        assert controller.in_transaction
+        controller.replay(3, m.EndTransactionRecord())
+        controller.appended(3, 1)
+        assert dict(controller.latest.config(2, "t")) == {"first": "v"}
+
+
+def test_what_was_closed_then_is_closed_again() -> None:
+    controller = machine()
+    controller.replay(1, m.BeginTransactionRecord("x"))
+    controller.revert()
+    assert not controller.in_transaction

@@ -8,10 +8,12 @@ import trio
 from ottla.controller.driver import Controller
 from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import store
-from ottla.controller.tests.quorum_world import Quorum
+from ottla.controller.tests.quorum_world import CLUSTER_ID, Member, Quorum
 from ottla.controller.tests.test_driver import code, topic, virtual
 from ottla.controller.tests.world import register_broker
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import begin_quorum_epoch as bq
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.messages import metadata_records as m
@@ -227,6 +229,33 @@ async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_ar
 
 
 @virtual
+async def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
+    quorum = Quorum(3)
+    for member in quorum.nodes.values():
+        member.speaks = {ApiKey.VOTE: 1}
+    async with quorum.running():
+        await quorum.leader(5)
+
+
+@virtual
+async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is() -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        other = next(m.here for m in quorum.nodes.values() if m.here is not leader)
+        part = bq.BeginQuorumEpochRequestPartitionData(0, bytes(16), 9, leader.epoch + 5)
+        topic = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [part])
+        place = bq.LeaderEndpoint("CONTROLLER", "host9", 9)
+        request = bq.BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [place])
+        quorum.nodes[9] = Member(quorum, 9)
+        await other.answer_raft(request, 1, "CONTROLLER")
+        assert (other.leader_id, other.epoch) == (9, leader.epoch + 5)
+        assert other.leader_address() == ("host9", 9)
+        del quorum.nodes[9]
+
+
+@virtual
 async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
     quorum = Quorum(3, observers=1)
     async with quorum.running():
@@ -332,7 +361,11 @@ SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.ma
 
 
 @virtual
-async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs() -> None:
+async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_part = store.MetadataStore.read_part
+    monkeypatch.setattr(store.MetadataStore, "read_part", lambda self, name, at, _: read_part(self, name, at, 500))
     quorum = Quorum(3, observers=1, **SMALL)
     async with quorum.running():
         leader = await quorum.leader()

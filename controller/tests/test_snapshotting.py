@@ -10,6 +10,7 @@ import trio
 from ottla.controller.tests.test_driver import LOG, code, topic, virtual
 from ottla.controller.tests.world import Ground
 from ottla.wire.messages import metadata_records as m
+from ottla.world.env import Lane
 
 
 @virtual
@@ -61,6 +62,24 @@ async def test_what_was_written_before_a_restart_counts_for_the_next_snapshot() 
                 assert controller._store.bytes_since_snapshot < 3000
                 return
     raise AssertionError("no snapshot was ever written")
+
+
+@virtual
+async def test_one_snapshot_is_written_at_a_time() -> None:
+    ground = Ground(**{"metadata.log.max.record.bytes.between.snapshots": "500"})
+    async with ground.controller() as controller:
+        await trio.sleep(1)
+        before = len(controller._store.snapshots)
+        ground.env.slow[Lane.FILES] = trio.Event()
+        for number in range(12):
+            await controller.submit(topic(f"t{number}"), 7)
+        segments = [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")]
+        for number in range(12, 24):
+            await controller.submit(topic(f"t{number}"), 7)
+        assert [n for n in ground.env.disk.listdir(LOG) if n.endswith(".log")] == segments, "no other was begun"
+        ground.env.slow.pop(Lane.FILES).set()
+        await trio.sleep(1)
+        assert len(controller._store.snapshots) == before + 1
 
 
 @virtual

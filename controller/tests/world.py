@@ -36,6 +36,8 @@ class TestEnv:
         self.net: Any = None
         self.threads = 0
         self.gate: trio.Event | None = None
+        self.slow: dict[Any, trio.Event] = {}
+        """Lanes in which nothing is done before the event."""
         self.wall_ms = 1_000
         self.broken: OSError | None = None
         self._ids = ids
@@ -61,6 +63,8 @@ class TestEnv:
     async def in_thread(self, work: Callable[[], T], lane: Any = None) -> T:
         self.threads += 1
         await trio.lowlevel.checkpoint()
+        if lane in self.slow:
+            await self.slow[lane].wait()
         if self.gate is not None:
             await self.gate.wait()
         if self.broken is not None:
