@@ -112,6 +112,9 @@ class Raft:
         self._won = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
         self._speaking: Any = None
+        self._loads = 0
+        """How many snapshots of leaders were asked for: only the last one is wanted."""
+        self._load_lock = trio.Lock()
         self._loaded: Snapshot | None = None
         """A snapshot of the leader's, before the machine has said what becomes of it."""
         self._jobs: list[Job] = []
@@ -360,13 +363,16 @@ class Raft:
         async def ask(request: FetchSnapshot) -> Any:
             return await self._speak().fetch_snapshot(leader_id, self._key_of(leader_id), request)
 
+        number = self._loads = self._loads + 1
+
         def is_wanted() -> bool:
-            return machine.loading == name and machine.leader_id == leader_id
+            return self._loads == number and machine.loading == name and machine.leader_id == leader_id
 
         module = import_module("ottla.controller.raft.snapshot_fetch")
-        found: Snapshot | None = await module.fetch_snapshot(
-            self._env, store.directory, store.me, machine.epoch, name, ask, is_wanted
-        )
+        async with self._load_lock:  # one that is not wanted any more ends before the next begins
+            found: Snapshot | None = await module.fetch_snapshot(
+                self._env, store.directory, store.me, machine.epoch, name, ask, is_wanted
+            )
         if found is None:
             return
 

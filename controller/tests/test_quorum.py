@@ -14,7 +14,6 @@ from ottla.controller.tests.world import register_broker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import begin_quorum_epoch as bq
-from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.messages import metadata_records as m
 
@@ -355,69 +354,3 @@ async def test_r251_the_leader_describes_the_quorum_and_nobody_else_does() -> No
                 (2, "host2"),
                 (3, "host3"),
             ]
-
-
-SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "3000"}
-
-
-@virtual
-async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read_part = store.MetadataStore.read_part
-    monkeypatch.setattr(store.MetadataStore, "read_part", lambda self, name, at, _: read_part(self, name, at, 500))
-    quorum = Quorum(3, observers=1, **SMALL)
-    async with quorum.running():
-        leader = await quorum.leader()
-        await with_broker(leader)
-        await make(leader, "kept", "gone")
-        await quorum.settled()
-        late = next(i for i in (1, 2, 3) if i != leader.node_id)
-        known = quorum.nodes[late].here.image
-        assert set(known.topics) == {"kept", "gone"}
-        for node_id in (late, 4):
-            quorum.cut.add(node_id)
-        answer = await leader.submit(dt.DeleteTopicsRequest([dt.DeleteTopicState("gone")], timeout_ms=1000), 6)
-        assert answer.responses[0].error_code == 0
-        for number in range(40):
-            await make(leader, f"t{number}")
-        await trio.sleep(2)
-        await make(leader, "last")
-        assert leader._store.log.log_start_offset > known.offset + 1
-        heard = {i: len(quorum.nodes[i].heard) for i in (late, 4)}
-        quorum.cut.clear()
-        await quorum.settled()
-        for node_id in (late, 4):
-            member = quorum.nodes[node_id]
-            assert member.here._store.log.log_start_offset > known.offset + 1, "it took the snapshot"
-            assert member.here.image.configs == leader.image.configs
-            assert member.here.image.brokers == leader.image.brokers
-            changes = {n: d for _, delta in member.heard[heard[node_id] :] for n, d in delta.topics.items()}
-            assert "kept" not in changes
-            assert changes["gone"].new is None
-            assert {"t0", "t39", "last"} <= set(changes)
-        await make(leader, "after")
-        await quorum.settled()
-        quorum.nodes[late].kill()
-        quorum.start(late)
-        await quorum.settled()
-        assert "after" in quorum.nodes[late].here.image.topics
-        assert not any(member.failures for member in quorum.nodes.values())
-
-
-@virtual
-async def test_an_observer_begins_from_a_snapshot_and_follows_the_next_leader() -> None:
-    quorum = Quorum(3, observers=1, **SMALL)
-    async with quorum.running(1, 2, 3):
-        leader = await quorum.leader()
-        await with_broker(leader)
-        for number in range(40):
-            await make(leader, f"t{number}")
-        await quorum.settled()
-        quorum.start(4)
-        await quorum.settled()
-        quorum.nodes[leader.node_id].kill()
-        following = await quorum.leader()
-        await make(following, "more")
-        await quorum.settled()
-        assert "more" in quorum.nodes[4].here.image.topics

@@ -1,0 +1,66 @@
+"""The metadata log as one replica among several: read for others, cut, and replaced by a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.decision import at_once
+from ottla.controller.raft import events
+from ottla.controller.raft import store as raft_store
+from ottla.controller.raft.events import Append
+from ottla.controller.raft.store import MetadataStore
+from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
+from ottla.controller.tests.test_raft_store import Led, formatted
+from ottla.wire import batch as b
+from ottla.wire.messages import control_records as ctl
+
+
+def two_voters() -> ctl.VotersRecord:
+    return ctl.VotersRecord(0, [ctl.VotersRecordVoter(i, bytes([i] * 16)) for i in (1, 2)])
+
+
+def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    store, end = led.store, led.store.log.log_end_offset
+    before = store.quorum.voters
+    store.append(Append(end, 1, 1, controls=(two_voters(),)), 0)
+    assert store.quorum.voters == two_voters()
+    store.truncate(end, 0)
+    assert store.quorum.voters == before
+    assert store.log.log_end_offset == end
+
+
+def test_r219_another_replica_gets_whole_batches_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(20)
+    sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
+    for most in (1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
+        monkeypatch.setattr(raft_store, "FETCH_MAX_BYTES", most)
+        raw = led.store.read(3)
+        got = [header.base_offset for _, header in b.iterate(raw)]
+        count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
+        assert got == list(range(3, 3 + count))
+        assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"
+    assert led.store.read(23) == b""
+
+
+def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(5)
+    led.snapshot()
+    store, name = led.store, SnapshotId(100, 7)
+    raw = at_once(snapshot_steps(Snapshot([], 1, two_voters(), 5), [], 7, 0))
+    store.write_snapshot(name, raw)
+    store.start_over(name, Snapshot([], 1, two_voters(), 5), 0)
+    assert (store.log.log_start_offset, store.log.log_end_offset, store.log.high_watermark) == (100, 100, 100)
+    assert store.quorum.voters == two_voters()
+    assert led.files(".checkpoint") == [name.file_name]
+    assert store.covered() == events.Covered(100, ((100, 7),))
+    assert store.generation == 1
+    again = MetadataStore(disk.session(), "/data", identity, 0)
+    assert again.snapshot_id == name
+    assert again.quorum.voters == two_voters()
+    assert again.log.log_end_offset == 100
