@@ -22,7 +22,7 @@ from ottla.log import recovery
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import ProducerStates
 
-SEEDS = 40
+SEEDS = 100
 RUN_S = 20.0
 LOST = (
     "lost unseen lost-write inconsistent-offsets StrongIsr EnoughInSync copies-differ out-of-order duplicate "
