@@ -27,6 +27,7 @@ from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_configs as dcf
 from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -227,6 +228,12 @@ def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None
     }
     told = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
     assert told == SUPPORTED_FEATURES
+
+
+def test_a_controller_describes_its_own_settings() -> None:
+    asked = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
+    (row,) = Listener(min_insync_replicas="2").ask(asked, 4).results
+    assert (row.error_code, {c.name: c.value for c in row.configs}["min.insync.replicas"]) == (0, "2")
 
 
 # ------------------------------------------------------------------ DescribeCluster

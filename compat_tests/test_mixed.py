@@ -1,0 +1,148 @@
+"""One cluster of both kinds: a real Kafka broker under Ottla's controllers, and Ottla's brokers under a real one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.cluster import OTTLA, Process
+from compat_tests.jars import classpath, jars
+from compat_tests.test_three_nodes import WITHIN_S, FromFile, Writer, check, until
+from ottla.cluster import free_ports
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+
+
+class KafkaNode(Process):
+    """Apache Kafka with a file of settings."""
+
+    def __init__(self, folder: Path, node_id: int, port: int, text: str, cluster_id: str, *options: str) -> None:
+        super().__init__(folder / f"kafka-{node_id}", port)
+        jars("kafka")
+        self.file = folder / f"kafka-{node_id}.properties"
+        self.file.write_text(f"{text}node.id={node_id}\nlog.dirs={self.data_dir}\n{SAMPLE}")
+        tool = ["java", "-cp", classpath(), "kafka.tools.StorageTool", "format", "-t", cluster_id, *options]
+        subprocess.run([*tool, "-c", str(self.file)], check=True, capture_output=True)
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return ["java", "-Xmx400m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
+
+    def complaints(self) -> list[str]:
+        """What must not be said: an error, or a record it cannot replay."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if " ERROR " in line or " FATAL " in line]
+
+
+SAMPLE = """
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def broker_settings(port: int, controllers: str) -> str:
+    return (
+        f"process.roles=broker\nlisteners=PLAINTEXT://127.0.0.1:{port}\n"
+        f"controller.quorum.bootstrap.servers={controllers}\n"
+    )
+
+
+def make(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
+    """A topic whose replicas lie where it says; the first of each leads."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"min.insync.replicas": "2"}
+    new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=config)
+    admin.create_topics([new])[topic].result(WITHIN_S)
+
+
+def brokers(bootstrap: str) -> set[int]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WITHIN_S).brokers)
+
+
+def partitions(bootstrap: str, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """(leader, ISR) of each."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
+    return {number: (p.leader, sorted(p.isrs)) for number, p in found.partitions.items()}
+
+
+def are_all_in_sync(bootstrap: str, topic: str) -> bool:
+    return all(len(isr) == 3 for _, isr in partitions(bootstrap, topic).values())
+
+
+def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) -> None:
+    with ottla.Cluster(3, data_dir=str(tmp_path / "ottla")) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        (port,) = free_ports("127.0.0.1", 1)
+        controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
+        meta = (tmp_path / "ottla" / "node-1" / "meta.properties").read_text()
+        cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
+        kafka = KafkaNode(tmp_path, 9, port, broker_settings(port, controllers), cluster_id)
+        with kafka:
+            until(lambda: 9 in brokers(bootstrap))
+            make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
+            with Writer(bootstrap, "m") as writer:
+                assert writer.goes_on()
+                assert partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])}
+                kafka.kill()
+                assert writer.goes_on()
+                kafka.start()
+                until(lambda: are_all_in_sync(bootstrap, "m"))
+                cluster.kill(1)
+                assert writer.goes_on()
+                cluster.restart(1)
+                until(lambda: are_all_in_sync(bootstrap, "m"))
+            check(bootstrap, "m", writer)
+            assert kafka.complaints() == []
+
+
+@pytest.fixture
+def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
+    """A Kafka node of both roles, and two brokers of ours."""
+    client, controller, *ports = free_ports("127.0.0.1", 4)
+    text = (
+        "process.roles=broker,controller\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+        f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n"
+    )
+    ours: list[FromFile] = []
+    with KafkaNode(tmp_path, 1, client, text, CLUSTER_ID, "--standalone") as kafka:
+        try:
+            for node_id, port in enumerate(ports, 7):
+                file, data = tmp_path / f"{node_id}.properties", tmp_path / f"ottla-{node_id}"
+                settings = broker_settings(port, f"127.0.0.1:{controller}")
+                file.write_text(f"{settings}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
+                command: list[Any] = [OTTLA, "format", "--cluster-id", CLUSTER_ID, "--config", file]
+                subprocess.run(command, check=True, capture_output=True)
+                ours.append(FromFile(file, data, port).start())
+            yield kafka, ours
+        finally:
+            for node in ours:
+                node.stop()
+
+
+def test_our_brokers_lead_and_follow_under_a_kafka_controller(under_kafka: tuple[KafkaNode, list[FromFile]]) -> None:
+    kafka, (seven, eight) = under_kafka
+    bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
+    until(lambda: brokers(bootstrap) == {1, 7, 8})
+    make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
+    with Writer(bootstrap, "m") as writer:
+        assert writer.goes_on()
+        assert {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8}
+        seven.kill()
+        assert writer.goes_on()
+        seven.start()
+        until(lambda: are_all_in_sync(bootstrap, "m"))
+        assert eight.stop() == 0
+        assert writer.goes_on()
+        eight.start()
+        until(lambda: are_all_in_sync(bootstrap, "m"))
+    check(bootstrap, "m", writer)
+    assert kafka.complaints() == []
