@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
 from compat_tests.cluster import OTTLA, free_port
@@ -117,3 +118,13 @@ def test_the_fixture_gives_three_nodes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_cluster_started_with_more_nodes_than_before_has_them_as_brokers(tmp_path: Path) -> None:
+    with ottla.Cluster(1, data_dir=str(tmp_path / "d")) as cluster:
+        assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
+    with ottla.Cluster(2, data_dir=str(tmp_path / "d")) as cluster:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        assert sorted(client.list_topics(timeout=30).brokers) == [1, 2]
+        client.create_topics([NewTopic("u", 1, 2)])["u"].result(30)
+        assert round_trip(cluster.bootstrap_servers, "u") == b"hello"
