@@ -110,12 +110,15 @@ class KafkaProcess(Process):
     def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
         super().__init__(data_dir, port)
         jars("kafka")
+        self.controller_port = free_port()
+        """Its own: directories made elsewhere name others, and who holds them runs beside."""
         more = "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
         self.config = data_dir.parent / f"{data_dir.name}.properties"
         self.config.write_text(
             f"process.roles=broker,controller\nnode.id=1\nlog.dirs={data_dir}\n"
-            "controller.quorum.bootstrap.servers=localhost:9093\ncontroller.listener.names=CONTROLLER\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://localhost:9093\n"
+            f"controller.quorum.bootstrap.servers=localhost:{self.controller_port}\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://localhost:{self.controller_port}\n"
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
             f"transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n{more}"
@@ -132,7 +135,7 @@ class KafkaProcess(Process):
             )
 
     def start(self) -> Any:
-        """Start; its controller port is fixed, so one at a time on this machine."""
+        """Start; one at a time on this machine: each takes a gibibyte."""
         self._turn = (CACHE / "kafka-9093.lock").open("w")
         fcntl.flock(self._turn, fcntl.LOCK_EX)
         try:

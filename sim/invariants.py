@@ -145,6 +145,8 @@ class Invariants:
             leading = living[told.leader].replicas.get(name, number) if told.leader in living else None
             if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
                 continue
+            if leading.topic_id != image.topics[name].id:
+                continue  # a topic of that name was removed and made again, and its leader has not heard of it yet
             for member in told.isr:
                 parts = living.get(member)
                 known = image.brokers.get(member)

@@ -116,6 +116,11 @@ ROWS = [
     (
         "StrongIsr",
         [{1: leading(), 2: following(7)}],
+        [{1: FakeNode().hosts(end=8, high=8, leads=True, topic_id=b"of an older one-"), 2: FakeNode()}],
+    ),
+    (
+        "StrongIsr",
+        [{1: leading(), 2: following(7)}],
         [{1: leading(image=image_of(isr=(1,))), 2: following(7, image=image_of(9))}],
     ),
     ("StrongIsr", [{1: leading(), 2: following(7)}], [{1: leading(), 2: following(7, broker_epoch=6)}]),
