@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,10 +104,14 @@ def test_a_node_that_was_killed_comes_back_with_what_it_had() -> None:
 
 
 PLUGIN_TEST = """
+import time
 from confluent_kafka.admin import AdminClient
 
 def test_three(kafka_cluster):
     client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    deadline = time.monotonic() + 20  # each serves, and hears of the others a moment later
+    while len(client.list_topics(timeout=30).brokers) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert sorted(client.list_topics(timeout=30).brokers) == [1, 2, 3]
     kafka_cluster.kill(1)
     kafka_cluster.restart(1)
@@ -125,6 +130,9 @@ def test_a_cluster_started_with_more_nodes_than_before_has_them_as_brokers(tmp_p
         assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
     with ottla.Cluster(2, data_dir=str(tmp_path / "d")) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        deadline = time.monotonic() + 20  # each serves, and hears of the other a moment later
+        while len(client.list_topics(timeout=30).brokers) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert sorted(client.list_topics(timeout=30).brokers) == [1, 2]
         client.create_topics([NewTopic("u", 1, 2)])["u"].result(30)
         assert round_trip(cluster.bootstrap_servers, "u") == b"hello"
