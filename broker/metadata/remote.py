@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.broker.metadata.channel import Asking
 from ottla.broker.refusals import tells
-from ottla.peers.client import Channel
+from ottla.peers.client import Channel, Standing
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -37,10 +37,7 @@ class Remote:
     """The connection there, made anew where the controller is elsewhere; one request at a time."""
 
     def __init__(self, env: Env, client_id: str) -> None:
-        self._env = env
-        self._client_id = client_id
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
+        self._standing = Standing(env, client_id, ANSWER_TIMEOUT_S)
 
     async def ask(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
         """The answer of who is there; None where that is not the controller.
@@ -49,29 +46,12 @@ class Remote:
             OSError, WireError: the connection, or its other side, is of no use.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
-        channel = await self._connected(address)
+        channel = await self._standing.to(address, "the controller")
         return await (_plainly(channel, request, version) if asking is None else _enveloped(channel, asking))
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
-    async def _connected(self, address: tuple[str, int]) -> Channel:
-        """The connection there: the one that is open, or a new one, over which versions were exchanged."""
-        known = self._channel
-        if known is not None and not known.closed and self._address == address:
-            return known
-        self.close()
-        made = Channel(await self._env.net.connect(*address), self._client_id, ANSWER_TIMEOUT_S)
-        try:
-            await made.negotiate()
-        except BaseException:
-            made.close()
-            raise
-        self._channel, self._address = made, address
-        return made
+        self._standing.close()
 
 
 async def _plainly(channel: Channel, request: Any, version: int) -> Any:

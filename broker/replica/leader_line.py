@@ -12,7 +12,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
-from ottla.peers.client import Channel, Disconnected
+from ottla.peers.client import Channel, Disconnected, Standing
 from ottla.wire.schema import Message
 from ottla.world.env import Env
 
@@ -64,9 +64,7 @@ class LeaderLine:
     def __init__(self, world: World, leader_id: int, client_id: str) -> None:
         self._world = world
         self._leader_id = leader_id
-        self._client_id = client_id
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
+        self._standing = Standing(world.env, client_id, world.timeout_s, negotiates=False)
 
     async def call(self, request: Message, version: int) -> Any:
         """Ask the leader; no ApiVersions comes first (R311).
@@ -79,19 +77,10 @@ class LeaderLine:
     async def _connected(self) -> Channel:
         world = self._world
         address = world.address(self._leader_id)
-        if self._channel is not None and not self._channel.closed and address == self._address:
-            return self._channel
-        self.close()
-        if address is None:
-            raise Disconnected(f"the metadata has no address of broker {self._leader_id}")
         with world.env.timeout(world.timeout_s):
-            stream = await world.env.net.connect(*address)
-            self._channel, self._address = Channel(stream, self._client_id, world.timeout_s), address
-            return self._channel
-        raise Disconnected(f"{address[0]}:{address[1]} did not answer in time")
+            return await self._standing.to(address, f"broker {self._leader_id}")
+        raise Disconnected(f"broker {self._leader_id} did not answer in time")
 
     def close(self) -> None:
         """Hang up."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self._standing.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from ottla.peers.client import Channel
+from ottla.peers.client import Channel, Standing
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
 from ottla.wire.schema import Message
@@ -41,11 +41,10 @@ class Unspoken(WireError):
 class _Peer:
     """One destination."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
         self.wanted: list[Wanted] = []
         self.bell = trio.Event()
-        self.channel: Channel | None = None
-        self.dialled: tuple[str, int] | None = None
         self.failures = 0
 
 
@@ -81,7 +80,7 @@ class Peers:
         """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
         peer = self._peers.get(to)
         if peer is None:
-            peer = self._peers[to] = _Peer()
+            peer = self._peers[to] = _Peer(Standing(self._env, self._client_id, self._timeout_s))
             self._new.append(to)
             self._bell.set()
         replaced, peer.wanted = peer.wanted, [(key, encode, done)]
@@ -110,15 +109,15 @@ class Peers:
                     if peer.failures:
                         await self._env.sleep(min(BACKOFF_S * 2 ** min(peer.failures - 1, 8), BACKOFF_MAX_S))
         finally:
-            self._hang_up(peer)
+            peer.standing.close()
 
     async def _answer(self, to: int, peer: _Peer, key: ApiKey, encode: Encode) -> Any:
         """The answer, or what went wrong. A connection that broke while it rested is made anew once."""
-        rested = peer.channel is not None and not peer.channel.closed
+        rested = peer.standing.is_open
         for again in (rested, False):
             try:
                 with self._env.timeout(self._timeout_s) as deadline:
-                    channel = await self._connection(to, peer)
+                    channel = await peer.standing.to(self._address_of(to), f"controller {to}")
                     peer.failures = 0
                     return await _call(channel, key, encode)
                 assert deadline.cancelled_caught
@@ -126,37 +125,10 @@ class Peers:
                 again = False
             except (OSError, WireError) as failed:
                 error = Gone(str(failed)) if isinstance(failed, ConnectionRefusedError) else failed
-            self._hang_up(peer)
+            peer.standing.close()
             if not again:
                 break
         if peer.failures == 0:
             logger.info("controller %d does not answer: %s", to, error)
         peer.failures += 1
         return error
-
-    async def _connection(self, to: int, peer: _Peer) -> Channel:
-        """The connection to a peer, made where there is none, or where its address is another by now.
-
-        Raises:
-            OSError: there is no way to it; WireError: it speaks nonsense.
-        """
-        address = self._address_of(to)
-        if peer.channel is not None and not peer.channel.closed and peer.dialled == address:
-            return peer.channel
-        self._hang_up(peer)
-        if address is None:
-            raise OSError(f"nobody knows where controller {to} is")
-        channel = Channel(await self._env.net.connect(*address), self._client_id, self._timeout_s)
-        try:
-            await channel.negotiate()
-        except BaseException:
-            channel.close()
-            raise
-        peer.channel, peer.dialled = channel, address
-        return channel
-
-    @staticmethod
-    def _hang_up(peer: _Peer) -> None:
-        if peer.channel is not None:
-            peer.channel.close()
-        peer.channel = None

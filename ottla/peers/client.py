@@ -121,6 +121,63 @@ class Channel:
         self.stream.close()
 
 
+async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: float) -> Channel:
+    """A new connection, over which versions were exchanged.
+
+    Raises:
+        OSError: nobody is there, or it broke; WireError: the answer does not parse.
+    """
+    made = Channel(await env.net.connect(*address), client_id, timeout_s)
+    try:
+        await made.negotiate()
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+class Standing:
+    """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
+
+    def __init__(self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True) -> None:
+        """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
+        self._env = env
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._negotiates = negotiates
+        self._channel: Channel | None = None
+        self._address: tuple[str, int] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is one, as far as is known."""
+        return self._channel is not None and not self._channel.closed
+
+    async def to(self, address: tuple[str, int] | None, who: str) -> Channel:
+        """The connection there. ``who`` is named where no address is known.
+
+        Raises:
+            OSError, WireError: as `dial`; Disconnected: there is no address.
+        """
+        if self._channel is not None and not self._channel.closed and self._address == address:
+            return self._channel
+        self.close()
+        if address is None:
+            raise Disconnected(f"nobody knows where {who} is")
+        if self._negotiates:
+            made = await dial(self._env, address, self._client_id, self._timeout_s)
+        else:
+            made = Channel(await self._env.net.connect(*address), self._client_id, self._timeout_s)
+        self._channel, self._address = made, address
+        return made
+
+    def close(self) -> None:
+        """Hang up; the next one is new."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
 @dataclass(slots=True)
 class Fetched:
     """One record with where it came from."""
@@ -150,12 +207,7 @@ class ClusterClient:
     async def _connect(self, host: str, port: int) -> Channel:
         known = self._open.get((host, port))
         if known is None or known.closed:
-            known = Channel(await self._env.net.connect(host, port), self._client_id, self._timeout_s)
-            try:
-                await known.negotiate()
-            except BaseException:
-                known.close()
-                raise
+            known = await dial(self._env, (host, port), self._client_id, self._timeout_s)
             self._open[host, port] = known
         return known
 
