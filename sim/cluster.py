@@ -21,7 +21,7 @@ from sim.copies import batches_on, differences
 from sim.faults import Disturber, Swarm
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
-from sim.lives import Guard, Lives
+from sim.lives import Guard, Lives, until_peace
 from sim.scenario import COMPACTED, KEYS, Result, Scenario
 from sim.world import World
 
@@ -127,8 +127,6 @@ class Cluster(Scenario):
         for name, number in self.numbers.items() if nodes > 1 else ():
             format_host(world.host(name), number, self.swarm)
             world.host(name).journaled = True  # else the oldest segment may go alone: nobody can know that it was
-        self._restless = nodes
-        self._peace = trio.Event()
 
     # ------------------------------------------------------------------ what is known of the nodes
 
@@ -173,25 +171,14 @@ class Cluster(Scenario):
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
             everything.start_soon(Invariants(world, self.living).run)
-            for lives in self.lives.values():
-                everything.start_soon(lives.until, self._run_s, self._one_less)
-            async with trio.open_nursery() as trouble:
-                if len(self.numbers) > 1:
-                    trouble.start_soon(disturber.run)
-                await self._peace.wait()
-                trouble.cancel_scope.cancel()
-            disturber.make_peace()
+            several = len(self.numbers) > 1
+            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several)
             world.network.mend()
             world.note("peace")
             await self._progress()
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
-
-    def _one_less(self) -> None:
-        self._restless -= 1
-        if not self._restless:
-            self._peace.set()
 
     async def _progress(self) -> None:
         """Every partition is written to, and every ISR fills up."""

@@ -10,10 +10,10 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StorageFailed
 from ottla.world.memory_disk import Killed
 from sim.clients import NODE, NOTHING, PORT
-from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, Swarm, break_disk
+from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, Disturber, Swarm, break_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from sim.processes import Process
     from sim.world import World
@@ -166,3 +166,26 @@ class Lives:
             self._world.ledger.violation("no-start", f"{self._said}{found!r}")
             return "failed"
         return "stopped"
+
+
+async def until_peace(
+    disturber: Disturber, lives: Collection[Lives], peace_at_s: float, nursery: trio.Nursery, *, disturbs: bool = True
+) -> None:
+    """Lives are lived in the nursery while things go wrong, until each node has begun its last; then all works."""
+    peace = trio.Event()
+    restless = len(lives)
+
+    def one_less() -> None:
+        nonlocal restless
+        restless -= 1
+        if not restless:
+            peace.set()
+
+    for each in lives:
+        nursery.start_soon(each.until, peace_at_s, one_less)
+    async with trio.open_nursery() as trouble:
+        if disturbs:
+            trouble.start_soon(disturber.run)
+        await peace.wait()
+        trouble.cancel_scope.cancel()
+    disturber.make_peace()

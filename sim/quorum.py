@@ -30,7 +30,7 @@ from sim.cluster import CONTROLLER_PORT, format_host
 from sim.copies import batches_on, differences
 from sim.faults import Disturber, Swarm
 from sim.invariants import Invariants
-from sim.lives import Guard, Lives
+from sim.lives import Guard, Lives, until_peace
 from sim.scenario import Result
 from sim.world import World
 
@@ -152,8 +152,6 @@ class QuorumScenario:
             quorum = QuorumConfig(LISTENER, (end,), voters)
             self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard))
         self._run_s = run_s
-        self._restless = nodes
-        self._peace = trio.Event()
         self.tried = self.acked = FIRST_VALUE
         self.count = 0
 
@@ -172,23 +170,11 @@ class QuorumScenario:
         async with trio.open_nursery() as everything:
             everything.start_soon(self._write)
             everything.start_soon(Invariants(world, self.living).run)
-            for lives in self.lives:
-                everything.start_soon(lives.until, self._run_s, self._one_less)
-            async with trio.open_nursery() as trouble:
-                if len(self.names) > 1:
-                    trouble.start_soon(disturber.run)
-                await self._peace.wait()
-                trouble.cancel_scope.cancel()
-            disturber.make_peace()
+            await until_peace(disturber, self.lives, self._run_s, everything, disturbs=len(self.names) > 1)
             world.network.mend()
             world.note("peace")
             await self._settle()
             everything.cancel_scope.cancel()
-
-    def _one_less(self) -> None:
-        self._restless -= 1
-        if not self._restless:
-            self._peace.set()
 
     async def _write(self) -> None:
         while True:

@@ -11,7 +11,7 @@ from sim.admin import SimAdmin
 from sim.anomalies import check
 from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimConsumer, SimProducer, make_topic, read_all
 from sim.faults import Disturber, Swarm
-from sim.lives import Lives
+from sim.lives import Lives, until_peace
 from sim.world import World
 
 RUN_S = 40.0
@@ -56,16 +56,10 @@ class Scenario:
     async def run(self) -> None:
         """Faults for a while, then peace, then the reckoning."""
         world = self.world
-        peace = trio.Event()
         disturber = Disturber(world, self.swarm, [NODE])
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            everything.start_soon(Lives(world, self.swarm).until, RUN_S, peace.set)
-            async with trio.open_nursery() as trouble:
-                trouble.start_soon(disturber.run)
-                await peace.wait()
-                trouble.cancel_scope.cancel()
-            disturber.make_peace()
+            await until_peace(disturber, [Lives(world, self.swarm)], RUN_S, everything)
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 
 import pytest
 
 from sim.hosts import Host
 from sim.tests.planted_cluster import CI, PLANTS
-from sim.tests.test_sim import ROOT, run_sim
+from sim.tests.test_sim import run_module, run_sim
 
 
 def test_equal_seeds_of_a_cluster_give_equal_digests_in_two_processes() -> None:
@@ -43,15 +41,7 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
 
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
 def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sim.tests.planted_cluster", bug],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    run_module("sim.tests.planted_cluster", bug)
 
 
 def test_where_names_are_journaled_a_name_survives_only_with_those_before_it() -> None:

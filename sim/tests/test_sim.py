@@ -17,9 +17,10 @@ from sim.tests.planted import CI, PLANTS
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def run_sim(*arguments: str, expect: int = 0) -> list[str]:
+def run_module(name: str, *arguments: str, expect: int = 0) -> str:
+    """What a module prints, run in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "sim", "--quiet", *arguments],
+        [sys.executable, "-m", name, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -27,7 +28,12 @@ def run_sim(*arguments: str, expect: int = 0) -> list[str]:
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     assert done.returncode == expect, done.stdout[-3000:] + done.stderr[-3000:]
-    return [line for line in done.stdout.split("\n") if line.startswith("seed")]
+    return done.stdout
+
+
+def run_sim(*arguments: str, expect: int = 0) -> list[str]:
+    printed = run_module("sim", "--quiet", *arguments, expect=expect)
+    return [line for line in printed.split("\n") if line.startswith("seed")]
 
 
 def test_20_equal_seeds_give_equal_digests_in_two_processes() -> None:
@@ -61,15 +67,7 @@ def test_trio_still_has_the_private_names_the_simulator_turns() -> None:
 
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sim.tests.planted", bug],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    run_module("sim.tests.planted", bug)
 
 
 def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.MonkeyPatch) -> None:
