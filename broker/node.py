@@ -135,7 +135,7 @@ class Node:
                     ready(self)
                 self._on_grown()
                 await stop.wait()
-                if not made.is_alone():
+                if not made.lifecycle.is_only_broker():
                     await made.lifecycle.resign()  # others catch up from here meanwhile
                     leaving = False
                 nursery.cancel_scope.cancel()

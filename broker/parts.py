@@ -107,10 +107,6 @@ class Parts:
         self._join(losses)
         self.services = self._services(fail)
 
-    def is_alone(self) -> bool:
-        """Whether this is the only broker the cluster knows."""
-        return list(self.controller.image.brokers) == [self._config.node_id]
-
     async def enrol(self) -> None:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
         await self.controller.ready()

@@ -98,13 +98,18 @@ def election() -> list[str]:
     return lines
 
 
-def killed() -> list[str]:
-    """The leader is killed."""
+def led() -> tuple[Story, int, list[str]]:
+    """Three nodes of which one has led for a while: the story, who leads, and the lines told from now on."""
     story = Story()
     story.start_all()
     first = story.elected()
     story.run(story.now_ms + 5_000)
-    lines = story.begin()
+    return story, first, story.begin()
+
+
+def killed() -> list[str]:
+    """The leader is killed."""
+    story, first, lines = led()
     story.tell(first, "is killed")
     story.crash(first)
     story.elected(but=first)
@@ -113,11 +118,7 @@ def killed() -> list[str]:
 
 def stopped() -> list[str]:
     """The leader is told to stop."""
-    story = Story()
-    story.start_all()
-    first = story.elected()
-    story.run(story.now_ms + 5_000)
-    lines = story.begin()
+    story, first, lines = led()
     story.tell(first, "is told to stop")
     story.step(first, Resign())
     story.elected(but=first)

@@ -90,14 +90,13 @@ _CONSUMERS = {
 }
 
 
-def _reader(context: Context, request: FetchRequest, session: FetchContext) -> _Reader:
-    """A follower, or a consumer that says where it is; of all others there are only the four."""
+def _reader(context: Context, request: FetchRequest, session: FetchContext, plain: _Reader) -> _Reader:
+    """A follower, or a consumer that says where it is; ``plain``: what it would be if it did not."""
     if session.is_follower:
         state, throttle = request.replica_state, context.services.replicas.leader_throttle
         held = None if throttle.bytes_a_second(context.image) is None else throttle
         broker = max(request.replica_id, state.replica_id)
         return _Reader(False, True, broker, state.replica_epoch, throttle=held)
-    plain = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
     if plain.leader_only or context.services.config.text(SELECTOR) != RACK_AWARE:
         return plain
     racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
@@ -257,10 +256,9 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
+    reader = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
     if session.is_follower or request.rack_id:
-        reader = _reader(context, request, session)
-    else:
-        reader = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
+        reader = _reader(context, request, session, reader)
     attempt = yield from _attempt(context, request, reader, wanted, session.rows(), arrives=True)
     min_bytes = min(request.min_bytes, request.max_bytes)
     nothing = not wanted and session.parks_on is None

@@ -146,7 +146,7 @@ class Lifecycle:
 
         What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
         """
-        if self._is_only_broker():
+        if self.is_only_broker():
             return self._newest().brokers[self._config.node_id].broker_epoch
         return self._storage.clean_epoch
 
@@ -248,11 +248,12 @@ class Lifecycle:
         """Say that this broker wants to go; whether it may, or nobody is there to say so."""
         answer: bh.BrokerHeartbeatResponse | None = None
         try:
-            with self._env.timeout(LEAVING_S if self._is_only_broker() else UNANSWERED_S):
+            with self._env.timeout(LEAVING_S if self.is_only_broker() else UNANSWERED_S):
                 answer = await self._beat(want_shut_down=True)
         except ProtocolError:
             pass
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
-    def _is_only_broker(self) -> bool:
+    def is_only_broker(self) -> bool:
+        """Whether the cluster knows no other."""
         return list(self._newest().brokers) == [self._config.node_id]

@@ -69,7 +69,7 @@ def _listens(raft: RaftNode, endpoints: Iterable[ctl.Endpoint]) -> bool:
 
 
 def _unfit(raft: RaftNode, request: AddVoter | RemoveVoter) -> VoterAnswer | None:
-    """What is wrong with a wish by itself (the table above R246)."""
+    """What is wrong with a wish by itself, or because of its time (the table above R246)."""
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _said(raft, error)
@@ -77,7 +77,8 @@ def _unfit(raft: RaftNode, request: AddVoter | RemoveVoter) -> VoterAnswer | Non
         return _said(raft, ErrorCode.INVALID_REQUEST, "a voter has an id and a directory id")
     if isinstance(request, AddVoter) and not _listens(raft, request.endpoints):
         return _said(raft, ErrorCode.INVALID_REQUEST, f"the voter names no endpoint for the listener {raft.listener}")
-    return None
+    assert isinstance(raft.state, Leader)
+    return _too_early(raft, raft.state)
 
 
 def _too_early(raft: RaftNode, leader: Leader) -> VoterAnswer | None:
@@ -101,9 +102,6 @@ def _add(raft: RaftNode, ticket: Any, request: AddVoter) -> VoterAnswer | None:
     if wrong is not None:
         return wrong
     assert isinstance(state, Leader)
-    wrong = _too_early(raft, state)
-    if wrong is not None:
-        return wrong
     if raft.voters.find(voter.id) is not None:
         return _said(raft, ErrorCode.DUPLICATE_VOTER, f"a voter has the id {voter.id} already")
     ask = AskVersions(voter, request.endpoints)
@@ -147,9 +145,6 @@ def _remove(raft: RaftNode, ticket: Any, request: RemoveVoter) -> VoterAnswer | 
     if wrong is not None:
         return wrong
     assert isinstance(state, Leader)
-    wrong = _too_early(raft, state)
-    if wrong is not None:
-        return wrong
     left = [e for e in entries if (e.voter_id, e.voter_directory_id) != request.voter]
     if not left or len(left) == len(entries):
         message = f"{request.voter.id} with that directory is no voter, or the last one"

@@ -12,7 +12,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
 from ottla.wire import batch as b
 from ottla.wire.errors import ProtocolError
-from ottla.world.memory_disk import Killed, MemoryDisk
+from ottla.world.memory_disk import Killed, MemoryDisk, Session
 
 
 def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
@@ -69,14 +69,19 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
     assert len(memory.files[path].data) == kept
 
 
-def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
-    """The cut was never synced, and the old bytes stand behind new ones at the very offset that comes next."""
+def four_batches() -> tuple[Session, PartitionLog, str, list[int]]:
+    """A log of four batches under leader epoch 1: its disk, itself, its file, and where each batch begins there."""
     disk = memory_disk().session()
     log = new_log(disk)
     for start in range(0, 12, 3):
         log.append_as_leader(a_batch(start), 1, NOW)
     path = log.active.path + ".log"
-    starts = [at for at, _ in b.iterate(disk.disk.files[path].data)]
+    return disk, log, path, [at for at, _ in b.iterate(disk.disk.files[path].data)]
+
+
+def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
+    """The cut was never synced, and the old bytes stand behind new ones at the very offset that comes next."""
+    disk, log, path, starts = four_batches()
     stale = bytes(disk.disk.files[path].data[starts[2] :])
     log.truncate_to(3, NOW)
     log.append_as_leader(a_batch(3), 2, NOW)
@@ -91,12 +96,7 @@ def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_
 
 def test_one_batch_whose_epoch_no_checkpoint_knows_costs_only_itself() -> None:
     """The epoch lies outside the checksum: what follows under the epoch before it must not go for one flipped bit."""
-    disk = memory_disk().session()
-    log = new_log(disk)
-    for start in range(0, 12, 3):
-        log.append_as_leader(a_batch(start), 1, NOW)
-    path = log.active.path + ".log"
-    starts = [at for at, _ in b.iterate(disk.disk.files[path].data)]
+    disk, _, path, starts = four_batches()
     disk.disk.files[path].data[starts[1] + 12] ^= 0x40
     disk.kill()
     assert reopened(disk.disk.session()).log_end_offset == 12
