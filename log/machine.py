@@ -50,6 +50,8 @@ class Effects(Generic[R]):
 
     records: list[R] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    at_once: list[Reply] = field(default_factory=list)
+    """Answers that hang on nothing that is not committed: they leave in the same turn, whatever becomes of it."""
     timers: list[Arm | Cancel] = field(default_factory=list)
     settle: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
@@ -75,6 +77,7 @@ class Effects(Generic[R]):
         for part in slices:
             self.records += part.records
             self.replies += part.replies
+            self.at_once += part.at_once
             self.timers += part.timers
 
     def flat(self) -> Iterator[Effects[R]]:

@@ -57,6 +57,8 @@ class Serde(NamedTuple, Generic[R]):
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     decode: Callable[[bytes | None, bytes | None], R | None]
+    base_sequence: int = 0
+    """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
 
 
 class Ground(NamedTuple):
@@ -114,13 +116,16 @@ class Shard(Generic[R]):
     def take_up(self, end: int) -> Iterator[None]:
         """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all."""
         fx = self.machine.handle(self._ground.env.now_ms(), Loaded())
+        at_once: list[Reply] = []
         for part in chain([fx], fx.then or ()):
             assert not part.records, "nothing is written before all is read"
             self._set(part.timers)
+            at_once += part.at_once
             if part is not fx:
                 yield
         self.written = end
         self.state = State.ACTIVE
+        self._give(at_once)
         if self._queue:
             self._be_busy()
 
@@ -151,6 +156,7 @@ class Shard(Generic[R]):
     def _turn(self, event: Any) -> None:
         """Decide, append, replay, set timers, answer: in that order."""
         fx = self.machine.handle(self._ground.env.now_ms(), event)
+        self._give(fx.at_once)
         error = self._write(fx.records)
         self._set(fx.timers)
         if not fx.records and isinstance(event, Settled):
@@ -187,6 +193,7 @@ class Shard(Generic[R]):
         for part in fx.then or ():
             assert part.then is None
             assert part.settle is None, "only the whole has something to settle"
+            self._give(part.at_once)
             error = self._write(part.records)
             self._set(part.timers)
             self._finish(part, error)
@@ -264,7 +271,9 @@ class Shard(Generic[R]):
         self._append(records[begin:], raw, now)
 
     def _append(self, records: list[R], raw: list[r.NewRecord], now_ms: int) -> None:
-        done = self.replica.append(bytearray(r.build(raw, base_sequence=0)), now_ms, Origin.COORDINATOR)
+        done = self.replica.append(
+            bytearray(r.build(raw, base_sequence=self._serde.base_sequence)), now_ms, Origin.COORDINATOR
+        )
         if done.first_offset != self.written:
             # Somebody else has written to this partition: what is known here is not what the log says.
             logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)

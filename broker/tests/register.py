@@ -48,6 +48,13 @@ class Park(NamedTuple):
     ticket: Any
 
 
+class Look(NamedTuple):
+    """Puts, and answers at once with how many values there were."""
+
+    ticket: Any
+    pairs: list[Pair]
+
+
 class Remind(NamedTuple):
     """Sets or cancels a timer."""
 
@@ -60,6 +67,8 @@ class Register:
         self.parked: list[Any] = []
         self.heard: list[Any] = []
         self.slow_start = 0
+        self.greeted: Any = None
+        """Who hears that this is loaded."""
         self.offsets: list[int] = []
 
     def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
@@ -73,6 +82,8 @@ class Register:
                 fx: Effects[Pair] = Effects(replies=[Reply(ticket, "done")], settle=settle)
                 fx.lay((f"many-{n}", "x") for n in range(count))
                 return fx
+            case Look(ticket, pairs):
+                return Effects(list(pairs), at_once=[Reply(ticket, f"{len(self.values)} values")])
             case Park(ticket):
                 self.parked.append(ticket)
             case Remind(timer):
@@ -81,6 +92,8 @@ class Register:
                 return Effects(replies=[Reply(what, ("settled", error))])
             case Unloaded(error):
                 return Effects(replies=[Reply(t, ("unloaded", error)) for t in self.parked])
+            case Loaded() if self.greeted is not None:
+                return Effects(at_once=[Reply(self.greeted, "loaded")])
             case Loaded() if self.slow_start:
                 return Effects(then=iter([Effects(timers=[Arm(("t", str(n)), 0)]) for n in range(self.slow_start)]))
         return Effects()
@@ -103,7 +116,14 @@ def decode(key: bytes | None, value: bytes | None) -> Pair | None:
 class House:
     """A runtime over partitions of a topic; ``followed`` ones are committed only when a test says so."""
 
-    def __init__(self, *, followed: bool = True, partitions: int = 1, settings: LogSettings | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        followed: bool = True,
+        partitions: int = 1,
+        settings: LogSettings | None = None,
+        base_sequence: int = 0,
+    ) -> None:
         self.stage = Stage()
         self.env: Any = self.stage.env
         self.timers = Timers(self.env)
@@ -114,8 +134,9 @@ class House:
         )
         self.machines: list[Register] = []
         self.slow_start = 0
+        self.greeted: Any = None
         self.runtime: CoordinatorRuntime[Pair] = CoordinatorRuntime(
-            self.env, self.timers, self._failed, "state", self._machine, Serde(encode, decode), 5000
+            self.env, self.timers, self._failed, "state", self._machine, Serde(encode, decode, base_sequence), 5000
         )
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -125,7 +146,7 @@ class House:
 
     def _machine(self) -> Register:
         machine = Register()
-        machine.slow_start = self.slow_start
+        machine.slow_start, machine.greeted = self.slow_start, self.greeted
         self.machines.append(machine)
         return machine
 

@@ -10,11 +10,12 @@ import trio.testing
 
 from ottla.broker.coordinator.errors import told
 from ottla.broker.coordinator.events import Settled, Unloaded
-from ottla.broker.coordinator.shard import TURNS_AT_ONCE
+from ottla.broker.coordinator.shard import TURNS_AT_ONCE, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.tests.register import (
     E,
     House,
+    Look,
     Many,
     Pair,
     Park,
@@ -57,6 +58,27 @@ def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() 
     house.commit()
     assert look.answer == "put"
     assert house.put().answer == "put"
+
+
+def test_what_hangs_on_nothing_is_answered_in_the_same_turn() -> None:
+    house = led(House())
+    house.put(("a", "1"))
+    assert house.runtime.ask(0, lambda t: Look(t, [])).answer == "1 values", "nothing is committed"
+    house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    assert house.runtime.ask(0, lambda t: Look(t, [("b", "2")])).answer == "1 values", "whatever becomes of the records"
+
+
+def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
+    house = House()
+    house.greeted = Ticket()
+    assert led(house).shard.state is State.ACTIVE
+    assert house.greeted.answer == "loaded"
+
+
+def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
+    house = led(House(followed=False, base_sequence=-1))
+    house.put(("a", "1"))
+    assert {h.base_sequence for h, _ in house.replica.log.batches(0)} == {-1}
 
 
 @pytest.mark.parametrize(
