@@ -20,6 +20,7 @@ from ottla.controller.driver import Controller
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.watch import BrokerWatch
 
 
@@ -46,3 +47,5 @@ class Services:
     fail: Fail
     watch: Callable[[], BrokerWatch]
     """Who hears of the connections heartbeats come over; made when there is another broker."""
+    authorizer: Authorizer | None = None
+    """Who may do what; None: everybody everything."""

@@ -17,6 +17,7 @@ from ottla.broker.server.asked import NAMING, partitions_of
 from ottla.broker.server.observer import Observer
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
+from ottla.controller.acl import CLUSTER_NAME, Operation, Resource, operations_of
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
 from ottla.wire.budget import Budget
@@ -122,6 +123,21 @@ class Context:
     def image(self) -> Image:
         """The newest committed metadata."""
         return self.services.metadata.image
+
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """Whether who asks may do something to what has this name; everybody may where there is no authorizer."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.may(self.peer, operation, resource, name)
+
+    def may_any(self, operation: Operation, resource: Resource) -> bool:
+        """Whether there is anything of a kind to which who asks may do this."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.may_any(self.peer, operation, resource)
+
+    def authorized(self, resource: Resource, name: str = CLUSTER_NAME) -> int:
+        """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
+        authorizer = self.services.authorizer
+        return operations_of(resource) if authorizer is None else authorizer.operations(self.peer, resource, name)
 
 
 @cache

@@ -143,7 +143,8 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         self.env = World()
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
-        self.services: Any = SimpleNamespace(env=self.env, config=NodeConfig(values=settings), making=())
+        config = NodeConfig(values=settings)
+        self.services: Any = SimpleNamespace(env=self.env, config=config, making=(), authorizer=None)
         self.apis: dict[ApiKey, Route] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)
         monkeypatch.setattr(dispatch, "handler_of", self.handlers.__getitem__)

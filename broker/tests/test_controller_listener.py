@@ -98,6 +98,7 @@ class Listener:
             watch=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
             metadata=Metadata(),
             making=(),
+            authorizer=None,
         )
         self.dispatcher = Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")
 

@@ -188,6 +188,7 @@ class Stage:
             sessions=Sessions(self.env, 3),  # type: ignore[arg-type]
             fetch_max_bytes=self.config.number("fetch.max.bytes"),
             fail=lambda error, where=None: self.failures.append(error),
+            authorizer=None,
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:

@@ -1,0 +1,81 @@
+"""Whether somebody may do something: super users first, then the rules, then what holds where nobody said anything.
+
+Decisions are kept until the rules change, so that a hot path pays one look into a table.
+
+Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelper.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ottla.broker.auth.rules import Rules
+from ottla.controller.acl import CANDIDATES, Operation, Resource, bits, rule_of
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image
+from ottla.wire.messages import metadata_records as m
+
+_KEPT_DECISIONS = 16_384
+_KEPT_NAME_CHARS = 255
+"""A name of a group may be as long as a request: decisions about those are made anew."""
+
+
+class Asks(Protocol):
+    """Who wants to do something: `ottla.broker.server.peer.Peer`."""
+
+    principal: str
+    """``User:name``."""
+    host: str
+    """Its address."""
+
+
+class Authorizer:
+    """Who may do what, as far as this node's metadata say."""
+
+    def __init__(self, super_users: Iterable[str] = (), *, is_open: bool = False) -> None:
+        self._super_users = frozenset(super_users)
+        self._is_open = is_open
+        """``allow.everyone.if.no.acl.found``."""
+        self._rules = Rules()
+        self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Take in what changed."""
+        is_touched = False
+        for about in delta.others:
+            if about[0] != "acl":
+                continue
+            is_touched = True
+            record = image.others.get(about)
+            if isinstance(record, m.AccessControlEntryRecord):
+                self._rules.take(record.id, rule_of(record))
+            else:
+                self._rules.drop(about[1])
+        if is_touched:
+            self._decided.clear()
+
+    def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether somebody may do something to what has this name."""
+        asked = peer.principal, peer.host, operation, resource, name
+        known = self._decided.get(asked)
+        return self._decide(*asked) if known is None else known
+
+    def _decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        said = principal in self._super_users or self._rules.say(principal, host, operation, resource, name)
+        decision = self._is_open if said is None else said
+        if len(name) <= _KEPT_NAME_CHARS:
+            if len(self._decided) >= _KEPT_DECISIONS:
+                self._decided.clear()
+            self._decided[principal, host, operation, resource, name] = decision
+        return decision
+
+    def may_any(self, peer: Asks, operation: Operation, resource: Resource) -> bool:
+        """Whether there is anything of a kind to which somebody may do this (item 339)."""
+        return self.may(peer, operation, resource, "hardcode") or self._rules.say_of_any(
+            peer.principal, peer.host, operation, resource
+        )
+
+    def operations(self, peer: Asks, resource: Resource, name: str) -> int:
+        """All that somebody may do to what has this name, as bits (item 342)."""
+        return bits(tuple(o for o in CANDIDATES[resource] if self.may(peer, o, resource, name)))

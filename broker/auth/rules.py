@@ -1,0 +1,115 @@
+"""Access rules by what they are about, so that a decision looks only at those that name the resource.
+
+Behaviour (items 336, 337): a rule names a resource literally, by a prefix, or all of a kind by ``*``. Any rule that
+matches and denies decides; else any that allows; else the resource is refused if any rule of anybody names it; else
+nothing was said. What is allowed to read, write, delete or alter may describe; to alter configs may describe them. What
+is denied implies nothing.
+
+Source: ``StandardAuthorizerData.java``, ``AclCache.java``, ``Authorizer.authorizeByResourceType`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.controller.acl import WILDCARD, Acl, Operation, Pattern, Permission, Resource
+
+EVERYBODY = "User:*"
+_IMPLYING = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}),
+}
+
+
+class Rules:
+    """All rules there are. Taking one in or dropping it costs what is said about its own resource, not all of them."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[bytes, Acl] = {}
+        self._literal: dict[tuple[Resource, str], list[Acl]] = {}
+        self._prefixed: dict[tuple[Resource, str], list[Acl]] = {}
+        self._lengths: dict[tuple[Resource, int], int] = {}
+        """How many prefixes of a kind have a length."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def take(self, acl_id: bytes, acl: Acl) -> None:
+        """One rule more, or another one under its id."""
+        self.drop(acl_id)
+        self._by_id[acl_id] = acl
+        at = acl.resource, acl.name
+        if acl.pattern is not Pattern.PREFIXED:
+            self._literal.setdefault(at, []).append(acl)
+            return
+        if at not in self._prefixed:
+            length = acl.resource, len(acl.name)
+            self._lengths[length] = self._lengths.get(length, 0) + 1
+        self._prefixed.setdefault(at, []).append(acl)
+
+    def drop(self, acl_id: bytes) -> None:
+        """One rule less; one that is not there is none."""
+        acl = self._by_id.pop(acl_id, None)
+        if acl is None:
+            return
+        at = acl.resource, acl.name
+        of = self._prefixed if acl.pattern is Pattern.PREFIXED else self._literal
+        of[at].remove(acl)
+        if not of[at]:
+            del of[at]
+            if of is self._prefixed:
+                length = acl.resource, len(acl.name)
+                self._lengths[length] -= 1
+                if not self._lengths[length]:
+                    del self._lengths[length]
+
+    def _naming(self, resource: Resource, name: str) -> Iterator[Acl]:
+        """Every rule that names a resource."""
+        yield from self._literal.get((resource, name), ())
+        if name != WILDCARD:
+            yield from self._literal.get((resource, WILDCARD), ())
+        for kind, length in self._lengths:
+            if kind == resource and length <= len(name):
+                yield from self._prefixed.get((resource, name[:length]), ())
+
+    def say(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool | None:
+        """Whether somebody may; None where no rule of anybody names the resource."""
+        implying = _IMPLYING.get(operation) or (operation, Operation.ALL)
+        allowed: bool | None = None
+        for acl in self._naming(resource, name):
+            if allowed is None:
+                allowed = False
+            if not _is_about(acl, principal, host):
+                continue
+            if acl.permission is Permission.ALLOW:
+                allowed = allowed or acl.operation in implying
+            elif acl.operation in (operation, Operation.ALL):
+                return False
+        return allowed
+
+    def say_of_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
+        wanted = operation, Operation.ALL
+        denied: set[tuple[Pattern, str]] = set()
+        allowed: set[tuple[Pattern, str]] = set()
+        for acl in self._by_id.values():
+            if acl.resource == resource and acl.operation in wanted and _is_about(acl, principal, host):
+                of = denied if acl.permission is Permission.DENY else allowed
+                of.add((acl.pattern, acl.name))
+        everything = Pattern.LITERAL, WILDCARD
+        if everything in denied:
+            return False
+        return everything in allowed or any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
+
+
+def _is_about(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
+
+
+def _is_covered(pattern: Pattern, name: str, denied: set[tuple[Pattern, str]]) -> bool:
+    """Whether what denies takes away all that a rule allows."""
+    if pattern is Pattern.LITERAL and (pattern, name) in denied:
+        return True
+    return any((Pattern.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

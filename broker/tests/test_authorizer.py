@@ -1,0 +1,250 @@
+"""Who may do what: rows of the rules with the facts' numbers, and random changes against a model that keeps a list."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.auth.authorizer import Authorizer
+from ottla.broker.server.dispatch import Context
+from ottla.broker.server.peer import Peer
+from ottla.broker.turn import Turn
+from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource, operations_of, rule_of
+from ottla.controller.delta import Delta
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image, records_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import metadata_records as m
+
+O, R = Operation, Resource  # noqa: E741 - rows are short
+ALICE, BOB = "User:alice", "User:bob"
+T = R.TOPIC
+
+
+def acl(
+    name: str = "t",
+    operation: Operation = O.READ,
+    *,
+    deny: bool = False,
+    prefix: bool = False,
+    who: str = ALICE,
+    host: str = "*",
+    kind: Resource = T,
+) -> Acl:
+    pattern = Pattern.PREFIXED if prefix else Pattern.LITERAL
+    return Acl(kind, name, pattern, who, host, operation, Permission.DENY if deny else Permission.ALLOW)
+
+
+def record(number: int, rule: Acl) -> m.AccessControlEntryRecord:
+    ints = [int(x) if isinstance(x, int) else x for x in rule]
+    return m.AccessControlEntryRecord(number.to_bytes(16, "big"), *ints)
+
+
+class Asker:
+    def __init__(self, principal: str = ALICE, host: str = "10.0.0.1") -> None:
+        self.principal, self.host = principal, host
+
+
+def holding(*rules: Acl, **how: Any) -> Authorizer:
+    draft = Draft(Image())
+    for number, rule in enumerate(rules):
+        draft.take(record(number, rule))
+    image = draft.image(1, 1)
+    out = Authorizer(**how)
+    out.publish(image, draft.delta(image))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "name", "allowed"),
+    [
+        # 336: principal, host, operation, name
+        ([acl()], O.READ, "t", True),
+        ([acl(who=BOB)], O.READ, "t", False),
+        ([acl(who="User:*")], O.READ, "t", True),
+        ([acl(who="Group:alice")], O.READ, "t", False),
+        ([acl(host="10.0.0.1")], O.READ, "t", True),
+        ([acl(host="10.0.0.2")], O.READ, "t", False),
+        ([acl(operation=O.WRITE)], O.READ, "t", False),
+        ([acl(operation=O.ALL)], O.READ, "t", True),
+        ([acl("*")], O.READ, "t", True),
+        ([acl("x", prefix=True)], O.READ, "xy", True),
+        ([acl("xy", prefix=True)], O.READ, "xy", True),
+        ([acl("xy", prefix=True)], O.READ, "x", False),
+        ([acl("x")], O.READ, "xy", False),
+        ([acl("*", prefix=True)], O.READ, "x", False),
+        ([acl(kind=R.GROUP)], O.READ, "t", False),
+        # 95: what implies what
+        *[([acl(operation=o)], O.DESCRIBE, "t", True) for o in (O.READ, O.WRITE, O.DELETE, O.ALTER, O.ALL)],
+        *[([acl(operation=o)], O.DESCRIBE, "t", False) for o in (O.CREATE, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS)],
+        ([acl(operation=O.ALTER_CONFIGS)], O.DESCRIBE_CONFIGS, "t", True),
+        ([acl(operation=O.ALTER)], O.DESCRIBE_CONFIGS, "t", False),
+        ([acl(operation=O.DESCRIBE)], O.READ, "t", False),
+        # 337: any deny, then any allow
+        ([acl(), acl(deny=True)], O.READ, "t", False),
+        ([acl(deny=True, operation=O.ALL), acl()], O.READ, "t", False),
+        ([acl("t"), acl("*", deny=True)], O.READ, "t", False),
+        ([acl("tt"), acl("t", prefix=True, deny=True)], O.READ, "tt", False),
+        ([acl(), acl(deny=True, who=BOB)], O.READ, "t", True),
+        ([acl(), acl(deny=True, host="10.0.0.2")], O.READ, "t", True),
+        ([acl(), acl(deny=True, operation=O.DESCRIBE)], O.READ, "t", True),
+        ([acl(), acl(deny=True, operation=O.DESCRIBE)], O.DESCRIBE, "t", False),
+        ([acl(operation=O.DESCRIBE), acl(deny=True)], O.DESCRIBE, "t", True),
+    ],
+)
+def test_rules_decide(rules: list[Acl], operation: Operation, name: str, allowed: bool) -> None:
+    for order in (rules, rules[::-1]):
+        assert holding(*order).may(Asker(), operation, T, name) is allowed
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed"),
+    [
+        ([], True),  # 337: nobody said anything about it
+        ([acl("other")], True),
+        ([acl(who=BOB)], False),
+        ([acl("*", who=BOB)], False),
+        ([acl("t", who=BOB, prefix=True)], False),
+        ([acl(who=BOB, deny=True)], False),
+    ],
+)
+def test_who_is_let_in_where_nothing_was_said(rules: list[Acl], allowed: bool) -> None:
+    assert holding(*rules, is_open=True).may(Asker(), O.READ, T, "t") is allowed
+    assert holding(*rules).may(Asker(), O.READ, T, "t") is False
+
+
+def test_super_users_come_first() -> None:
+    authorizer = holding(acl(deny=True, operation=O.ALL), super_users=[ALICE])
+    assert authorizer.may(Asker(), O.READ, T, "t")
+    assert authorizer.may_any(Asker(), O.READ, T)
+    assert not authorizer.may(Asker("User:Alice"), O.READ, T, "t")
+    assert not authorizer.may(Asker("Group:alice"), O.READ, T, "t")
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed"),
+    [
+        ([], False),
+        ([acl("a", O.WRITE)], True),
+        ([acl("a", O.ALL)], True),
+        ([acl("a", O.WRITE, who=BOB)], False),
+        ([acl("a", O.WRITE, host="10.9.9.9")], False),
+        ([acl("a", O.WRITE, kind=R.GROUP)], False),
+        ([acl("a", O.WRITE), acl("a", O.WRITE, deny=True)], False),
+        ([acl("a", O.WRITE), acl("*", O.WRITE, deny=True)], False),
+        ([acl("ab", O.WRITE), acl("a", O.WRITE, deny=True, prefix=True)], False),
+        ([acl("ab", O.WRITE, prefix=True), acl("a", O.WRITE, deny=True, prefix=True)], False),
+        ([acl("ab", O.WRITE, prefix=True), acl("ab", O.WRITE, deny=True)], True),
+        ([acl("a", O.WRITE, prefix=True), acl("ab", O.WRITE, deny=True, prefix=True)], True),
+        ([acl("a", O.WRITE), acl("b", O.WRITE, deny=True)], True),
+        ([acl("*", O.WRITE)], True),
+        ([acl("*", O.WRITE), acl("a", O.ALL, deny=True)], True),
+    ],
+)
+def test_anything_of_a_kind(rules: list[Acl], allowed: bool) -> None:
+    assert holding(*rules).may_any(Asker(), O.WRITE, T) is allowed  # 339
+
+
+def test_a_plain_look_comes_first_where_anything_of_a_kind_is_asked_for() -> None:
+    assert holding(is_open=True).may_any(Asker(), O.WRITE, T)
+    assert not holding(acl("a", O.READ)).may_any(Asker(), O.DESCRIBE, T)  # nothing implies it
+
+
+def test_operations_are_told_as_bits() -> None:
+    authorizer = holding(acl("g", O.READ, kind=R.GROUP), acl("g", O.ALTER_CONFIGS, kind=R.GROUP))
+    assert authorizer.operations(Asker(), R.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
+    assert authorizer.operations(Asker(BOB), R.GROUP, "g") == 0
+    told = operations_of(R.TOPIC), operations_of(R.GROUP), operations_of(R.CLUSTER)
+    assert told == (3576, 3400, 8096)  # 342: what a real broker without an authorizer says
+
+
+def test_without_an_authorizer_everybody_may() -> None:
+    services: Any = SimpleNamespace(authorizer=None)
+    env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
+    context = Context(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, Turn(env), {})
+    assert context.may(O.READ, T, "t")
+    assert context.may(O.ALTER, R.CLUSTER)
+    assert context.may_any(O.WRITE, T)
+    assert context.authorized(R.CLUSTER) == 8096
+    services.authorizer = holding(acl("kafka-cluster", O.ALTER, who="User:ANONYMOUS", kind=R.CLUSTER))
+    assert context.may(O.ALTER, R.CLUSTER)
+    assert not context.may(O.READ, T, "t")
+    assert not context.may_any(O.WRITE, T)
+    assert context.authorized(R.CLUSTER) == 1 << O.ALTER | 1 << O.DESCRIBE
+
+
+def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
+    rule = rule_of(m.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
+    assert rule.operation is O.UNKNOWN
+
+
+# ---------------------------------------------------------------- 10,000 changes against a model
+
+
+class Model:
+    """The rules as a plain list, and the sentence of item 337 written down."""
+
+    def __init__(self) -> None:
+        self.rules: dict[int, Acl] = {}
+
+    def may(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        naming = [
+            a
+            for a in self.rules.values()
+            if a.resource == resource
+            and (name.startswith(a.name) if a.pattern is Pattern.PREFIXED else a.name in (name, "*"))
+        ]
+        mine = [a for a in naming if a.principal in (asker.principal, "User:*") and a.host in (asker.host, "*")]
+        implied = {O.DESCRIBE: (O.READ, O.WRITE, O.DELETE, O.ALTER), O.DESCRIBE_CONFIGS: (O.ALTER_CONFIGS,)}
+        exact = (operation, O.ALL)
+        if any(a.permission is Permission.DENY and a.operation in exact for a in mine):
+            return False
+        return any(
+            a.permission is Permission.ALLOW and a.operation in (*exact, *implied.get(operation, ())) for a in mine
+        )
+
+
+def test_ten_thousand_changes_decide_as_the_model_does() -> None:
+    chance = random.Random(337)
+    names = ["a", "ab", "abc", "b", "ba", "*"]
+    operations = [O.READ, O.WRITE, O.DESCRIBE, O.ALTER, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS, O.ALL]
+    askers = [Asker(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
+    model, image, authorizer, denied = Model(), Image(), Authorizer(), 0
+    for step in range(10_000):
+        draft = Draft(image)
+        if model.rules and chance.random() < 0.5 + (len(model.rules) - 12) / 50:
+            number = chance.choice(list(model.rules))
+            del model.rules[number]
+            draft.take(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+        else:
+            rule = acl(
+                chance.choice(names),
+                chance.choice(operations),
+                deny=chance.random() < 0.25,
+                prefix=chance.random() < 0.4,
+                who=chance.choice([ALICE, BOB, "User:*"]),
+                host=chance.choice(["*", "*", "10.0.0.1"]),
+                kind=chance.choice([T, R.GROUP]),
+            )
+            model.rules[step] = rule
+            draft.take(record(step, rule))
+        image = draft.image(step, 1)
+        authorizer.publish(image, draft.delta(image))
+        if step % 500 == 250:  # a restart: from the records a snapshot holds
+            again = Draft(Image())
+            for told in records_of(image):
+                again.take(told)
+            image = replace(again.image(step, 1))
+            authorizer = Authorizer()
+            authorizer.publish(image, Delta.everything(image))
+        for _ in range(4):
+            asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, R.GROUP])
+            name = chance.choice(["a", "ab", "abcd", "b", "c"])
+            expected = model.may(*asked, name)
+            denied += not expected
+            assert authorizer.may(*asked, name) is expected, (step, asked, name, model.rules)
+    assert 5_000 < denied < 35_000
