@@ -21,9 +21,9 @@ broker epoch: KIP-903.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 SELECTOR = "replica.selector.class"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-NOWHERE: Mapping[int, str | None] = MappingProxyType({})
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
 _STEP = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class _Reader(NamedTuple):
-    """Who reads, and how far."""
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who reads, and how far. Slots: each partition of each fetch looks at it."""
 
     committed: bool
     leader_only: bool
@@ -66,7 +66,7 @@ class _Reader(NamedTuple):
     broker_epoch: int
     rack: str = ""
     """Where it wants to be sent to a replica of its own rack: its rack."""
-    racks: Mapping[int, str | None] = NOWHERE
+    racks: Mapping[int, str | None] = field(default_factory=dict)
     """Of the brokers it can reach."""
     throttle: Any = None
     """A `Throttle`, where followers that are behind may be held back."""
@@ -100,7 +100,7 @@ def _reader(context: Context, request: FetchRequest, session: FetchContext, plai
     if plain.leader_only or context.services.config.text(SELECTOR) != RACK_AWARE:
         return plain
     racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
-    return plain._replace(rack=request.rack_id, racks=racks)
+    return replace(plain, rack=request.rack_id, racks=racks)
 
 
 def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
@@ -129,40 +129,37 @@ def _read(
 ) -> PartitionData:
     """Read one partition; an error becomes its error code."""
     try:
-        replica = _replica(context, want)
+        replica, follower = _replica(context, want), reader.follower
         if reader.leader_only:
             replica.check_leads(want.current_leader_epoch)
-        else:
+        elif want.current_leader_epoch != -1:
             replica.check_epoch(want.current_leader_epoch)
-        if reader.follower >= 0:
+        if follower >= 0:
             named = want.current_leader_epoch >= 0
-            replica.check_follower(reader.follower, reader.broker_epoch, names_epoch=named)
+            replica.check_follower(follower, reader.broker_epoch, names_epoch=named)
         log = replica.log
-        out = PartitionData(
-            want.partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted_transactions=None,
-        )
+        upper, stable = log.high_watermark, log.last_stable_offset
+        out = PartitionData(want.partition, 0, upper, stable, log.log_start_offset, aborted_transactions=None)
         if reader.rack and _is_sent_elsewhere(context, replica, want, reader, out):
             return out
-        diverging = _diverging(replica, want) if want.last_fetched_epoch >= 0 else None
-        if diverging is not None:
-            out.diverging_epoch = diverging
-            out.records = b""
-            return out
-        upper = out.last_stable_offset if reader.committed else out.high_watermark
-        if reader.follower >= 0:
+        if want.last_fetched_epoch >= 0:
+            diverging = _diverging(replica, want)
+            if diverging is not None:
+                out.diverging_epoch = diverging
+                out.records = b""
+                return out
+        committed = reader.committed
+        if committed:
+            upper = stable
+        elif follower >= 0:
             upper = log.log_end_offset
-        limit = min(max_bytes, want.max_bytes)
-        part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
+        limit = want.max_bytes
+        part = log.read(want.fetch_offset, limit if limit < max_bytes else max_bytes, upper, at_least_one=first)
         out.records = b"" if part is None else part
-        if reader.committed:
+        if committed:
             aborted = log.aborted_in(part, want.fetch_offset, upper) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
-        if reader.follower >= 0:
+        if follower >= 0:
             _arrived(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
@@ -232,10 +229,11 @@ def _attempt(
     most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
     attempt = _Attempt(most, rows)
     for number, want in enumerate(wanted, 1):
-        row = _read(context, want, max(attempt.left, 0), reader, first=attempt.bytes == 0, arrives=arrives)
+        left = attempt.left
+        row = _read(context, want, left if left > 0 else 0, reader, first=attempt.bytes == 0, arrives=arrives)
         size = len(row.records)
         attempt.bytes += size
-        attempt.left -= size
+        attempt.left = left - size
         if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
             attempt.urgent = True
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
