@@ -14,13 +14,12 @@ import struct
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from crc32c import crc32c
-
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import AbortedTxn
 from ottla.log.producer_table import BATCHES_REMEMBERED, ENTRY_BYTES, BatchInfo, Producer, ProducerTable
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from ottla.wire.control import ControlType
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 __all__ = ["BATCHES_REMEMBERED", "BatchInfo", "Producer", "ProducerStates"]

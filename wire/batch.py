@@ -9,9 +9,10 @@ Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1); the format is KIP-98's
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
@@ -31,18 +32,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
-
-
-def _load_crc32c(data: Buffer) -> int:
-    """Load the checksum when the first one is asked for: a client that only asks for metadata never does."""
-    global crc32c
-    from crc32c import crc32c
-
-    return int(crc32c(data))
-
-
-crc32c: Callable[[Buffer], int] = _load_crc32c
-"""CRC-32C of some bytes."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OVERHEAD = struct.Struct(">qi")

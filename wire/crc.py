@@ -1,0 +1,31 @@
+"""CRC-32C: the C function of the ``crc32c`` package, without what the package loads around it.
+
+Its ``__init__`` asks the installed distributions for its own version: that reads mail headers, archives and a command
+line into memory, 1.8 MB and 20 ms in each node. The function is found beside it, and imported as usual if it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+PACKAGE, EXTENSION = "crc32c", "_crc32c"
+
+
+def _load() -> Callable[..., int]:
+    package = PathFinder.find_spec(PACKAGE)
+    inside = None if package is None else package.submodule_search_locations
+    found = None if inside is None else PathFinder.find_spec(EXTENSION, inside)
+    if found is None or found.loader is None:
+        from crc32c import crc32c
+
+        return crc32c
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    function: Callable[..., int] = module.crc32c
+    return function
+
+
+crc32c: Callable[..., int] = _load()
+"""``crc32c(data, value=0)``: the checksum of bytes, or of bytes behind those whose checksum is ``value``."""
