@@ -14,6 +14,7 @@ from ottla.controller.config_keys import REPLICA_RECOVERY
 from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import NO_LEADER, Image, Partition, Topic
 from ottla.controller.leadership import rules_of
+from ottla.controller.leases import Absences
 from ottla.controller.moves import is_moving
 from ottla.controller.placement import is_usable
 from ottla.controller.plan_moves import Brokers, without
@@ -29,23 +30,6 @@ INTERNAL = {
 """Internal topics, and the setting that fixes how many replicas each has."""
 MOVES_A_TURN = 100
 """So many partitions begin to move at once; the rest follows in later turns."""
-
-
-class Absences:
-    """Since when brokers are away, as far as this controller knows: it begins to count when it becomes active."""
-
-    def __init__(self) -> None:
-        self._since: dict[int, float] = {}
-
-    def forget(self) -> None:
-        """Begin to count anew."""
-        self._since.clear()
-
-    def away(self, image: Image, now_ms: float, after_ms: float) -> set[int]:
-        """Brokers that are registered, and have been fenced for so long."""
-        fenced = {i for i, b in image.brokers.items() if b.fenced}
-        self._since = {i: self._since.get(i, now_ms) for i in fenced}
-        return {i for i, since in self._since.items() if now_ms - since >= after_ms}
 
 
 def _partitions(image: Image) -> Iterator[tuple[Topic, int, Partition]]:

@@ -63,3 +63,20 @@ class Leases:
                 return broker_id
             del self._heard[(broker_id, epoch)]
         return None
+
+
+class Absences:
+    """Since when brokers are away, as far as this controller knows: it begins to count when it becomes active."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self._since.clear()
+
+    def away(self, image: Image, now_ms: float, after_ms: float) -> set[int]:
+        """Brokers that are registered, and have been fenced for so long."""
+        fenced = {i for i, b in image.brokers.items() if b.fenced}
+        self._since = {i: self._since.get(i, now_ms) for i in fenced}
+        return {i for i, since in self._since.items() if now_ms - since >= after_ms}

@@ -1,54 +1,30 @@
 """The controller machine: one request or event in, records and an answer out; replayed records make the image.
 
-It joins the control areas (`topics`, `configs`, `brokers`) and knows nothing of disks, sockets or quorums: a quorum
-of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
+It joins the control areas (`brokers`, `heartbeats`, and through `areas` all others) and knows nothing of disks, sockets
+or quorums: a quorum of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from ottla.controller import (
-    brokers,
-    configs,
-    elections,
-    fast_fencing,
-    features,
-    heartbeats,
-    isr,
-    places,
-    reassignments,
-    topics,
-    widening,
-)
-from ottla.controller.config_rules import MIN_ISR
+from ottla.controller import brokers, heartbeats
 from ottla.controller.decision import Decision, Defaults, Steps, at_once
 from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
-from ottla.controller.healing import Absences
 from ottla.controller.image import Image
-from ottla.controller.leases import SESSION_KEY, SESSION_MS, Leases
+from ottla.controller.leases import SESSION_KEY, SESSION_MS, Absences, Leases
 from ottla.controller.periodic import Chore, Sight
 from ottla.controller.placement import Chance
-from ottla.wire.messages import allocate_producer_ids as ap
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_partition as alp
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import assign_replicas_to_dirs as ad
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import controller_registration as cr
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import unregister_broker as ub
-from ottla.wire.messages import update_features as uf
 from ottla.wire.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.controller.fast_fencing import Probes
 
 
 class ControllerMachine:
@@ -79,14 +55,19 @@ class ControllerMachine:
         """Soft state: which brokers count as alive."""
         self.absences = Absences()
         """Soft state: since when brokers are away."""
-        self.probes = fast_fencing.Probes()
-        """Soft state, of a controller that stands by too: which brokers a probe has reached."""
-        self._new_id = new_id
-        self._chance = chance
+        self.new_id = new_id
+        self.chance = chance
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
         self._held: list[Message] | None = None
         """What stood in the open transaction when the image was taken."""
+
+    @cached_property
+    def probes(self) -> Probes:
+        """Soft state, of a controller that stands by too: which brokers a probe has reached."""
+        from ottla.controller.fast_fencing import Probes  # a node alone probes nobody
+
+        return Probes()
 
     def activated(self, now_ms: float, own: int | None = None) -> None:
         """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
@@ -101,47 +82,17 @@ class ControllerMachine:
         """
         image, static = self.latest, self.defaults.broker
         match event:
-            case ct.CreateTopicsRequest():
-                return topics.create_topics(image, event, version, self.defaults, self._new_id, self._chance)
-            case dt.DeleteTopicsRequest():
-                return topics.delete_topics(image, event, version)
-            case cp.CreatePartitionsRequest():
-                return widening.create_partitions(image, event, version, self._chance)
-            case ia.IncrementalAlterConfigsRequest():
-                return configs.incremental_alter(image, event, version, self.defaults)
-            case ac.AlterConfigsRequest():
-                return configs.legacy_alter(image, event, version, self.defaults)
-            case ap.AllocateProducerIdsRequest():
-                return brokers.allocate_producer_ids(image, event)
-            case uf.UpdateFeaturesRequest():
-                least = static.get(MIN_ISR, "1")
-                me = features.Deciding(self.node_id, self.kraft_version, self.static_voters, least)
-                return features.update_features(image, event, version, me)
-            case ub.UnregisterBrokerRequest():
-                return brokers.unregister(image, event, static)
             case br.BrokerRegistrationRequest():
                 cluster = brokers.Cluster(self.cluster_id, self.kraft_version, self.leases, now_ms)
                 return brokers.register(image, event, next_offset, static, cluster)
             case bh.BrokerHeartbeatRequest():
                 return heartbeats.heartbeat(image, self.contacts, self.leases, event, next_offset, static)
-            case fast_fencing.Gone():
-                return fast_fencing.fence_gone(image, self.leases, self.probes, event, static)
             case Chore():
                 return event.decide(Sight(image, self.leases, self.absences, static, now_ms))
-            case ad.AssignReplicasToDirsRequest():
-                return places.assign(image, event, static)
-            case alp.AlterPartitionRequest():
-                return isr.alter_partition(image, event, version, static)
-            case el.ElectLeadersRequest():
-                return elections.elect_leaders(image, event, version, static)
-            case ar.AlterPartitionReassignmentsRequest():
-                return reassignments.alter_reassignments(image, event, version, static)
-            case lr.ListPartitionReassignmentsRequest():
-                return reassignments.list_reassignments(self.image, event, version)
-            case cr.ControllerRegistrationRequest():
-                return brokers.register_controller(event)
             case _:
-                raise AssertionError(f"no control area handles {event!r}")
+                from ottla.controller import areas  # a node that idles gets no other
+
+                return areas.decide(self, event, version)
 
     def replay(self, offset: int, record: Message) -> None:
         """Take one appended record in. Records inside a metadata transaction wait for its end."""

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.controller import elections, healing, heartbeats
+from ottla.controller import heartbeats
 from ottla.controller.config_keys import REPLICA_RECOVERY
 from ottla.controller.decision import Decision, Steps
-from ottla.controller.healing import Absences
 from ottla.controller.image import Image
-from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Leases
+from ottla.controller.leases import CHECKS_A_SESSION, SESSION_KEY, SESSION_MS, Absences, Leases
 from ottla.wire.messages import metadata_records as m
 
 AGAIN_MS = 10
@@ -63,6 +62,32 @@ def _fence_stale(sight: Sight) -> Steps:
     return Decision(True, fenced.records)
 
 
+def _balance(sight: Sight) -> Decision | Steps:
+    from ottla.controller.elections import balance  # not before the first look
+
+    return balance(sight.image, sight.static)
+
+
+def _rescue(sight: Sight) -> Decision | Steps:
+    from ottla.controller.elections import rescue
+
+    return rescue(sight.image, sight.static)
+
+
+def _grow(sight: Sight) -> Decision | Steps:
+    if len(sight.image.brokers) < 2:
+        return Decision(False)  # nobody has joined
+    from ottla.controller.healing import grow
+
+    return grow(sight.image, sight.static)
+
+
+def _recover(sight: Sight) -> Decision | Steps:
+    from ottla.controller.healing import recover
+
+    return recover(sight.image, sight.static, sight.absences, sight.now_ms)
+
+
 def _recover_every_ms(static: Static) -> int:
     after_ms = int(static.get(REPLICA_RECOVERY, 0))
     return max(100, min(10_000, after_ms // 10)) if after_ms else 0
@@ -78,18 +103,16 @@ FENCE_STALE = Chore(
     lambda static: max(1, int(static.get(SESSION_KEY, SESSION_MS)) // CHECKS_A_SESSION),
     _fence_stale,
 )
-BALANCE = Chore("let first replicas lead", _balance_every_ms, lambda s: elections.balance(s.image, s.static))
+BALANCE = Chore("let first replicas lead", _balance_every_ms, _balance)
 RESCUE = Chore(
     "elect uncleanly where topics allow it",
     _number("unclean.leader.election.interval.ms", 300_000),
-    lambda s: elections.rescue(s.image, s.static),
+    _rescue,
 )
-GROW = Chore(
-    "let internal topics grow with the cluster", lambda static: 1_000, lambda s: healing.grow(s.image, s.static)
-)
+GROW = Chore("let internal topics grow with the cluster", lambda static: 1_000, _grow)
 RECOVER = Chore(
     "make again what is lost",
     _recover_every_ms,
-    lambda s: healing.recover(s.image, s.static, s.absences, s.now_ms),
+    _recover,
 )
 CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE, GROW, RECOVER)

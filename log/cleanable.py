@@ -8,11 +8,13 @@ The least age: KIP-58; the largest: KIP-354.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.compaction import Plan
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import FOREVER_MS
+
+if TYPE_CHECKING:
+    from ottla.log.compaction import Plan
 
 
 class Cleanable(NamedTuple):
@@ -64,6 +66,8 @@ def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
 
 def plan_of(found: Cleanable, now_ms: int, map_bytes: int) -> Plan:
     """Everything a pass must know of a log, taken while nothing moves."""
+    from ottla.log.compaction import Plan  # most nodes never compact anything
+
     log = found.log
     return Plan(
         log.directory,

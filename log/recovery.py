@@ -15,7 +15,6 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.rebuild import Seen, rebuild_producers
 from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment
 from ottla.log.settings import LogSettings
-from ottla.log.split import split
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import WireError
 from ottla.wire.legacy import MIN_BYTES, any_header
@@ -195,6 +194,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
                 log.segments[at].seal()  # synced with its batches, and believed from then on
             log.segments[at].close()  # there may be more of them than descriptors
         except OffsetOverflow:
+            from ottla.log.split import split  # next to no log has such a segment
+
             log.notes.append(f"{log.segments[at].path}.log: split: its offsets reach too far to be indexed")
             log.put_in_place(at, 1, split(log.disk, log.directory, log.segments[at]))
             at -= 1  # the first part is looked at in its place

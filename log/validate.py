@@ -20,6 +20,7 @@ from ottla.log.settings import LogSettings
 from ottla.wire import batch as b
 from ottla.wire.batch import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader
 from ottla.wire.compression import Codec, begins_like, codec_of, packer, pieces
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer, read_varlong
 from ottla.wire.record_walk import SMALLEST_RECORD_BYTES, BadRecord, RecordWalk, Seen
@@ -144,7 +145,7 @@ def check_client_batch(data: Data, header: BatchHeader, settings: LogSettings, w
     if size_bytes > settings.max_message_bytes:
         check_size(size_bytes, settings, where)
     view = memoryview(data)
-    if b.crc32c(view[ATTRIBUTES_OFFSET:size_bytes]) != crc:
+    if crc32c(view[ATTRIBUTES_OFFSET:size_bytes]) != crc:
         check_crc(data, header)
     codec = attributes & 0x07
     if codec > _LAST_CODEC:

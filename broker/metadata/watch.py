@@ -35,7 +35,9 @@ KNOCKS_S = (0.0, 0.1, 0.4)
 class Rules(Protocol):
     """What is asked of the controller's machine."""
 
-    probes: Probes
+    @property
+    def probes(self) -> Probes:
+        """Which processes of brokers a probe has reached."""
 
 
 class Fences(Protocol):

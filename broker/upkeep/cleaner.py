@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
-from ottla.broker.upkeep.throttle import Job, run
-from ottla.log import compaction as cp
 from ottla.log.cleanable import Cleanable, cleanable, dirtiest, plan_of
-from ottla.log.exchange import Exchange
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.world.disk import is_passing
 from ottla.world.env import ChildDied, Env, Lane
+
+if TYPE_CHECKING:
+    from ottla.log.compaction import Outcome
+    from ottla.log.exchange import Exchange
 
 logger = logging.getLogger("ottla.cleaner")
 RETRY_S = 1.0
@@ -75,6 +77,9 @@ class Cleaner:
         found = await self._dirtiest()
         if found is None:
             return False
+        from ottla.broker.upkeep.throttle import Job, run  # a node with nothing to compact needs none of it
+        from ottla.log.compaction import discard
+
         log, cuts = found.log, found.log.truncations
         try:
             plan = plan_of(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
@@ -94,7 +99,7 @@ class Cleaner:
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
             if log.closed or log.truncations != cuts:
-                cp.discard(log.disk, log.directory)
+                discard(log.disk, log.directory)
                 return False
             return await self._take_over(found, outcome)
         except OSError as error:
@@ -113,8 +118,11 @@ class Cleaner:
             else:
                 return True
 
-    async def _take_over(self, found: Cleanable, outcome: cp.Outcome) -> bool:
+    async def _take_over(self, found: Cleanable, outcome: Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        from ottla.log.compaction import discard
+        from ottla.log.exchange import Exchange
+
         log, stats = found.log, outcome.stats
         work = Exchange(log, outcome.cleaned)
         try:
@@ -124,7 +132,7 @@ class Cleaner:
                 raise
             taken = False  # nothing was: another pass will
         if not taken:
-            cp.discard(log.disk, log.directory)
+            discard(log.disk, log.directory)
             return False
         if work.merges:
             await self._settled(work)

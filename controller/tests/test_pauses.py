@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import config_keys, elections, healing, heartbeats, plan_moves
+from ottla.controller import config_keys, elections, healing, heartbeats, leases, plan_moves
 from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
@@ -101,7 +101,7 @@ def balanced(count: int) -> Steps:
 
 
 def recovered(count: int) -> Steps:
-    return healing.recover(filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, healing.Absences(), 0)
+    return healing.recover(filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, leases.Absences(), 0)
 
 
 def planned(count: int) -> Steps:

@@ -20,6 +20,7 @@ from ottla.wire import batch as b
 from ottla.wire import compression
 from ottla.wire import records as r
 from ottla.wire.compression import Codec, compress
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 PLAIN = LogSettings()
@@ -387,7 +388,7 @@ def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: i
     """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
     data = bytearray(r.build([r.NewRecord(None, b"v" * 20, NOW)] * 3))
     data[b.HEADER_BYTES] = size * 2 if size >= 0 else 1
-    data[17:21] = b.crc32c(data[21:]).to_bytes(4, "big")
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
     header = v.parse_single(data)
     if taken:
         v.check_client_batch(data, header, PLAIN, "t-0")

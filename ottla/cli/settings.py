@@ -8,7 +8,6 @@ import socket
 
 from ottla.broker.addresses import ANY_HOST, JOINED_FILE, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment
-from ottla.tools.doctor import lines_of, refusals
 from ottla.world.this_machine import ThisMachine
 
 
@@ -30,6 +29,8 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     if options.config is not None:
+        from ottla.tools.doctor import lines_of  # whom nothing is set for needs no doctor
+
         try:
             with open(options.config, encoding="utf-8", errors="replace") as file:
                 values = {line.key: line.value for line in lines_of(file.read())}
@@ -53,8 +54,11 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
     Raises:
         BadConfig: something cannot be.
     """
-    for text in refusals(values):
-        raise BadConfig(text)
+    if values:
+        from ottla.tools.doctor import refusals
+
+        for text in refusals(values):
+            raise BadConfig(text)
     config = NodeConfig(values, host_name=machine_name(values))
     config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
     config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
