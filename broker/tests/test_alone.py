@@ -57,7 +57,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     where = tmp_path_factory.mktemp("alone") / "data"
     command = [sys.executable, "-c", CHILD, str(where)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None and child.stderr is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
         ready = child.stdout.readline()
         assert "Kafka Server started" in ready, child.stderr.read()
         child.send_signal(signal.SIGTERM)

@@ -52,7 +52,7 @@ def register(machine: ControllerMachine, broker: int, *more: bytes, unfence: boo
     known = machine.image.brokers.get(broker)
     features = [br.Feature(name, low, high) for name, (low, high) in brokers.SUPPORTED_FEATURES.items()]
     request = br.BrokerRegistrationRequest(
-        broker, "", machine._new_id(), [], features, None, log_dirs=[directory(broker), *more]
+        broker, "", machine.new_id(), [], features, None, log_dirs=[directory(broker), *more]
     )
     request.previous_broker_epoch = -1 if known is None else known.broker_epoch
     answer = submit(machine, request)
