@@ -1,3 +1,5 @@
+"""The checksum: that it is the right one, and how little is loaded for it."""
+
 from __future__ import annotations
 
 import subprocess
