@@ -6,63 +6,84 @@ Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.decision import Decision, Steps
+from ottla.controller.decision import Decision, Defaults, Steps
+from ottla.controller.image import Image
+from ottla.controller.leases import Leases
+from ottla.controller.placement import Chance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ottla.controller.machine import ControllerMachine
-
-    Rule = Callable[[ControllerMachine, Any, int], Decision | Steps]
+    from ottla.controller.fast_fencing import Probes
 
 
-def decide(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+class Decider(Protocol):
+    """What an area may look at of the machine: `ottla.controller.machine.ControllerMachine`."""
+
+    defaults: Defaults
+    node_id: int
+    kraft_version: int
+    static_voters: tuple[int, ...]
+    image: Image
+    latest: Image
+    leases: Leases
+    new_id: Callable[[], bytes]
+    chance: Chance
+
+    @property
+    def probes(self) -> Probes:
+        """Which processes of brokers a probe has reached."""
+
+
+Rule = Callable[[Decider, Any, int], Decision | Steps]
+
+
+def decide(machine: Decider, event: Any, version: int) -> Decision | Steps:
     """What the rules say to one event, against the machine's latest image."""
     rule = RULES.get(type(event).__name__)
     assert rule is not None, f"no control area handles {event!r}"
     return rule(machine, event, version)
 
 
-def _create_topics(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _create_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.topics import create_topics
 
     return create_topics(machine.latest, event, version, machine.defaults, machine.new_id, machine.chance)
 
 
-def _delete_topics(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _delete_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.topics import delete_topics
 
     return delete_topics(machine.latest, event, version)
 
 
-def _create_partitions(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _create_partitions(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.widening import create_partitions
 
     return create_partitions(machine.latest, event, version, machine.chance)
 
 
-def _incremental_alter_configs(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _incremental_alter_configs(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.configs import incremental_alter
 
     return incremental_alter(machine.latest, event, version, machine.defaults)
 
 
-def _alter_configs(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _alter_configs(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.configs import legacy_alter
 
     return legacy_alter(machine.latest, event, version, machine.defaults)
 
 
-def _allocate_producer_ids(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _allocate_producer_ids(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.brokers import allocate_producer_ids
 
     return allocate_producer_ids(machine.latest, event)
 
 
-def _update_features(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _update_features(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.features import Deciding, update_features
 
     least = machine.defaults.broker.get(MIN_ISR, "1")
@@ -70,49 +91,49 @@ def _update_features(machine: ControllerMachine, event: Any, version: int) -> De
     return update_features(machine.latest, event, version, me)
 
 
-def _unregister_broker(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _unregister_broker(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.brokers import unregister
 
     return unregister(machine.latest, event, machine.defaults.broker)
 
 
-def _register_controller(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _register_controller(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.brokers import register_controller
 
     return register_controller(event)
 
 
-def _gone(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _gone(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.fast_fencing import fence_gone
 
     return fence_gone(machine.latest, machine.leases, machine.probes, event, machine.defaults.broker)
 
 
-def _assign_replicas_to_dirs(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _assign_replicas_to_dirs(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.places import assign
 
     return assign(machine.latest, event, machine.defaults.broker)
 
 
-def _alter_partition(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _alter_partition(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.isr import alter_partition
 
     return alter_partition(machine.latest, event, version, machine.defaults.broker)
 
 
-def _elect_leaders(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _elect_leaders(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.elections import elect_leaders
 
     return elect_leaders(machine.latest, event, version, machine.defaults.broker)
 
 
-def _alter_reassignments(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _alter_reassignments(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.reassignments import alter_reassignments
 
     return alter_reassignments(machine.latest, event, version, machine.defaults.broker)
 
 
-def _list_reassignments(machine: ControllerMachine, event: Any, version: int) -> Decision | Steps:
+def _list_reassignments(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.reassignments import list_reassignments
 
     return list_reassignments(machine.image, event, version)
