@@ -99,7 +99,6 @@ def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Clus
     assert read(cluster.bootstrap_servers, "throttled", 50) == list(range(50))
 
 
-@pytest.mark.skipif(not os.environ.get("OTTLA_ELECTIONS"), reason="a known fault, in limitations.md: 1 run of 20")
 def test_leaders_change_again_and_again_and_each_key_keeps_its_order(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "elected", 3)
     turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]

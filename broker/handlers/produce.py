@@ -213,9 +213,9 @@ class _Outcome:
             if row.error_code in _LEADER_ERRORS and name is not None and self._context.version >= 10:
                 _tell_leader(self._context, name, row.index, row, self._leaders)
         elif replica is not None and (self._request.acks == -1 or replica.flushing):
-            end = replica.log.log_end_offset
-            if replica.log.high_watermark < end:
-                self._waiting.append(Waiting(replica, row, end, replica.reign))
+            log = replica.log
+            if log.high_watermark < log.log_end_offset:
+                self._waiting.append(Waiting.begin(replica, row))
 
     def answer(self) -> Answer:
         """The answer, once every partition has its row."""

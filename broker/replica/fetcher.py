@@ -26,7 +26,7 @@ from ottla.broker.replica.following import (
     where_to_cut,
 )
 from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, list_offsets_version
-from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.peers.client import Disconnected
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
@@ -45,6 +45,8 @@ NEWS_WAIT_EACH_S = 0.0002
 """A new partition waits so long for the answer to a request that does not name it, and so much longer for each that is
 followed already; then that request is broken off, and the next one has to name them all.
 """
+DOUBT_WAIT_MS = 10
+"""A leader does not answer a fetch because its high watermark moves. Who must know soon asks again so soon."""
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 64
 _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
@@ -94,6 +96,8 @@ class Fetcher:
         self._followed: dict[Key, Replica] = {}
         self._behind: set[Key] = set()
         """Those that lacked something of what is committed when they were last heard of."""
+        self._doubtful: dict[Key, float] = {}
+        """Those of which clients wait for the new leader's high watermark, and until when."""
         self._news = trio.Event()
         """Set when there may be something to ask for that there was not."""
         self._asking: trio.CancelScope | None = None
@@ -112,6 +116,8 @@ class Fetcher:
         key, log = (replica.topic_id, replica.partition), replica.log
         self._followed[key] = replica
         self._behind.add(key)
+        if replica.is_in_doubt:
+            self._doubtful[key] = self._world.env.monotonic_ms() + IN_DOUBT_MS
         self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
         self._news.set()
 
@@ -121,6 +127,7 @@ class Fetcher:
         if self._followed.get(key) is replica:
             del self._followed[key]
             self._behind.discard(key)
+            self._doubtful.pop(key, None)
             self._following.forget(key)
 
     def stop(self) -> None:
@@ -158,6 +165,8 @@ class Fetcher:
                 await self._news.wait()
             self._no_news()
             return
+        if self._doubtful and self._is_in_doubt(now):
+            request.max_wait_ms = min(request.max_wait_ms, DOUBT_WAIT_MS)
         answer = await self._ask(request)
         if answer is None:
             return
@@ -180,6 +189,12 @@ class Fetcher:
         if not self._behind or not self._world.is_over():
             return frozenset()
         return frozenset(key for key in self._behind if self._world.is_throttled(self._followed[key]))
+
+    def _is_in_doubt(self, now_ms: float) -> bool:
+        """Whether a client may be waiting for what the leader says next."""
+        for key in [k for k, t in self._doubtful.items() if t <= now_ms or not self._followed[k].is_in_doubt]:
+            del self._doubtful[key]
+        return bool(self._doubtful)
 
     def _take(self, answer: f.FetchResponse) -> list[Taken]:
         outcomes = self._following.take(answer, self._world.env.monotonic_ms())

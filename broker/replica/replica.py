@@ -27,6 +27,9 @@ from ottla.wire.batch import BatchHeader, span
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 
+IN_DOUBT_MS = 300
+"""For so long a node that was relieved hastens to hear what its successor has committed: a few rounds of fetches."""
+
 
 class Asked(NamedTuple):
     """A change of the ISR that the controller is to be asked for; only its answer to this very one counts."""
@@ -66,6 +69,7 @@ class Replica:
         "_rules",
         "_start_key",
         "_wake",
+        "doubtful_end",
         "flushing",
         "is_alone",
         "is_leader",
@@ -110,6 +114,8 @@ class Replica:
         """Committed records that a follower was without when it last heard of its leader."""
         self.reign = 0
         """How often this node began to lead after it had followed: what is in the log since one began stays there."""
+        self.doubtful_end = 0
+        """Where the log ended when this node led last: what lies below may wait for its successor's word."""
         self.flushing = False
         """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
@@ -121,6 +127,8 @@ class Replica:
         self.is_leader = leads
         if not leads:
             self.is_alone = False
+            if type(state) is Leading:
+                self.doubtful_end = self.log.log_end_offset
             self.state = Following(told.leader_epoch, told.leader)
             self.changed()
             return False
@@ -143,6 +151,11 @@ class Replica:
         self._tell(more=True)
         self.is_leader = self.is_alone = False
         self.state = Following(self.leader_epoch)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is not known of all that was taken while this node led if the leader after it has committed it."""
+        return self.log.high_watermark < min(self.doubtful_end, self.log.log_end_offset)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Hold a client's idea of the leader epoch against ours; -1 is no idea.
@@ -377,3 +390,4 @@ class Replica:
         self.lag = max(high_watermark - log.log_end_offset, 0)
         if log.follow_high_watermark(high_watermark) | log.raise_start(log_start):
             self._wake(self._fetch_key)
+            self._wake(self._hw_key)  # who waits for what this node took when it led

@@ -330,10 +330,10 @@ class Brokers:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def until(is_so: Callable[[], bool], within_s: float = 20) -> float:
+async def until(is_so: Callable[[], bool], within_s: float = 20, every_s: float = 0.005) -> float:
     """Wait for something; gives how long it took."""
     began = trio.current_time()
     with trio.fail_after(within_s):
         while not is_so():  # noqa: ASYNC110
-            await trio.sleep(0.005)
+            await trio.sleep(every_s)
     return trio.current_time() - began

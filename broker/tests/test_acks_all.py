@@ -78,6 +78,60 @@ def test_who_waits_is_told_when_leadership_goes(replicated: Stage) -> None:
     assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
+def leader_becomes_another(replica: Any) -> None:
+    replica.follow_image(1, Partition((1, 2), (1, 2), 2, 4, 1), NOW_MS)
+
+
+async def new_leader_has_it_committed(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    await trio.sleep(0.05)
+    replica.follow_offsets(3, 0)
+
+
+async def new_leader_has_not_said(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    await trio.sleep(0.05)
+    replica.follow_offsets(2, 0)
+
+
+async def new_leader_is_without_it(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    replica.log.truncate_to(0, NOW_MS)
+    replica.changed()
+
+
+async def new_leader_has_others_there(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    replica.log.truncate_to(0, NOW_MS)
+    replica.append_as_follower(a_batch(0), NOW_MS)
+    replica.follow_offsets(3, 0)
+
+
+async def nobody_leads(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.follow_image(1, Partition((1, 2), (1,), -1, 4, 1), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "told"),
+    [
+        (new_leader_has_it_committed, (0, 0.25)),
+        (new_leader_has_not_said, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)),
+        (new_leader_is_without_it, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+        (new_leader_has_others_there, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+        (nobody_leads, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+    ],
+)
+def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_it(
+    replicated: Stage, meanwhile: Any, told: tuple[int, float]
+) -> None:
+    assert waiting(replicated, meanwhile) == pytest.approx(told)
+
+
 async def leader_is_elected_again(replica: Any) -> None:
     await trio.sleep(0.2)
     told = Partition((1, 2), (1, 2), 2, 4, 1)

@@ -57,6 +57,30 @@ def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_wit
     brokers.play(story)
 
 
+def test_what_a_leader_took_before_it_was_relieved_it_acknowledges_once_the_new_one_has_committed_it() -> None:
+    """Told NOT_LEADER_OR_FOLLOWER, a producer would write a second time what lies there already."""
+    brokers = Brokers()
+
+    async def story() -> None:
+        told: list[E] = []
+
+        async def write() -> None:
+            told.append(await brokers[1].produce(b"0"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await until(lambda: brokers[2].log.log_end_offset == brokers[3].log.log_end_offset == 1, every_s=0.0001)
+            assert brokers[1].log.high_watermark == 0, "it has not heard of that yet"
+            brokers.say(leader=2)
+            began = trio.current_time()
+        assert told == [E.NONE]
+        assert trio.current_time() - began < 0.05, "it asks again and again until it knows"
+        assert await brokers[2].produce(b"1") is E.NONE
+        assert [brokers[number].values() for number in (1, 2, 3)] == [numbered(2)] * 3
+
+    brokers.play(story)
+
+
 def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was_not_is_cut() -> None:
     brokers = Brokers()
 
