@@ -2,95 +2,26 @@
 
 ``check`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing more):
 reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
-Beyond that checker: ``ghost`` (read, and nobody sent it), ``crc`` (a record that is not what was made for its place),
-``torn-txn`` (one half of a transaction is there).
+Beyond that checker: ``ghost`` (read, and nobody sent it), ``crc`` (a record that is not what was made for its place).
+What transactions promise is in `sim.atomicity`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
+from sim import atomicity
+from sim.book import Anomaly, Book, name_of
 from sim.cycles import cycles
 from sim.history import Op, Outcome, Place
-
-Value = tuple[Place, int]
-"""A value and where it was sent: that is sent once."""
-
-
-class Anomaly(NamedTuple):
-    """Something found."""
-
-    name: str
-    detail: str
-    bad: bool = True
-
-
-class Book:
-    """What follows from a history: the logs as all clients together saw them, who wrote what, and who read it."""
-
-    def __init__(self, ops: list[Op], *, final: bool = True, idempotent: bool = True) -> None:
-        self.ops = ops
-        self.final = final
-        """Whether everything was read once more at the end."""
-        self.idempotent = idempotent
-        self.writer: dict[Value, int] = {}
-        self.readers: dict[Value, list[int]] = {}
-        """Only of reads that are ok."""
-        self.seen: dict[Place, dict[int, dict[int, None]]] = {}
-        """Place -> offset -> values that somebody saw there, from every poll, and from sends that were told."""
-        for number, op in enumerate(ops):
-            for send in op.sends:
-                self.writer[send.place, send.value] = number
-            for poll in op.polls:
-                self._read(number, op.outcome, poll.place, poll.records)
-        for op in ops:
-            for send in op.sends if self.committed(op) else ():
-                if send.offset >= 0:
-                    self.seen.setdefault(send.place, {}).setdefault(send.offset, {})[send.value] = None
-        self.rank: dict[Place, dict[int, int]] = {}
-        """Place -> offset -> its number among the offsets somebody saw: holes (markers, compaction) do not count."""
-        self.first: dict[Place, dict[int, int]] = {}
-        """Place -> value -> number of the first offset it was seen at."""
-        self.last: dict[Place, dict[int, int]] = {}
-        for place, offsets in self.seen.items():
-            self._order(place, sorted(offsets))
-
-    def _read(self, number: int, outcome: Outcome, place: Place, records: tuple[tuple[int, int | None], ...]) -> None:
-        for offset, value in records:
-            if value is None:
-                continue
-            self.seen.setdefault(place, {}).setdefault(offset, {})[value] = None
-            if outcome is Outcome.OK:
-                self.readers.setdefault((place, value), []).append(number)
-
-    def _order(self, place: Place, offsets: list[int]) -> None:
-        self.rank[place] = {offset: index for index, offset in enumerate(offsets)}
-        first, last = self.first.setdefault(place, {}), self.last.setdefault(place, {})
-        for index, offset in enumerate(offsets):
-            for value in self.seen[place][offset]:
-                first.setdefault(value, index)
-                last[value] = index
-
-    def committed(self, op: Op) -> bool:
-        """Whether it surely happened: the client was told, or somebody read what it wrote."""
-        if op.outcome is Outcome.INFO:
-            return any((x.place, x.value) in self.readers for x in op.sends)
-        return op.outcome is Outcome.OK
-
-
-def name_of(place: Place) -> str:
-    """``topic-partition``."""
-    return f"{place[0]}-{place[1]}"
-
 
 # ---------------------------------------------------------------------- what lies in the logs
 
 
 def inconsistent_offsets(book: Book) -> Iterator[Anomaly]:
     """Two values were seen at one offset."""
-    for place, offsets in book.seen.items():
+    for place, offsets in book.raw.items():
         for offset, values in offsets.items():
             if len(values) > 1:
                 yield Anomaly("inconsistent-offsets", f"{name_of(place)} at {offset}: {', '.join(map(str, values))}")
@@ -127,8 +58,8 @@ def unseen(book: Book) -> Iterator[Anomaly]:
 
 def ghost(book: Book) -> Iterator[Anomaly]:
     """It was read, and nobody sent it there."""
-    for place, first in book.first.items():
-        for value in first:
+    for place, offsets in book.raw.items():
+        for value in dict.fromkeys(value for values in offsets.values() for value in values):
             if (place, value) not in book.writer:
                 yield Anomaly("ghost", f"{name_of(place)}: {value}")
 
@@ -140,29 +71,6 @@ def crc(book: Book) -> Iterator[Anomaly]:
             for offset, value in poll.records:
                 if value is None:
                     yield Anomaly("crc", f"{name_of(poll.place)} at {offset}")
-
-
-def aborted_read(book: Book) -> Iterator[Anomaly]:
-    """Somebody read what certainly was not written."""
-    for place, value in book.readers:
-        writer = book.writer.get((place, value))
-        if writer is not None and book.ops[writer].outcome is Outcome.FAIL:
-            yield Anomaly("G1a", f"{name_of(place)}: {value}")
-
-
-def precommitted_read(book: Book) -> Iterator[Anomaly]:
-    """A transaction read what it was about to write itself."""
-    for (place, value), readers in book.readers.items():
-        if book.writer.get((place, value)) in readers:
-            yield Anomaly("precommitted-read", f"{name_of(place)}: {value}")
-
-
-def torn_txn(book: Book) -> Iterator[Anomaly]:
-    """Of what one transaction wrote, some is there and some is not."""
-    for op in book.ops if book.final else ():
-        found = [(x.place, x.value) in book.readers for x in op.sends]
-        if op.kind == "txn" and any(found) and not all(found):
-            yield Anomaly("torn-txn", f"{op.process}: {[x.value for x in op.sends]}")
 
 
 # ---------------------------------------------------------------------- what one client saw
@@ -190,7 +98,7 @@ def poll_order(book: Book) -> Iterator[Anomaly]:
             if op.kind in ("assign", "subscribe"):
                 dealt = op.kind == "subscribe"
                 before = {place: rank for place, rank in before.items() if place in op.places}
-            for poll in op.polls:
+            for poll in () if op.uncommitted else op.polls:
                 ranks = [book.rank[poll.place][offset] for offset, value in poll.records if value is not None]
                 if ranks and poll.place in before and ranks[0] - before[poll.place] != 1:
                     name = "poll-skip" if ranks[0] > before[poll.place] else "nonmonotonic-poll"
@@ -203,7 +111,7 @@ def poll_order_within(book: Book) -> Iterator[Anomaly]:
     """Inside one operation: ``int-poll-skip`` and ``int-nonmonotonic-poll``."""
     for op in book.ops:
         before: dict[Place, int] = {}
-        for poll in op.polls if op.outcome is Outcome.OK else ():
+        for poll in op.polls if op.outcome is Outcome.OK and not op.uncommitted else ():
             if poll.place in op.places and op.kind not in ("assign", "subscribe"):
                 continue  # it was dealt anew meanwhile
             for offset, value in poll.records:
@@ -276,9 +184,7 @@ RULES: tuple[Callable[[Book], Iterator[Anomaly]], ...] = (
     unseen,
     ghost,
     crc,
-    aborted_read,
-    precommitted_read,
-    torn_txn,
+    *atomicity.RULES,
     poll_order,
     poll_order_within,
     send_order,

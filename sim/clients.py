@@ -1,4 +1,4 @@
-"""The workload: an idempotent producer and a group of consumers, small enough to reason about."""
+"""The workload: clients as Kafka's are, small enough to reason about, a producer among them, and what all read with."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch, produce
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import join_group as jg
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import sync_group as sg
 from sim.history import Outcome, Place, Poll, Send, payload, value_of
 
 if TYPE_CHECKING:
@@ -37,8 +31,6 @@ NODE = "node"
 BOOTSTRAP: tuple[Address, ...] = ((NODE, PORT),)
 TOPIC = "t"
 PARTITIONS = 2
-GROUP = "g"
-SESSION_MS = 6000
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
@@ -90,6 +82,8 @@ class SimClient:
         self._bootstrap = deque(service.bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._leaders: dict[tuple[str, int], Address] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        """Topic id and partition -> the newest leader epoch heard of: kept, as Kafka's clients keep it (KIP-320)."""
 
     async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
         """Ask a node, any where none is named; raises Unsure when the connection broke."""
@@ -119,13 +113,21 @@ class SimClient:
         if (topic, partition) not in self._leaders:
             answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
-            for row in answer.topics[0].partitions:
-                if row.leader_id in brokers:
+            told = answer.topics[0]
+            for row in told.partitions:
+                if row.leader_id in brokers and self._is_news((told.topic_id, row.partition_index), row.leader_epoch):
                     self._leaders[topic, row.partition_index] = brokers[row.leader_id]
         address = self._leaders.get((topic, partition))
         if address is None:
             raise Again("nobody leads it")
         return address
+
+    def _is_news(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
+        """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""
+        if leader_epoch < self._epochs.get(at, -1):
+            return False
+        self._epochs[at] = leader_epoch
+        return True
 
     def forget_leaders(self) -> None:
         """What was heard of leaders is old; who said so is not asked next, where there are several."""
@@ -241,97 +243,6 @@ class SimProducer(SimClient):
     def _key(self, value: int) -> bytes:
         """Its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
         return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
-
-
-class SimConsumer(SimClient):
-    """A member of the group: joins, reads its partitions, commits what it has read."""
-
-    def __init__(self, world: World, name: str, service: Service = ALONE) -> None:
-        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
-        self._member = ""
-        self._generation = -1
-        self._mine: dict[int, int] = {}
-        self._at: Address | None = None
-        """Its coordinator."""
-
-    async def run(self) -> None:
-        """Consume until the world stops it."""
-        while True:
-            try:
-                await self._coordinator()
-                await self._join()
-                while True:
-                    await self._turn()
-            except Again:
-                self._at = None
-                self.forget_leaders()
-                await self.sleep(PAUSE_S * (0.5 + self.world.rng.random()))
-
-    async def _coordinator(self) -> None:
-        answer = await self.call(fc.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
-        found = answer.coordinators[0]
-        self._check(found.error_code)
-        self._at = (found.host, found.port)
-
-    def _check(self, code: int) -> None:
-        if code:
-            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-                self._member = ""
-            raise Again(ErrorCode(code).name)
-
-    async def _join(self) -> None:
-        protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
-        request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
-        answer = await self.call(request, 6, self._at)
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member = answer.member_id
-            raise Again("member id")
-        self._check(answer.error_code)
-        self._member, self._generation = answer.member_id, answer.generation_id
-        shares = []
-        if answer.leader == self._member:
-            ids = [m.member_id for m in answer.members]
-            for number, member in enumerate(ids):
-                mine = bytes(p for p in range(self.service.partitions) if p % len(ids) == number)
-                shares.append(sg.SyncGroupRequestAssignment(member, mine))
-        sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
-        synced = await self.call(sync, 4, self._at)
-        self._check(synced.error_code)
-        self._mine = dict.fromkeys(synced.assignment, 0)
-        for partition in self._mine:
-            self.world.ledger.owned((TOPIC, partition), self._generation, self._member)
-        await self._positions()
-        number = self.world.history.begin(self.name, "subscribe", now_s=self.world.now_s())
-        self.world.history.end(number, Outcome.OK, self.world.now_s(), places=[(TOPIC, p) for p in self._mine])
-
-    async def _positions(self) -> None:
-        topic = of.OffsetFetchRequestTopic(TOPIC, list(self._mine))
-        answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
-        self._check(answer.error_code)
-        for row in answer.topics[0].partitions if answer.topics else ():
-            self._mine[row.partition_index] = max(row.committed_offset, 0)
-            self.world.ledger.position_read((TOPIC, row.partition_index), max(row.committed_offset, 0))
-
-    async def _turn(self) -> None:
-        """Heartbeat, read, commit."""
-        alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
-        self._check(alive.error_code)
-        for partition, position in list(self._mine.items()):
-            records = await read(self, partition, position, 200)
-            if records:
-                self._mine[partition] = records[-1].offset + 1
-                await self._commit(partition, records[-1].offset + 1)
-        await self.sleep(0.1 + self.world.rng.random() * 0.3)
-
-    async def _commit(self, partition: int, offset: int) -> None:
-        part = oc.OffsetCommitRequestPartition(partition, offset)
-        topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
-        self.world.ledger.committing((TOPIC, partition), offset)
-        cuts = self.world.ledger.power_cuts
-        request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
-        answer = await self.call(request, 7, self._at)
-        self._check(answer.topics[0].partitions[0].error_code)
-        self.world.ledger.committed((TOPIC, partition), offset, cuts)
 
 
 async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:

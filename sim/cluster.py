@@ -1,7 +1,8 @@
 """A run of several nodes: each meets its own fate, all meet the network's; then peace, progress, and the reckoning.
 
 Violations of its own, beside the ledger's, the history's and the invariants': ``stuck`` (a partition that cannot be
-written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs).
+written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs),
+``no-failover`` (a partition that cannot be written to though only one node is out of reach).
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ RUN_S = 40.0
 WRITABLE_WITHIN_S = 15.0
 FULL_WITHIN_S = 30.0
 EQUAL_WITHIN_S = 10.0
+FAILOVER_S = 10.0
+"""After a session: an election of the quorum, whose winner begins every session anew, and what clients take."""
+OUTLIVED_SHARE = 0.5
+"""Of the runs in which a node is out of reach once more."""
 LOOK_S = 0.2
 ANSWER_S = 3.0
 PROBES_FROM = 50_000_000
@@ -176,6 +181,8 @@ class Cluster(Scenario):
             world.network.mend()
             world.note("peace")
             await self._progress()
+            if several and not world.ledger.violations and world.rng.random() < OUTLIVED_SHARE:
+                await self._outlive()
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
@@ -183,13 +190,50 @@ class Cluster(Scenario):
     async def _progress(self) -> None:
         """Every partition is written to, and every ISR fills up."""
         world, began = self.world, self.world.now_s()
+        written = await self._written(PROBES_FROM, WRITABLE_WITHIN_S)
+        if len(written) < self.probed:
+            world.ledger.violation("stuck", f"15 s after the faults had stopped only {written} took a record")
+        while not self.is_full():
+            if world.now_s() > began + FULL_WITHIN_S:
+                world.ledger.violation("isr-not-full", f"30 s after the faults had stopped: {self._short()}")
+                return
+            await trio.sleep(LOOK_S)
+        world.note("every isr is full")
+
+    async def _outlive(self) -> None:
+        """One node is out of reach, and nobody is told: the others go on in time, and take it in again afterwards."""
+        world, began = self.world, self.world.now_s()
+        host = world.host(world.rng.choice(list(self.numbers)))
+        session_s = int(self.swarm.settings.get("broker.session.timeout.ms", "9000")) / 1000
+        within_s = session_s + FAILOVER_S
+        host.deaf_until = host.mute_until = began + within_s
+        world.note(f"{host.name} is out of reach for {within_s} s")
+        written = await self._written(PROBES_FROM + 500, within_s)
+        if len(written) < self.probed:
+            told = f"{within_s} s after {host.name} was out of reach only {written} took a record"
+            world.ledger.violation("no-failover", told)
+        await trio.sleep(max(began + within_s - world.now_s(), 0))
+        world.network.heal()
+        while not self.is_full():
+            if world.now_s() > began + within_s + FULL_WITHIN_S:
+                world.ledger.violation("isr-not-full", f"30 s after {host.name} was back: {self._short()}")
+                return
+            await trio.sleep(LOOK_S)
+
+    @property
+    def probed(self) -> int:
+        """How many partitions `_written` writes to."""
+        return 2 * self.service.partitions
+
+    async def _written(self, first: int, within_s: float) -> list[str]:
+        """Write a record to every partition; those that took it in time."""
         written: list[str] = []
 
         async def probe(topic: str, partition: int) -> None:
             keys = KEYS if topic == COMPACTED else 0
-            first = PROBES_FROM + 1000 * len(topic) + partition
-            prober = SimProducer(world, f"prober-{topic}-{partition}", first, topic, keys, self.service)
-            await prober.send(partition, [first])
+            value = first + 1000 * len(topic) + partition
+            prober = SimProducer(self.world, f"prober-{topic}-{partition}", value, topic, keys, self.service)
+            await prober.send(partition, [value])
             prober.drop()
             written.append(f"{topic}-{partition}")
 
@@ -197,15 +241,8 @@ class Cluster(Scenario):
             for topic in (TOPIC, COMPACTED):
                 for number in range(self.service.partitions):
                     probes.start_soon(probe, topic, number)
-            probes.cancel_scope.deadline = began + WRITABLE_WITHIN_S
-        if probes.cancel_scope.cancelled_caught:
-            world.ledger.violation("stuck", f"15 s after the faults had stopped only {sorted(written)} took a record")
-        while not self.is_full():
-            if world.now_s() > began + FULL_WITHIN_S:
-                world.ledger.violation("isr-not-full", f"30 s after the faults had stopped: {self._short()}")
-                return
-            await trio.sleep(LOOK_S)
-        world.note("every isr is full")
+            probes.cancel_scope.deadline = trio.current_time() + within_s
+        return sorted(written)
 
     def _short(self) -> str:
         image = self.image()

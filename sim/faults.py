@@ -55,6 +55,9 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
 }
 QUICK_SESSIONS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "700"}
+SNAPSHOT_EVERY = "metadata.log.max.record.bytes.between.snapshots"
+METADATA_KEPT = "metadata.max.retention.bytes"
+MOST_SNAPSHOT_BYTES = 4000
 DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
     ("/data", {}),
     ("/data,/more", {}),
@@ -115,6 +118,9 @@ class Swarm:
             drawn.settings["replica.lag.time.max.ms"] = str(int(1500 + rng.random() * 6000))
         if rng.random() < 0.5:
             drawn.settings |= QUICK_SESSIONS
+        if rng.random() < 0.5:  # who was gone for a while finds only a snapshot of what it missed
+            drawn.settings[SNAPSHOT_EVERY] = str(200 + int(rng.random() * MOST_SNAPSHOT_BYTES))
+            drawn.settings[METADATA_KEPT] = str(int(rng.random() * MOST_SNAPSHOT_BYTES))
         return drawn
 
     @property

@@ -44,7 +44,18 @@ class Poll(NamedTuple):
     records: tuple[tuple[int, int | None], ...]
 
 
-Step = Send | Poll
+class Look(NamedTuple):
+    """What somebody was told of a partition's ends: of what is committed in transactions, and of what is committed."""
+
+    place: Place
+    stable: int
+    high: int
+
+
+Step = Send | Poll | Look
+
+NEVER = 2**62
+"""When a transaction asked for its commit that has not."""
 
 
 class Op(NamedTuple):
@@ -52,7 +63,7 @@ class Op(NamedTuple):
 
     process: str
     kind: str
-    """``send``, ``poll``, ``txn`` (both), ``assign``, ``subscribe``, or ``crash``: the client begins anew."""
+    """``send``, ``poll``, ``txn`` (both), ``look``, ``assign``, ``subscribe``, or ``crash``: the client begins anew."""
     outcome: Outcome
     steps: tuple[Step, ...] = ()
     places: tuple[Place, ...] = ()
@@ -62,6 +73,10 @@ class Op(NamedTuple):
     """Its place among all beginnings and ends."""
     began_s: float = 0.0
     ended_s: float = 0.0
+    asked: int = -1
+    """Its place among them when a transaction asked for its commit; -1 where that is not told."""
+    uncommitted: bool = False
+    """Whether it reads what is not committed, too."""
 
     @property
     def sends(self) -> list[Send]:
@@ -73,6 +88,11 @@ class Op(NamedTuple):
         """What it read, in order."""
         return [x for x in self.steps if isinstance(x, Poll)]
 
+    @property
+    def looks(self) -> list[Look]:
+        """Where it was told that partitions end."""
+        return [x for x in self.steps if isinstance(x, Look)]
+
 
 class History:
     """Operations, written down as they begin and end."""
@@ -82,12 +102,25 @@ class History:
         self._open: dict[int, Op] = {}
         self._events = 0
 
-    def begin(self, process: str, kind: str, steps: Iterable[Step] = (), now_s: float = 0.0) -> int:
+    def begin(
+        self, process: str, kind: str, steps: Iterable[Step] = (), now_s: float = 0.0, *, uncommitted: bool = False
+    ) -> int:
         """A client is about to do something; the number it has until it ends."""
         number = self._events
         self._events += 1
-        self._open[number] = Op(process, kind, Outcome.INFO, tuple(steps), (), number, -1, now_s, now_s)
+        op = Op(process, kind, Outcome.INFO, tuple(steps), (), number, -1, now_s, now_s, uncommitted=uncommitted)
+        self._open[number] = op
         return number
+
+    def sends(self, number: int, steps: Iterable[Step]) -> None:
+        """A transaction is about to send more; it has not asked for its commit."""
+        op = self._open[number]
+        self._open[number] = op._replace(steps=(*op.steps, *steps), asked=NEVER)
+
+    def asks(self, number: int) -> None:
+        """A transaction is about to ask for its commit."""
+        self._open[number] = self._open[number]._replace(asked=self._events)
+        self._events += 1
 
     def end(
         self,

@@ -37,7 +37,13 @@ from sim.world import World
 if TYPE_CHECKING:
     from sim.processes import Process
 
-SPOKEN = {ApiKey.FETCH: 18, ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1}
+SPOKEN = {
+    ApiKey.FETCH: 18,
+    ApiKey.FETCH_SNAPSHOT: 1,
+    ApiKey.VOTE: 2,
+    ApiKey.BEGIN_QUORUM_EPOCH: 1,
+    ApiKey.END_QUORUM_EPOCH: 1,
+}
 KEY = "log.retention.ms"
 LISTENER = "CONTROLLER"
 SETTLED_WITHIN_S = 15.0

@@ -9,7 +9,8 @@ import trio
 
 from sim.admin import SimAdmin
 from sim.anomalies import check
-from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimConsumer, SimProducer, make_topic, read_all
+from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, make_topic, read_all
+from sim.consumers import SimConsumer
 from sim.faults import Disturber, Swarm
 from sim.lives import Lives, until_peace
 from sim.world import World

@@ -7,20 +7,11 @@ violation of one of the names it may have; 1: not within its seeds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
-from ottla.broker.replica import fetcher, following
-from ottla.broker.replica.partition import Committed, Leading, PendingExpand, PendingShrink
-from ottla.broker.replica.replica import Replica
-from ottla.controller import leadership
-from ottla.controller.raft import answers, events, votes
-from ottla.controller.raft.node import RaftNode
-from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.store import MetadataStore
-from ottla.log import recovery
-from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import ProducerStates
+from sim.tests import bugs_control as control
+from sim.tests import bugs_quorum as quorum
+from sim.tests import bugs_replicas as replicas
+from sim.tests.sowing import Plant
 
 SEEDS = 100
 RUN_S = 20.0
@@ -28,165 +19,57 @@ LOST = (
     "lost unseen lost-write inconsistent-offsets StrongIsr EnoughInSync copies-differ out-of-order duplicate "
     "hole disorder ghost offset-back nonmonotonic-send nonmonotonic-poll isr-not-full stuck MonotonicHighWatermark"
 )
+CONTROL = f"{LOST} CommittedNeverLost PartitionLeaderPerEpoch LeaderInIsr no-failover unmade undead no-start"
+GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost"
 QUORUM = "SingleLeaderPerEpoch CommittedNeverLost MonotonicHighWatermark copies-differ lost no-start behind"
 
-
-class Plant(NamedTuple):
-    """A bug."""
-
-    sow: Callable[[], None]
-    names: str
-    """Violations it may show as."""
-    quorum: bool = False
-    """Whether controllers alone show it."""
-
-
-def _replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:
-    setattr(where, name, make(getattr(where, name)))
-
-
-def commit_what_the_leader_has() -> None:
-    """The high watermark is the leader's own end."""
-    _replace(Leading, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
-
-
-def let_anybody_join() -> None:
-    """A follower joins the in-sync set whatever it has."""
-
-    def expand(self: Leading, broker: int, high_watermark: int, eligible: Any) -> Any:
-        if not isinstance(self.isr, Committed) or broker not in self.followers or broker in self.isr.isr:
-            return None
-        self.isr = PendingExpand(self.isr, broker)
-        return self._change(self.isr.wanted)
-
-    Leading.expand = expand  # type: ignore[method-assign]
-
-
-def forget_who_is_leaving() -> None:
-    """While a shrink is under way only those who stay count."""
-    PendingShrink.maximal = property(lambda self: self.wanted)  # type: ignore[assignment,method-assign]
-
-
-def commit_with_too_few() -> None:
-    """Neither acknowledgement nor high watermark looks at how many are in sync."""
-    Leading.is_under_min_isr = lambda *_: False  # type: ignore[method-assign]
-    Leading.has_enough_for = lambda *_: True  # type: ignore[method-assign]
-
-
-def believe_a_follower_about_nothing() -> None:
-    """A follower never cuts its log."""
-    fetcher.Fetcher._cut = lambda *_: None  # type: ignore[method-assign]
-
-
-def cut_one_batch_too_few() -> None:
-    """A log that diverged is cut behind where it parts."""
-    _replace(
-        following,
-        "where_to_cut",
-        lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end)._replace(offset=log_end),
-    )
-    fetcher.where_to_cut = following.where_to_cut  # type: ignore[attr-defined]
-
-
-def cut_to_the_high_watermark() -> None:
-    """A follower cuts to its own high watermark when the leader changes (before KIP-101)."""
-
-    def make(real: Any) -> Any:
-        def follow(self: fetcher.Fetcher, replica: Replica, leader_epoch: int) -> None:
-            if replica.log.log_end_offset > replica.log.high_watermark:
-                replica.log.truncate_to(replica.log.high_watermark, 0)
-            real(self, replica, leader_epoch)
-
-        return follow
-
-    _replace(fetcher.Fetcher, "follow", make)
-
-
-def lead_uncleanly() -> None:
-    """Any replica that lives may lead rather than nobody."""
-    _replace(leadership, "rules_of", lambda real: lambda *rest: _unclean(real(*rest)))
-
-
-def _unclean(rules: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(rules, unclean=True)
-
-
-def forget_producers_of_followers() -> None:
-    """A follower remembers no producer, and a new leader knows none."""
-
-    def make(real: Any) -> Any:
-        def append(self: PartitionLog, *rest: Any) -> Any:
-            out = real(self, *rest)
-            self.producers = ProducerStates()
-            return out
-
-        return append
-
-    _replace(PartitionLog, "append_as_follower", make)
-
-
-def forget_producers() -> None:
-    """Nothing is known of producers after a start."""
-    recovery.rebuild_producers = lambda *_: None
-
-
-def vote_before_the_sync() -> None:
-    """A vote is answered before it is on disk; it never gets there."""
-    _replace(
-        MetadataStore,
-        "begin_state",
-        lambda real: lambda self, hard, voters: (real(self, hard, voters), lambda: None)[1],
-    )
-
-
-def count_what_is_not_synced() -> None:
-    """A voter says that it has what it has not synced."""
-
-    def sync(self: Raft) -> None:
-        end = self._store.log.log_end_offset
-        if end > self.machine.synced:
-            self.hand_in(events.Synced(end))
-
-    Raft._sync = sync  # type: ignore[method-assign]
-
-
-def vote_for_the_shorter_log() -> None:
-    """Who asks for a vote is not asked how much it has."""
-
-    def make(real: Any) -> Any:
-        return lambda state, hard, vote, last_epoch, end: real(state, hard, vote, -1, -1)
-
-    _replace(answers, "grants", make)
-
-
-def vote_twice() -> None:
-    """A vote that was given is forgotten at once."""
-    votes._real = lambda hard, candidate, *, up_to_date: up_to_date
-
-
-def raft_commits_alone() -> None:
-    """What the leader has counts as committed."""
-    _replace(RaftNode, "raise_high_watermark", lambda real: lambda self, _: real(self, self.chain.end))
-
-
 PLANTS = {
-    "commit-what-the-leader-has": Plant(commit_what_the_leader_has, LOST),
-    "let-anybody-join": Plant(let_anybody_join, LOST),
-    "forget-who-is-leaving": Plant(forget_who_is_leaving, LOST),
-    "commit-with-too-few": Plant(commit_with_too_few, LOST),
-    "never-cut": Plant(believe_a_follower_about_nothing, LOST),
-    "cut-too-few": Plant(cut_one_batch_too_few, LOST),
-    "cut-to-high-watermark": Plant(cut_to_the_high_watermark, LOST),
-    "lead-uncleanly": Plant(lead_uncleanly, LOST),
-    "forget-producers-of-followers": Plant(forget_producers_of_followers, LOST),
-    "forget-producers": Plant(forget_producers, LOST),
-    "vote-before-sync": Plant(vote_before_the_sync, QUORUM, quorum=True),
-    "vote-for-the-shorter-log": Plant(vote_for_the_shorter_log, QUORUM, quorum=True),
-    "vote-twice": Plant(vote_twice, QUORUM, quorum=True),
-    "count-unsynced": Plant(count_what_is_not_synced, QUORUM, quorum=True),
-    "raft-commits-alone": Plant(raft_commits_alone, QUORUM, quorum=True),
+    "commit-what-the-leader-has": Plant(replicas.commit_what_the_leader_has, LOST),
+    "let-anybody-join": Plant(replicas.let_anybody_join, LOST),
+    "forget-who-is-leaving": Plant(replicas.forget_who_is_leaving, LOST),
+    "commit-with-too-few": Plant(replicas.commit_with_too_few, LOST),
+    "never-cut": Plant(replicas.believe_a_follower_about_nothing, LOST),
+    "cut-too-few": Plant(replicas.cut_one_batch_too_few, LOST),
+    "cut-to-high-watermark": Plant(replicas.cut_to_the_high_watermark, LOST),
+    "lead-uncleanly": Plant(replicas.lead_uncleanly, LOST),
+    "forget-producers-of-followers": Plant(replicas.forget_producers_of_followers, LOST),
+    "forget-producers": Plant(replicas.forget_producers, LOST),
+    "acknowledge-at-the-append": Plant(replicas.acknowledge_at_the_append, LOST),
+    "serve-uncommitted": Plant(replicas.serve_what_is_not_committed, LOST),
+    "believe-in-the-in-sync-set": Plant(replicas.believe_in_the_in_sync_set, LOST),
+    "never-expand": Plant(replicas.never_expand, LOST),
+    "join-before-the-epoch-began": Plant(replicas.join_before_the_epoch_began, LOST),
+    "keep-epochs-that-were-cut": Plant(replicas.keep_epochs_that_were_cut, LOST),
+    "remember-producers-that-were-cut": Plant(replicas.remember_producers_that_were_cut, LOST),
+    "commit-what-a-follower-has": Plant(replicas.commit_what_a_follower_has, LOST),
+    "stamp-the-epoch-before": Plant(replicas.stamp_the_epoch_before, LOST),
+    "go-on-leading": Plant(replicas.go_on_leading, f"{LOST} PartitionLeaderPerEpoch"),
+    "keep-who-registers-in-sync": Plant(control.keep_who_registers_in_sync, CONTROL),
+    "elect-the-dead": Plant(control.elect_the_dead, CONTROL),
+    "fence-nobody": Plant(control.fence_nobody, CONTROL),
+    "fence-without-electing": Plant(control.fence_without_electing, CONTROL),
+    "keep-the-leader-epoch": Plant(control.keep_the_leader_epoch, CONTROL),
+    "answer-before-the-commit": Plant(control.answer_before_the_commit, CONTROL),
+    "keep-what-never-was": Plant(control.keep_what_never_was, CONTROL),
+    "take-in-uncommitted": Plant(control.take_in_what_is_not_committed, CONTROL),
+    "hear-old-leaders": Plant(control.hear_old_leaders, CONTROL),
+    "give-producer-ids-twice": Plant(control.give_producer_ids_twice, CONTROL),
+    "coordinate-without-reading": Plant(control.coordinate_without_reading, GROUPS),
+    "answer-uncommitted": Plant(control.answer_for_what_is_not_committed, GROUPS),
+    "keep-the-shard": Plant(control.keep_the_shard, GROUPS),
+    "let-anybody-commit": Plant(control.let_anybody_commit, GROUPS),
+    "vote-before-sync": Plant(quorum.vote_before_the_sync, QUORUM, quorum=True),
+    "vote-for-the-shorter-log": Plant(quorum.vote_for_the_shorter_log, QUORUM, quorum=True),
+    "vote-twice": Plant(quorum.vote_twice, QUORUM, quorum=True),
+    "count-unsynced": Plant(quorum.count_what_is_not_synced, QUORUM, quorum=True),
+    "raft-commits-alone": Plant(quorum.raft_commits_alone, QUORUM, quorum=True),
+    "take-half-for-a-majority": Plant(quorum.take_half_for_a_majority, QUORUM, quorum=True),
+    "forget-votes": Plant(quorum.forget_votes_at_a_start, QUORUM, quorum=True),
+    "read-no-quorum-state": Plant(quorum.read_no_quorum_state, QUORUM, quorum=True),
+    "believe-every-log": Plant(quorum.believe_every_log, QUORUM, quorum=True),
+    "commit-older-epochs": Plant(quorum.commit_older_epochs, QUORUM, quorum=True),
+    "count-wishes-as-votes": Plant(quorum.count_wishes_as_votes, QUORUM, quorum=True),
+    "leave-the-last-out-of-snapshots": Plant(quorum.leave_the_last_out_of_snapshots, QUORUM, quorum=True),
 }
 
 CI = ("commit-what-the-leader-has", "vote-twice")
@@ -211,9 +94,9 @@ def main(name: str) -> int:
             return 0
         found = [(kind, text) for kind, text in result.violations if kind in plant.names.split()]
         if found:
-            print(f"seed {seed}: {found[0]}")
+            print(f"seed {seed}: {found[0]}"[:500])
             return 0
-        print(f"seed {seed} ok {result.violations[:1]}")
+        print(f"seed {seed} ok {result.violations[:1]}"[:300], flush=True)
     return 1
 
 

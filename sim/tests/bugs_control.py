@@ -1,0 +1,139 @@
+"""Bugs planted in what the controller decides, how its node takes part, and in coordinators that move."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+from typing import Any
+
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Shard
+from ottla.broker.groups import machine as groups
+from ottla.controller import brokers, draft, heartbeats, isr, partition_change
+from ottla.controller.leases import Leases
+from ottla.controller.loader import Loader
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.raft.shell import Raft
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+from sim.tests.sowing import replace
+
+
+def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
+    yield
+    return []
+
+
+def keep_who_registers_in_sync() -> None:
+    """A broker that starts anew stays in every in-sync set."""
+    brokers.partition_changes = _nothing
+
+
+def elect_the_dead() -> None:
+    """Who is elected is not asked to be alive."""
+    replace(
+        partition_change._Candidates,
+        "has",
+        lambda _: lambda self, broker_id: broker_id in (self.isr or self.eligible),
+    )
+
+
+def fence_nobody() -> None:
+    """No lease ever ends."""
+    Leases.stale = lambda *_: None  # type: ignore[method-assign]
+
+
+def fence_without_electing() -> None:
+    """A broker is fenced, and leads what it led."""
+
+    def make(real: Any) -> Any:
+        def transition(image: Any, static: Any, broker: Any, state: Any) -> Any:
+            if state is heartbeats.State.FENCED:
+                return [m.BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=1)]
+            return (yield from real(image, static, broker, state))
+
+        return transition
+
+    replace(heartbeats, "_transition", make)
+
+
+def keep_the_leader_epoch() -> None:
+    """A new leader leads under the old one's epoch."""
+
+    def make(real: Any) -> Any:
+        return lambda old, record: dataclasses.replace(real(old, record), leader_epoch=old.leader_epoch)
+
+    replace(draft, "changed", make)
+    replace(isr, "changed", make)
+
+
+def answer_before_the_commit() -> None:
+    """The controller lets everybody see what it has appended, committed or not."""
+
+    async def committed(*_: Any) -> None:
+        pass
+
+    Raft.committed = committed  # type: ignore[method-assign]
+
+
+def keep_what_never_was() -> None:
+    """A controller that loses its leadership keeps what was not committed."""
+    ControllerMachine.revert = lambda _: None  # type: ignore[method-assign]
+
+
+def take_in_what_is_not_committed() -> None:
+    """Who follows the quorum takes in all its log has."""
+
+    def make(real: Any) -> Any:
+        async def catch_up(self: Loader, end_offset: int) -> None:
+            await real(self, self._store.log.log_end_offset)
+
+        return catch_up
+
+    replace(Loader, "catch_up", make)
+
+
+def hear_old_leaders() -> None:
+    """Anybody may change the in-sync set, whatever he knows of the partition."""
+    isr._error = lambda *_: ErrorCode.NONE
+
+
+def give_producer_ids_twice() -> None:
+    """Each broker gets the same producer ids."""
+
+    def make(real: Any) -> Any:
+        def allocate(image: Any, request: Any) -> Any:
+            given = real(image, request)
+            given.response.producer_id_start = 0
+            return given
+
+        return allocate
+
+    replace(brokers, "allocate_producer_ids", make)
+
+
+def coordinate_without_reading() -> None:
+    """A coordinator that moved begins with nothing."""
+
+    def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
+        again = lambda: self._begin_again(replica)  # noqa: E731
+        shard = Shard(self._ground, replica, self._machine_of(), self._serde, again)
+        self._shards[replica.partition] = shard
+        list(shard.take_up(replica.log.log_end_offset))
+
+    CoordinatorRuntime._begin = begin  # type: ignore[method-assign]
+
+
+def answer_for_what_is_not_committed() -> None:
+    """A coordinator answers as soon as it has appended."""
+    Shard.is_committed = property(lambda _: True)  # type: ignore[assignment,method-assign]
+
+
+def keep_the_shard() -> None:
+    """A coordinator whose partition went, and came back, goes on with what it knew."""
+    CoordinatorRuntime.resign = lambda *_: None  # type: ignore[method-assign]
+
+
+def let_anybody_commit() -> None:
+    """Nobody asks whether a position comes from a member of now."""
+    groups.check_commit = lambda *_: None

@@ -1,0 +1,121 @@
+"""Bugs planted in the quorum: each breaks one rule of raft, of its store or of a snapshot by replacing one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.controller import snapshotting
+from ottla.controller.raft import answers, elections, events, votes
+from ottla.controller.raft.chain import EpochChain, VoterHistory
+from ottla.controller.raft.events import HardState
+from ottla.controller.raft.leading import majority_end
+from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.quorum_state import QuorumStateFile
+from ottla.controller.raft.shell import Raft
+from ottla.controller.raft.states import Candidate, Election, Leader, Prospective
+from ottla.controller.raft.store import MetadataStore
+from sim.tests.sowing import replace
+
+
+def vote_before_the_sync() -> None:
+    """A vote is answered before it is on disk; it never gets there."""
+    replace(
+        MetadataStore,
+        "begin_state",
+        lambda real: lambda self, hard, voters: (real(self, hard, voters), lambda: None)[1],
+    )
+
+
+def count_what_is_not_synced() -> None:
+    """A voter says that it has what it has not synced."""
+
+    def sync(self: Raft) -> None:
+        end = self._store.log.log_end_offset
+        if end > self.machine.synced:
+            self.hand_in(events.Synced(end))
+
+    Raft._sync = sync  # type: ignore[method-assign]
+
+
+def vote_for_the_shorter_log() -> None:
+    """Who asks for a vote is not asked how much it has."""
+
+    def make(real: Any) -> Any:
+        return lambda state, hard, vote, last_epoch, end: real(state, hard, vote, -1, -1)
+
+    replace(answers, "grants", make)
+
+
+def vote_twice() -> None:
+    """A vote that was given is forgotten at once."""
+    votes._real = lambda hard, candidate, *, up_to_date: up_to_date
+
+
+def raft_commits_alone() -> None:
+    """What the leader has counts as committed."""
+    replace(RaftNode, "raise_high_watermark", lambda real: lambda self, _: real(self, self.chain.end))
+
+
+def take_half_for_a_majority() -> None:
+    """Of four two are enough, of three one."""
+    VoterHistory.majority = property(lambda self: max(len(self.current) // 2, 1))  # type: ignore[assignment,method-assign]
+
+
+def forget_votes_at_a_start() -> None:
+    """Whom a node voted for is not read."""
+
+    def make(real: Any) -> Any:
+        def read(disk: Any, path: str) -> QuorumStateFile:
+            found: QuorumStateFile = real(disk, path)
+            found.hard = HardState(found.hard.epoch, found.hard.leader_id)
+            return found
+
+        return staticmethod(read)
+
+    replace(QuorumStateFile, "read", make)
+
+
+def read_no_quorum_state() -> None:
+    """A node begins with the epoch that its log ends with."""
+    QuorumStateFile.read = staticmethod(lambda *_: QuorumStateFile())  # type: ignore[assignment]
+
+
+def believe_every_log() -> None:
+    """Whoever fetches is taken to have this log's beginning."""
+    replace(EpochChain, "check", lambda _: lambda self, offset, last_epoch: ("valid", (last_epoch, offset)))
+
+
+def commit_older_epochs() -> None:
+    """What a majority has counts, though nothing of the leader's own epoch is among it."""
+
+    def commit(self: RaftNode) -> None:
+        assert isinstance(self.state, Leader)
+        self.raise_high_watermark(majority_end(self.state, self.voters))
+
+    RaftNode.commit = commit  # type: ignore[method-assign]
+
+
+def count_wishes_as_votes() -> None:
+    """Who said that it would vote has voted."""
+
+    def stand(raft: RaftNode) -> None:
+        assert isinstance(raft.state, Prospective)
+        chosen = Candidate(raft.random_election_ms(), Election(dict(raft.state.election.answers)))
+        raft.become(chosen, HardState(raft.epoch + 1, -1, raft.me))
+        elections.count(raft)
+
+    elections.to_candidate = stand
+    answers.elections.to_candidate = stand
+
+
+def leave_the_last_out_of_snapshots() -> None:
+    """A snapshot holds all records but one."""
+
+    def make(real: Any) -> Any:
+        def records_of(image: Any) -> Iterator[Any]:
+            return iter(list(real(image))[:-1])
+
+        return records_of
+
+    replace(snapshotting, "records_of", make)

@@ -1,0 +1,195 @@
+"""Bugs planted between a partition's replicas, and in what a node does with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ottla.broker.handlers import acknowledged
+from ottla.broker.replica import fetcher, following
+from ottla.broker.replica.partition import Committed, Follower, Leading, PendingExpand, PendingShrink
+from ottla.broker.replica.replica import Replica
+from ottla.controller import leadership
+from ottla.log import recovery, truncating
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producers import ProducerStates
+from sim.tests.sowing import replace
+
+
+def commit_what_the_leader_has() -> None:
+    """The high watermark is the leader's own end."""
+    replace(Leading, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
+
+
+def let_anybody_join() -> None:
+    """A follower joins the in-sync set whatever it has."""
+
+    def expand(self: Leading, broker: int, high_watermark: int, eligible: Any) -> Any:
+        if not isinstance(self.isr, Committed) or broker not in self.followers or broker in self.isr.isr:
+            return None
+        self.isr = PendingExpand(self.isr, broker)
+        return self._change(self.isr.wanted)
+
+    Leading.expand = expand  # type: ignore[method-assign]
+
+
+def forget_who_is_leaving() -> None:
+    """While a shrink is under way only those who stay count."""
+    PendingShrink.maximal = property(lambda self: self.wanted)  # type: ignore[assignment,method-assign]
+
+
+def commit_with_too_few() -> None:
+    """Neither acknowledgement nor high watermark looks at how many are in sync."""
+    Leading.is_under_min_isr = lambda *_: False  # type: ignore[method-assign]
+    Leading.has_enough_for = lambda *_: True  # type: ignore[method-assign]
+
+
+def believe_a_follower_about_nothing() -> None:
+    """A follower never cuts its log."""
+    fetcher.Fetcher._cut = lambda *_: None  # type: ignore[method-assign]
+
+
+def cut_one_batch_too_few() -> None:
+    """A log that diverged is cut behind where it parts."""
+    replace(
+        following,
+        "where_to_cut",
+        lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end).replace(offset=log_end),
+    )
+    fetcher.where_to_cut = following.where_to_cut  # type: ignore[attr-defined]
+
+
+def cut_to_the_high_watermark() -> None:
+    """A follower cuts to its own high watermark when the leader changes (before KIP-101)."""
+
+    def make(real: Any) -> Any:
+        def follow(self: fetcher.Fetcher, replica: Replica, leader_epoch: int) -> None:
+            if replica.log.log_end_offset > replica.log.high_watermark:
+                replica.log.truncate_to(replica.log.high_watermark, 0)
+            real(self, replica, leader_epoch)
+
+        return follow
+
+    replace(fetcher.Fetcher, "follow", make)
+
+
+def lead_uncleanly() -> None:
+    """Any replica that lives may lead rather than nobody."""
+    replace(leadership, "rules_of", lambda real: lambda *rest: _unclean(real(*rest)))
+
+
+def _unclean(rules: Any) -> Any:
+    return dataclasses.replace(rules, unclean=True)
+
+
+def forget_producers_of_followers() -> None:
+    """A follower remembers no producer, and a new leader knows none."""
+
+    def make(real: Any) -> Any:
+        def append(self: PartitionLog, *rest: Any) -> Any:
+            out = real(self, *rest)
+            self.producers = ProducerStates()
+            return out
+
+        return append
+
+    replace(PartitionLog, "append_as_follower", make)
+
+
+def forget_producers() -> None:
+    """Nothing is known of producers after a start."""
+    recovery.rebuild_producers = lambda *_: None
+
+
+def acknowledge_at_the_append() -> None:
+    """A batch is acknowledged as soon as the leader has it."""
+    acknowledged.Waiting.is_decided = property(lambda _: True)  # type: ignore[assignment,method-assign]
+
+
+def serve_what_is_not_committed() -> None:
+    """Readers get all there is."""
+    replace(
+        PartitionLog,
+        "read",
+        lambda real: lambda self, offset, most, upper, **more: real(self, offset, most, self.log_end_offset, **more),
+    )
+
+
+def believe_in_the_in_sync_set() -> None:
+    """A new leader takes it that who is in sync has all it has itself."""
+
+    def make(real: Any) -> Any:
+        def begin(cls: Any, local: int, epoch: int, told: int, replicas: Any, isr: Any, end: int, now: int) -> Leading:
+            made: Leading = real(local, epoch, told, replicas, isr, end, now)
+            for broker in made.followers:
+                if broker in isr.isr:
+                    made.followers[broker] = Follower(end_offset=end, caught_up_ms=now)
+            return made
+
+        return classmethod(begin)
+
+    replace(Leading, "begin", make)
+
+
+def never_expand() -> None:
+    """Who left the in-sync set stays out."""
+    Leading.expand = lambda *_: None  # type: ignore[method-assign]
+
+
+def join_before_the_epoch_began() -> None:
+    """Who has the high watermark joins, though the leader began with more."""
+
+    def make(real: Any) -> Any:
+        def expand(self: Leading, *rest: Any) -> Any:
+            began, self.epoch_start = self.epoch_start, 0
+            try:
+                return real(self, *rest)
+            finally:
+                self.epoch_start = began
+
+        return expand
+
+    replace(Leading, "expand", make)
+
+
+def keep_epochs_that_were_cut() -> None:
+    """What a log says of leader epochs goes beyond its end."""
+    LeaderEpochs.truncate_end = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+def remember_producers_that_were_cut() -> None:
+    """A cut changes nothing in what is known of producers."""
+    truncating.rebuild_producers = lambda *_, **__: None
+
+
+def commit_what_a_follower_has() -> None:
+    """A follower counts all it has as committed."""
+    replace(
+        Replica,
+        "follow_offsets",
+        lambda real: lambda self, high, start: real(self, max(high, self.log.log_end_offset), start),
+    )
+
+
+def stamp_the_epoch_before() -> None:
+    """A leader writes under the epoch before its own."""
+    replace(
+        PartitionLog,
+        "append_as_leader",
+        lambda real: lambda self, data, epoch, *rest, **more: real(self, data, max(epoch - 1, 0), *rest, **more),
+    )
+
+
+def go_on_leading() -> None:
+    """Who is told that another one leads does not listen."""
+
+    def make(real: Any) -> Any:
+        def follow_image(self: Replica, node_id: int, told: Any, now_ms: int) -> bool:
+            if self.is_leader and told.leader not in (node_id, -1):
+                return False
+            return bool(real(self, node_id, told, now_ms))
+
+        return follow_image
+
+    replace(Replica, "follow_image", make)
