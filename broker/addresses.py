@@ -17,7 +17,6 @@ DEFAULT_LISTENER = "PLAINTEXT"
 DEFAULT_CONTROLLER_LISTENER = "CONTROLLER"
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols with their numbers in a registration."""
-SERVED = ("PLAINTEXT",)
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
@@ -158,6 +157,16 @@ def addresses_of(values: Mapping[str, str], key: str) -> tuple[Address, ...]:
     return tuple(out)
 
 
+def protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
+    """Security protocols of the listeners a node has, by their names.
+
+    Raises:
+        BadConfig: one cannot be read.
+    """
+    protocols = protocols_of(values)
+    return {x.name: protocols.get(x.name, DEFAULT_LISTENER) for x in addresses_of(values, LISTENERS)}
+
+
 def is_same_host(one: str, other: str) -> bool:
     """Whether two hosts are written alike, or both stand for this machine alone."""
     return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
@@ -219,18 +228,14 @@ def _ids(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
 
 
 def _served(values: Mapping[str, str]) -> Iterator[Refusal]:
-    """Listener names need a protocol, and only plain text is served."""
+    """Listener names need a protocol."""
     mapped = protocols_of(values)
     names = controller_names(values)
     for at in addresses_of(values, LISTENERS):
-        wanted = mapped.get(at.name)
-        if wanted is None:
+        if at.name not in mapped:
             yield LISTENERS, f"listener {at.name} has no protocol: add {at.name}:PLAINTEXT to {MAP}"
-        elif wanted not in SERVED:
-            yield LISTENERS, f"listener {at.name} wants {wanted}; Ottla serves plain text only so far"
-    if CONTROLLER not in roles_of(values) and mapped.get(names[0]) != DEFAULT_LISTENER:
-        what = "has no protocol" if names[0] not in mapped else f"wants {mapped[names[0]]}; Ottla has plain text so far"
-        yield MAP, f"controller listener {names[0]} {what}: add {names[0]}:PLAINTEXT"
+    if CONTROLLER not in roles_of(values) and names[0] not in mapped:
+        yield MAP, f"controller listener {names[0]} has no protocol: add {names[0]}:PLAINTEXT"
 
 
 def _quorum(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
@@ -284,5 +289,5 @@ def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[
     if named and told and named not in told:
         yield INTER_BROKER, f"{named} is not among the advertised listeners ({', '.join(told)})"
     protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
-    if protocol not in SERVED:
-        yield INTER_BROKER_PROTOCOL, f"{protocol} is not spoken here yet: plain text only"
+    if protocol not in PROTOCOLS:
+        yield INTER_BROKER_PROTOCOL, f"{protocol} is none: {', '.join(PROTOCOLS)}"

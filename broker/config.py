@@ -187,6 +187,10 @@ class NodeConfig:
         protocol = self.values.get(at.INTER_BROKER_PROTOCOL, at.DEFAULT_LISTENER).strip().upper()
         return protocol if protocol in clients or not clients else clients[0]
 
+    def protocol(self, listener: str) -> str:
+        """What is spoken at a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
+        return at.protocols_of(self.values).get(listener, at.DEFAULT_LISTENER)
+
     def advertised(self, listener: str | None = None) -> tuple[str, int] | None:
         """The address clients of a listener are told, the first's by default; None: the one each of them dialled."""
         if at.ADVERTISED not in self.values:

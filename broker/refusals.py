@@ -131,7 +131,16 @@ def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None) ->
             yield
 
 
+def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+    """One row a user."""
+    kind = _beside(request, "AlterUserScramCredentialsResult")
+    for name in sorted({x.name for x in (*request.deletions, *request.upsertions)}):
+        answer.results.append(kind(name, code, message))
+        yield
+
+
 _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None], Steps[None]]] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.DELETE_TOPICS: _deletions,
     ApiKey.ELECT_LEADERS: _elections,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,

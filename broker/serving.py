@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.addresses import DEFAULT_LISTENER
+from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.parts import Parts
 from ottla.broker.replica.making import WORKERS
@@ -21,6 +24,9 @@ from ottla.broker.server.observer import Counts
 from ottla.broker.upkeep.supervise import supervise
 from ottla.controller.delta import Delta
 from ottla.world.env import Env
+
+if TYPE_CHECKING:
+    from ottla.broker.auth.doors import Door
 
 
 def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -35,13 +41,25 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     made.controller.listeners.append(committed.follow)
     services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
-        nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name)).run, listener)
+        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name), _door(committed, services.config, name))
+        nursery.start_soon(acceptor.run, listener)
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
     if not made.services.config.alone:
         registration = made.registration()
         registration.publish(made.controller.image, Delta.everything(made.controller.image))
         made.controller.listeners.append(registration.publish)
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
+
+
+def _door(cache: MetadataCache, config: NodeConfig, listener: str) -> Door | None:
+    """What a listener asks of who comes; None where it lets everybody in."""
+    protocol = config.protocol(listener)
+    if protocol == DEFAULT_LISTENER:
+        return None
+    from ottla.broker.auth.doors import door_of
+    from ottla.broker.auth.scram import keys_in
+
+    return door_of(config.values, listener, protocol, lambda user, mechanism: keys_in(cache.image, user, mechanism))
 
 
 def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -52,10 +70,11 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
         nursery.start_soon(made.making.run)
     for name, work in made.upkeep():
         nursery.start_soon(supervise, env, name, work, name=name)
-    counts = Counts()
+    counts, config = Counts(), made.services.config
     watched = counts if listening.metrics is not None else None  # it costs half a microsecond a request
     acceptors = {
-        name: Acceptor(Dispatcher(made.services, listener=name, observer=watched)) for name in listening.clients
+        name: Acceptor(Dispatcher(made.services, listener=name, observer=watched), _door(made.cache, config, name))
+        for name in listening.clients
     }
     if listening.metrics is not None:
         connected = lambda: sum(len(x) for x in acceptors.values())  # noqa: E731 - one line says it

@@ -139,6 +139,12 @@ def _list_reassignments(machine: Decider, event: Any, version: int) -> Decision 
     return list_reassignments(machine.image, event, version)
 
 
+def _alter_scram(machine: Decider, event: Any, version: int) -> Decision | Steps:
+    from ottla.controller.scram import alter
+
+    return alter(machine.latest, event)
+
+
 RULES: dict[str, Rule] = {
     "CreateTopicsRequest": _create_topics,
     "DeleteTopicsRequest": _delete_topics,
@@ -155,5 +161,6 @@ RULES: dict[str, Rule] = {
     "ElectLeadersRequest": _elect_leaders,
     "AlterPartitionReassignmentsRequest": _alter_reassignments,
     "ListPartitionReassignmentsRequest": _list_reassignments,
+    "AlterUserScramCredentialsRequest": _alter_scram,
 }
 """By the event's class; by name, so that no message is loaded to be compared with."""

@@ -16,6 +16,7 @@ import trio
 
 from ottla.world.disk import FileSlice
 from ottla.world.env import SYSTEM_BUFFERS, Accepted, Listener, SocketBuffers, Stream
+from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
     from sim.hosts import Host
@@ -369,10 +370,12 @@ class HostNet:
         self._network = network
         self._owner = owner
 
-    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
-        """Listen."""
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
+    ) -> Listener:
+        """Listen; nobody listens in here, so nothing is encrypted."""
         return await self._network.listen(self._owner, host, port)
 
-    async def connect(self, host: str, port: int) -> Stream:
+    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
         """Connect."""
         return await self._network.connect(self._owner, host, port)

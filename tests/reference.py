@@ -23,8 +23,9 @@ NOTE = "<!-- written by python -m tests.reference -->"
 REJECTED = {
     "authorizer.class.name": "any: nothing is authorized here yet",
     "controller.quorum.voters": "what is not ID@HOST:PORT; a controller that is missing, a broker that is named",
-    "listeners": "a listener with SSL or SASL, two with one name or port, one without a protocol",
+    "listeners": "two listeners with one name or port, one without a protocol, one with TLS and no key",
     "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
+    "sasl.enabled.mechanisms": "GSSAPI (Kafka's default), OAUTHBEARER, where a listener has SASL",
     "process.roles": "anything but `broker`, `controller` or both",
     "remote.log.storage.system.enable": "true",
 }

@@ -58,6 +58,8 @@ def _row(
 ) -> DescribeConfigsResourceResult:
     source = synonyms[0].source if synonyms else DEFAULT
     sensitive = key.type == "PASSWORD"
+    if sensitive:
+        synonyms = [DescribeConfigsSynonym(x.name, None, x.source) for x in synonyms]
     return DescribeConfigsResourceResult(
         key.name,
         None if sensitive else value,

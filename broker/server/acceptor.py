@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import trio
 
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.world.env import Accepted, Listener
+
+if TYPE_CHECKING:
+    from ottla.broker.auth.doors import Door
 
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
@@ -15,8 +20,10 @@ _LONGEST_ROUND_S = 10.0
 class Acceptor:
     """Everybody who is connected to one listener."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, door: Door | None = None) -> None:
+        """``door``: what is asked of who comes; None: nothing."""
         self._dispatcher = dispatcher
+        self._door = door
         self._connections: set[Connection] = set()
 
     def __len__(self) -> int:
@@ -30,12 +37,19 @@ class Acceptor:
                 nursery.start_soon(self._serve, await listener.accept())
 
     async def _serve(self, stream: Accepted) -> None:
-        connection = Connection(self._dispatcher, stream)
+        connection = self._connection(stream)
         self._connections.add(connection)
         try:
             await connection.serve()
         finally:
             self._connections.discard(connection)
+
+    def _connection(self, stream: Accepted) -> Connection:
+        if self._door is None:
+            return Connection(self._dispatcher, stream)
+        from ottla.broker.server.guarded import GuardedConnection
+
+        return GuardedConnection(self._dispatcher, stream, self._door)
 
     async def _hang_up_on_the_silent(self) -> None:
         """One look at all connections now and then costs less than a deadline for every wait.

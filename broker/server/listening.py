@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ottla.broker.addresses import parse_listener
+from ottla.broker.addresses import DEFAULT_LISTENER, Address, parse_listener
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.quorum_config import Endpoint
 from ottla.world.env import Env, Listener
+from ottla.world.tls import BadTls, Tls
+
+METRICS = "METRICS"
 
 
 class CannotListen(Exception):
@@ -44,7 +47,7 @@ class Listening:
             CannotListen: an address is taken, or not this machine's.
         """
         for at in self._config.client_listeners:
-            self.clients[at.name] = await self.listen(at.host, at.port)
+            self.clients[at.name] = await self.listen(at.host, at.port, at.name)
 
     async def for_metrics(self) -> None:
         """Listen for whoever reads the metrics, where that is configured.
@@ -55,7 +58,7 @@ class Listening:
         address = self._config.values.get(METRICS_LISTENER)
         if address:
             _, host, port = parse_listener(address)
-            self.metrics = await self.listen(host, port)
+            self.metrics = await self.listen(host, port, METRICS)
 
     async def for_controllers(self, kept: Sequence[Endpoint] = ()) -> None:
         """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
@@ -65,27 +68,46 @@ class Listening:
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:
-            self.controllers[at.name] = await self._listen_again(at.host, at.port, ports.get(at.name, 0))
+            self.controllers[at.name] = await self._listen_again(at, ports.get(at.name, 0))
 
-    async def _listen_again(self, host: str, port: int, before: int) -> Listener:
-        if port == 0 and before:
+    async def _listen_again(self, at: Address, before: int) -> Listener:
+        if at.port == 0 and before:
             try:
-                return await self.listen(host, before)
+                return await self.listen(at.host, before, at.name)
             except CannotListen:
                 pass  # the peers are told of the new one
-        return await self.listen(host, port)
+        return await self.listen(at.host, at.port, at.name)
 
-    async def listen(self, host: str, port: int) -> Listener:
-        """Listen at one address; it is the caller's to close.
+    async def listen(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> Listener:
+        """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
 
         Raises:
-            CannotListen: it is taken, or not this machine's.
+            CannotListen: it is taken, or not this machine's; or its keys or certificates cannot be used.
         """
+        net, buffers = self._env.net, self._config.socket_buffers
         try:
-            return await self._env.net.listen(host, port, self._config.socket_buffers)
+            tls = self._tls(name)
+            return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
+        except BadTls as error:
+            raise CannotListen(f"listener {name}: {error}") from None
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            if error.filename is not None:
+                raise CannotListen(f"listener {name}: {error.filename}: {why}") from None
             raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}") from None
+
+    def _tls(self, name: str) -> Tls | None:
+        """What a listener encrypts with."""
+        protocol = self._config.protocol(name)
+        if not protocol.endswith("SSL"):
+            return None
+        from ottla.broker.auth.doors import tls_for  # a node without it starts without it
+        from ottla.peers.security import BadAccess
+
+        try:
+            return tls_for(self._config.values, name, protocol)
+        except BadAccess as error:
+            raise BadTls(str(error)) from None
 
     def close(self) -> None:
         """Nobody may come any more."""

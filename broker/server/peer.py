@@ -23,11 +23,14 @@ class Peer:
         "principal",
         "software_name",
         "software_version",
+        "token_authenticated",
     )
 
     def __init__(self, host: str, local: tuple[str, int], listener: str = "PLAINTEXT") -> None:
         self.listener = listener
         self.principal = ANONYMOUS
+        self.token_authenticated = False
+        """Whether it logged in with a delegation token."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

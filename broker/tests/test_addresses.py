@@ -167,7 +167,6 @@ REFUSED = [
     (COMBINED, {"process.roles": "broker,king"}, "process.roles", "'king' is no role"),
     (COMBINED, {"listener.security.protocol.map": "CONTROLLER:PLAIN"}, "listener.security.protocol.map", "PLAIN"),
     (COMBINED, {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}, "listeners", "add PLAINTEXT:PLAINTEXT"),
-    (COMBINED, {"listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT"}, "listeners", "wants SSL"),
     (BROKER_ONLY, {"node.id": "2"}, "controller.quorum.voters", "a broker only"),
     (BROKER_ONLY, {"controller.quorum.voters": ""}, "controller.quorum.bootstrap.servers", "controllers' addresses"),
     (BROKER_ONLY, {"controller.listener.names": "INSIDE"}, "listeners", "a broker only"),
@@ -176,7 +175,7 @@ REFUSED = [
     (CONTROLLER_ONLY, {"listeners": "CONTROLLER://one:1,P://:2"}, "listeners", "a controller only"),
     (CONTROLLER_ONLY, {"listeners": "P://one:1"}, "controller.listener.names", "CONTROLLER is not among"),
     (DYNAMIC, {"controller.quorum.bootstrap.servers": "one"}, "controller.quorum.bootstrap.servers", "HOST:PORT"),
-    (DYNAMIC, {"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol", "SSL is not spoken"),
+    (DYNAMIC, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
 ]
 
 

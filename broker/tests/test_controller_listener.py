@@ -47,7 +47,13 @@ RAFT = {
     ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.UPDATE_RAFT_VOTER,
 }
-HERE = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS}
+HERE = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_CONFIGS,
+}
 CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
 MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
 
@@ -133,6 +139,9 @@ def of(key: ApiKey, version: int) -> Any:
         case ApiKey.INCREMENTAL_ALTER_CONFIGS:
             module = __import__("ottla.wire.messages.incremental_alter_configs", fromlist=["x"])
             return module.IncrementalAlterConfigsRequest([module.AlterConfigsResource(2, "a")])
+        case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+            module = __import__("ottla.wire.messages.alter_user_scram_credentials", fromlist=["x"])
+            return module.AlterUserScramCredentialsRequest([module.ScramCredentialDeletion("a", 1)])
         case ApiKey.ELECT_LEADERS:
             module = __import__("ottla.wire.messages.elect_leaders", fromlist=["x"])
             return module.ElectLeadersRequest(0, [module.TopicPartitions("a", [0])])

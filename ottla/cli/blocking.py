@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ottla.world.env import SYSTEM_BUFFERS, Deadline, Ground, Lane, Listener, Net, SocketBuffers, Stream
 from ottla.world.this_machine import ThisMachine, monotonic_s, pause
+from ottla.world.tls import Tls
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -49,13 +50,28 @@ class BlockingStream:
 class BlockingNet:
     """TCP, as a client."""
 
-    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
+    ) -> Listener:
         """Nobody listens here."""
         raise OSError("a blocking environment serves nobody")
 
-    async def connect(self, host: str, port: int) -> Stream:
-        """Open a connection."""
-        return BlockingStream(socket.create_connection((host, port), 30))
+    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+        """Open a connection.
+
+        Raises:
+            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+        """
+        sock = socket.create_connection((host, port), 30)
+        if tls is None:
+            return BlockingStream(sock)
+        from ottla.world.real_tls import client_context
+
+        try:
+            return BlockingStream(client_context(tls).wrap_socket(sock, server_hostname=host))
+        except BaseException:
+            sock.close()
+            raise
 
 
 class _Never:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.peers.access import OPEN, Access
 from ottla.wire import compiler, legacy
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
@@ -121,27 +122,44 @@ class Channel:
         self.stream.close()
 
 
-async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: float) -> Channel:
-    """A new connection, over which versions were exchanged.
+async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: Access = OPEN) -> Channel:
+    """A new connection, over which versions were exchanged, and whose other side knows who we are.
 
     Raises:
-        OSError: nobody is there, or it broke; WireError: the answer does not parse.
+        OSError: nobody is there, or it broke; NotLetIn: we are not let in.
+        WireError: the answer does not parse; BadTls: our keys or certificates cannot be used.
     """
-    made = Channel(await env.net.connect(*address), client_id, timeout_s)
+    made = Channel(await connect(env, address, access), client_id, timeout_s)
     try:
         await made.negotiate()
+        if access.login is not None:
+            from ottla.peers.login import log_in
+
+            await log_in(made, access.login, (env.uuid() + env.uuid()).hex())
     except BaseException:
         made.close()
         raise
     return made
 
 
+async def connect(env: Env, address: tuple[str, int], access: Access = OPEN) -> Stream:
+    """A new connection, encrypted where that is asked for.
+
+    Raises:
+        OSError: nobody is there, or it is somebody else; BadTls: our keys or certificates cannot be used.
+    """
+    return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
+
+
 class Standing:
     """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
 
-    def __init__(self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True) -> None:
+    def __init__(
+        self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True, access: Access = OPEN
+    ) -> None:
         """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
         self._env = env
+        self._access = access
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._negotiates = negotiates
@@ -164,10 +182,10 @@ class Standing:
         self.close()
         if address is None:
             raise Disconnected(f"nobody knows where {who} is")
-        if self._negotiates:
-            made = await dial(self._env, address, self._client_id, self._timeout_s)
+        if self._negotiates or self._access.login is not None:
+            made = await dial(self._env, address, self._client_id, self._timeout_s, self._access)
         else:
-            made = Channel(await self._env.net.connect(*address), self._client_id, self._timeout_s)
+            made = Channel(await connect(self._env, address, self._access), self._client_id, self._timeout_s)
         self._channel, self._address = made, address
         return made
 
@@ -195,8 +213,11 @@ def _address(text: str) -> tuple[str, int]:
 class ClusterClient:
     """Connections to the brokers of a cluster, found from one of them."""
 
-    def __init__(self, env: Env, bootstrap: str, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, env: Env, bootstrap: str, client_id: str = CLIENT_ID, timeout_s: float = 60.0, access: Access = OPEN
+    ) -> None:
         self._env = env
+        self._access = access
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -207,7 +228,7 @@ class ClusterClient:
     async def _connect(self, host: str, port: int) -> Channel:
         known = self._open.get((host, port))
         if known is None or known.closed:
-            known = await dial(self._env, (host, port), self._client_id, self._timeout_s)
+            known = await dial(self._env, (host, port), self._client_id, self._timeout_s, self._access)
             self._open[host, port] = known
         return known
 

@@ -161,6 +161,20 @@ def _cannot_be(c: _Config) -> Iterator[Finding]:
     node_id = c.given("node.id") or c.given("broker.id")
     for key, text in addresses.refusals(values, int(node_id) if node_id.isdecimal() else -1):
         yield c.found(key, WRONG, text)
+    yield from _doors(c, values)
+
+
+def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
+    """Listeners that ask who comes."""
+    try:
+        served = addresses.protocols_by_listener(values)
+    except BadConfig:
+        return  # said above
+    if any(protocol != addresses.DEFAULT_LISTENER for protocol in served.values()):
+        from ottla.broker.auth.doors import refusals
+
+        for key, text in refusals(values, served):
+            yield c.found(key, WRONG, text)
 
 
 def _is_alone(c: _Config) -> bool:

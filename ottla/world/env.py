@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.world.disk import Disk
+from ottla.world.tls import Tls
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -85,6 +86,16 @@ class Accepted(Stream, Protocol):
         """
 
 
+class Secured(Accepted, Protocol):
+    """A connection with TLS that came in."""
+
+    async def handshake(self) -> str | None:
+        """Agree on keys; gives the subject of the other side's certificate, None where it showed none.
+
+        Raises OSError: they do not agree, or the certificate is not trusted.
+        """
+
+
 class Listener(Protocol):
     """A place where connections come in."""
 
@@ -110,11 +121,13 @@ SYSTEM_BUFFERS = SocketBuffers()
 class Net(Protocol):
     """The network."""
 
-    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
-        """Listen; port 0 takes a free one. Raises OSError where that cannot be."""
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
+    ) -> Listener:
+        """Listen; port 0 takes a free one. Raises OSError where that cannot be, BadTls."""
 
-    async def connect(self, host: str, port: int) -> Stream:
-        """Open a connection. Raises OSError where nobody answers."""
+    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+        """Open a connection. Raises OSError where nobody answers, BadTls."""
 
 
 class Env(Protocol):

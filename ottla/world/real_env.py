@@ -1,24 +1,17 @@
-"""The real world as an `Env`: wall clock, operating system randomness, files, threads, TCP.
-
-Sockets are tried first and waited for second: a busy connection never pays for a trip through the event loop.
-"""
+"""The real world as an `Env`: wall clock, operating system randomness, files, threads, TCP."""
 
 from __future__ import annotations
 
 import errno
-import os
 import socket
-import struct
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from ottla.world.beside import run_beside
-from ottla.world.disk import FileSlice
 from ottla.world.env import (
-    FOREVER_S,
     SYSTEM_BUFFERS,
     Accepted,
     Deadline,
@@ -30,172 +23,32 @@ from ottla.world.env import (
     Stream,
 )
 from ottla.world.hangups import Hangups
-from ottla.world.this_machine import ThisMachine, monotonic_s
+from ottla.world.real_stream import RealStream
+from ottla.world.this_machine import ThisMachine
+from ottla.world.tls import Tls
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 T = TypeVar("T")
 A = TypeVar("A")
-_JOIN_BELOW_BYTES = 32 * 1024
-_TURNS = 16
-_IN_THREAD_FROM_BYTES = 512 * 1024
 _SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
-_A_CALL_BYTES = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
-_SLOW_FOR = 64
-_PATIENCE_S = 0.1
-_FAST_BYTES_A_SECOND = 64 * 1024 * 1024
-_PATIENCE = struct.pack("ll", 0, int(_PATIENCE_S * 1_000_000))
+_HANDSHAKE_S = 30.0
 _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
-
-
-class RealStream:
-    """One TCP connection."""
-
-    def __init__(self, sock: socket.socket, hangups: Hangups, threads: trio.CapacityLimiter | None = None) -> None:
-        """``threads`` may send what is large."""
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
-        self._sock = sock
-        self._hangups = hangups
-        self.send_waits = 0
-        self._turns = 0
-        self._threads = threads
-        self._lent = self._closing = False
-        self._slow_for = 0
-        """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
-        self.peer: str = sock.getpeername()[0]
-        name = sock.getsockname()
-        self.local: tuple[str, int] = (name[0], name[1])
-
-    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive what is there; wait only where there is nothing."""
-        self._turns += 1
-        if self._turns >= _TURNS:  # a peer that always has more to say must not keep the others waiting
-            self._turns = 0
-            await trio.lowlevel.checkpoint()
-        while True:
-            try:
-                return self._sock.recv_into(buffer)
-            except (BlockingIOError, InterruptedError):
-                self._turns = 0
-                if timeout_s == FOREVER_S:
-                    await trio.lowlevel.wait_readable(self._sock)
-                    continue
-                with trio.move_on_after(timeout_s) as scope:
-                    await trio.lowlevel.wait_readable(self._sock)
-                if scope.cancelled_caught:
-                    return 0
-
-    async def send(self, chunks: Sequence[Any]) -> None:
-        """Send in order: small pieces joined, ranges of files by sendfile."""
-        pending: list[Any] = []
-        for chunk in chunks:
-            if type(chunk) is not FileSlice:
-                pending.append(chunk)
-            elif chunk.size_bytes < _JOIN_BELOW_BYTES:
-                pending.append(chunk.read())
-            else:
-                await self._send_bytes(b"".join(pending))
-                pending = []
-                await self._send_file(chunk)
-        await self._send_bytes(pending[0] if len(pending) == 1 else b"".join(pending))
-
-    async def _send_bytes(self, data: bytes) -> None:
-        done = 0
-        view = memoryview(data)
-        while done < len(data):
-            try:
-                done += self._sock.send(view[done:] if done else data)
-            except (BlockingIOError, InterruptedError):
-                self.send_waits += 1
-                await trio.lowlevel.wait_writable(self._sock)
-
-    async def _send_file(self, part: FileSlice) -> None:
-        offset, left = part.offset, part.size_bytes
-        self._slow_for = max(self._slow_for - 1, 0)
-        while left:
-            if left >= _IN_THREAD_FROM_BYTES and self._has_thread():
-                done = await self._send_beside(part, offset, left)
-            else:
-                done = self._send_some(part, offset, left)
-            if not done:
-                self.send_waits += 1
-                await trio.lowlevel.wait_writable(self._sock)
-            offset += done
-            left -= done
-
-    def _has_thread(self) -> bool:
-        """Nobody waits for a thread: readers that are slow without showing it yet may hold all of them."""
-        return not self._slow_for and self._threads is not None and self._threads.available_tokens > 0
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        """Told by the kernel when the other side closes or resets."""
-        if self._sock.fileno() >= 0:
-            self._hangups.watch(self._sock.fileno(), callback)
-
-    def _send_some(self, part: FileSlice, offset: int, left: int) -> int:
-        """One system call; 0 where the other side has no room."""
-        try:
-            done = os.sendfile(self._sock.fileno(), part.file.fileno(), offset, left)
-        except (BlockingIOError, InterruptedError):
-            return 0
-        if done == 0:
-            raise OSError(errno.EIO, "the file ended before what was promised of it")
-        return done
-
-    async def _send_beside(self, part: FileSlice, offset: int, left: int) -> int:
-        """Send much in few system calls that wait, in a thread: the kernel copies while the loop goes on.
-
-        Gives how much was sent, 0 for none at all. A reader that takes nothing for ``_PATIENCE_S``, or less than
-        ``_FAST_BYTES_A_SECOND``, does not get a thread again soon.
-        """
-        self._lent = True
-        try:
-            return await trio.to_thread.run_sync(self._send_waiting, part, offset, left, limiter=self._threads)
-        finally:
-            self._lent = False
-            if self._closing:
-                self.close()
-
-    def _send_waiting(self, part: FileSlice, offset: int, left: int) -> int:
-        done = 0
-        self._sock.setblocking(True)
-        try:
-            while done < left and not self._slow_for:
-                began_s = monotonic_s()
-                sent = self._send_some(part, offset + done, min(left - done, _A_CALL_BYTES))
-                if not sent or monotonic_s() - began_s > _PATIENCE_S + sent / _FAST_BYTES_A_SECOND:
-                    self._slow_for = _SLOW_FOR
-                done += sent
-        finally:
-            self._sock.setblocking(False)
-        return done
-
-    def detach(self) -> socket.socket:
-        """Give the socket away; nobody may wait on it."""
-        self._hangups.forget(self._sock.fileno())
-        return self._sock
-
-    def close(self) -> None:
-        """Close, waking whoever waits on it. A thread that sends just now must let go first: the number is its own."""
-        if self._lent:
-            self._closing = True
-            with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)
-        elif self._sock.fileno() >= 0:
-            self._hangups.forget(self._sock.fileno())
-            trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
 
 
 class RealListener:
     """One listening TCP socket."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups, buffers: SocketBuffers) -> None:
+    def __init__(
+        self, sock: socket.socket, hangups: Hangups, buffers: SocketBuffers, context: SSLContext | None = None
+    ) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._hangups = hangups
         self._buffers = buffers
         self._threads = trio.CapacityLimiter(_SENDER_THREADS)
+        self._context = context
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> Accepted:
@@ -205,7 +58,7 @@ class RealListener:
                 sock, _ = self._sock.accept()
                 if self._buffers.send_bytes >= 0:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
-                return RealStream(sock, self._hangups, self._threads)
+                return self._stream(sock)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_readable(self._sock)
             except OSError as error:
@@ -213,6 +66,23 @@ class RealListener:
                     await trio.sleep(0.1)
                 elif error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN):
                     raise
+
+    def _stream(self, sock: socket.socket) -> Accepted:
+        if self._context is None:
+            return RealStream(sock, self._hangups, self._threads)
+        from ottla.world.tls_stream import TlsStream
+
+        return TlsStream(sock, self._hangups, self._context)
+
+    def renew(self, tls: Tls) -> None:
+        """Show other keys, and trust others, from the next connection on.
+
+        Raises:
+            BadTls: they cannot be used; OSError: a file cannot be read. Then all is as it was.
+        """
+        from ottla.world.real_tls import server_context
+
+        self._context = server_context(tls)
 
     def close(self) -> None:
         """Stop listening."""
@@ -226,9 +96,21 @@ class RealNet:
 
     def __init__(self) -> None:
         self._hangups = Hangups()
+        self._contexts: dict[Tls, SSLContext] = {}
 
-    async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> Listener:
-        """Listen on an address; an empty host is every address. Connections inherit the receive buffer."""
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
+    ) -> Listener:
+        """Listen on an address; an empty host is every address. Connections inherit the receive buffer.
+
+        Raises:
+            OSError: that cannot be; BadTls: keys or certificates cannot be used.
+        """
+        context = None
+        if tls is not None:
+            from ottla.world.real_tls import server_context
+
+            context = server_context(tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -240,15 +122,42 @@ class RealNet:
         except BaseException:
             sock.close()
             raise
-        return RealListener(sock, self._hangups, buffers)
+        return RealListener(sock, self._hangups, buffers, context)
 
-    async def connect(self, host: str, port: int) -> Stream:
-        """Open a connection. Where each of a name's addresses failed it is as the first of them did."""
+    async def connect(self, host: str, port: int, tls: Tls | None = None) -> Stream:
+        """Open a connection. Where each of a name's addresses failed it is as the first of them did.
+
+        Raises:
+            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+        """
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as error:
             raise _first_cause(error) from None
-        return RealStream(socket.socket(fileno=stream.socket.detach()), self._hangups)
+        sock = socket.socket(fileno=stream.socket.detach())
+        return RealStream(sock, self._hangups) if tls is None else await self._secured(sock, host, tls)
+
+    async def _secured(self, sock: socket.socket, host: str, tls: Tls) -> Stream:
+        """TLS over a connection that was dialled; contexts are kept, as making one reads files."""
+        from ottla.world.real_tls import client_context
+        from ottla.world.tls_stream import TlsStream
+
+        try:
+            if tls not in self._contexts:
+                self._contexts[tls] = client_context(tls)
+            made = TlsStream(sock, self._hangups, self._contexts[tls], host)
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            with trio.move_on_after(_HANDSHAKE_S) as scope:
+                await made.handshake()
+            if scope.cancelled_caught:
+                raise TimeoutError(errno.ETIMEDOUT, "the other side does not speak TLS")
+        except BaseException:
+            made.close()
+            raise
+        return made
 
 
 def _first_cause(error: OSError) -> OSError:

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.world.real_env import RealEnv, RealStream
+from ottla.world.real_env import RealEnv
+from ottla.world.real_stream import RealStream
 
 
 async def pair(env: RealEnv) -> tuple[socket.socket, RealStream]:

@@ -13,7 +13,8 @@ import trio
 from ottla.world.disk import FileSlice
 from ottla.world.env import SocketBuffers
 from ottla.world.real_disk import RealDisk
-from ottla.world.real_env import RealEnv, RealStream
+from ottla.world.real_env import RealEnv
+from ottla.world.real_stream import RealStream
 
 MIB = 1 << 20
 SMALL = SocketBuffers(16384, 16384)

@@ -1,0 +1,38 @@
+"""One login under way: what every mechanism gives and takes.
+
+Source: ``SaslServer`` as ``SaslServerAuthenticator.java`` uses it (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class NotAuthentic(Exception):
+    """A login that failed."""
+
+    def __init__(self, why: str, told: str | None = None) -> None:
+        """``why`` is for our log, without a secret; ``told`` for the client, None where it learns no more than that."""
+        super().__init__(why)
+        self.told = told
+
+
+class Exchange(Protocol):
+    """The server's side of one login."""
+
+    is_done: bool
+    """Whether the client has proved who it is."""
+    authorization_id: str
+    """Who, once that is so."""
+    expires_ms: int | None
+    """When the credentials end, by the wall clock; None: never."""
+    is_token: bool
+    """Whether a delegation token was shown."""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take what the client says; gives what it is told. Raises NotAuthentic."""
+
+
+Begin = Callable[[], Exchange]
+"""Begins a login by one mechanism."""

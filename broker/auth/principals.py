@@ -1,0 +1,73 @@
+"""The name of somebody who showed a certificate: its subject, or what ``ssl.principal.mapping.rules`` make of it.
+
+Behaviour (item 310): rules with commas between, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a
+slash. The first whose pattern fits the whole subject decides; where none fits, nobody is let in.
+
+Source: ``SslPrincipalMapper.java`` (apache/kafka 4.3.1).
+
+From KIP-371.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_RULE = re.compile(r"(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|$)", re.DOTALL)
+_GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+
+
+class BadRule(Exception):
+    """A rule that cannot be read."""
+
+
+NameOf = Callable[[str], "str | None"]
+Case = Callable[[str], str]
+_CASES: dict[str, Case] = {"": str, "L": str.lower, "U": str.upper}
+
+
+def _default(subject: str) -> str | None:
+    return subject
+
+
+def _ruled(pattern: re.Pattern[str], replacement: str, case: Case) -> NameOf:
+    def name_of(subject: str) -> str | None:
+        found = pattern.fullmatch(subject)
+        if found is None:
+            return None
+        return case(_GROUP.sub(lambda x: x[1] if x[1] is not None else found[int(x[2])] or "", replacement))
+
+    return name_of
+
+
+def name_by(rules: str) -> NameOf:
+    """What makes a name of a subject; None of one that no rule fits.
+
+    Raises:
+        BadRule: a rule cannot be read.
+    """
+    text = rules.strip() or "DEFAULT"
+    made: list[NameOf] = []
+    pos = 0
+    while pos < len(text):
+        found = _RULE.match(text, pos)
+        if found is None:
+            raise BadRule(f"{text[pos:]!r} is no rule: write DEFAULT, or RULE:pattern/replacement/[LU]")
+        made.append(_default if found[1] else _read(found))
+        pos = found.end()
+
+    def first(subject: str) -> str | None:
+        return next((name for name in (rule(subject) for rule in made) if name is not None), None)
+
+    return first
+
+
+def _read(found: re.Match[str]) -> NameOf:
+    try:
+        pattern = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", found[2].replace("\\/", "/")))
+        replacement = found[3].replace("\\/", "/")
+        if any(int(x[2]) > pattern.groups for x in _GROUP.finditer(replacement) if x[2]):
+            raise BadRule(f"{found[0]!r} names a group that is not in its pattern")
+        return _ruled(pattern, replacement, _CASES[found[4]])
+    except re.error as error:
+        raise BadRule(f"{found[0]!r}: {error}") from None

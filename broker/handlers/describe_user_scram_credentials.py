@@ -1,0 +1,58 @@
+"""DescribeUserScramCredentials (50), v0: who has a password by which mechanism, and by how many iterations.
+
+Behaviour (item 324): no users means all of them. One who is named twice is DUPLICATE_RESOURCE, one who has no
+credential RESOURCE_NOT_FOUND. Salt and keys are never told.
+
+Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``ScramImage.java`` (apache/kafka 4.3.1).
+
+From KIP-554.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+_TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: "
+_NOBODY = "Attempt to describe a user credential that does not exist: "
+
+
+def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Answer:
+    """Answer each user."""
+    return context.turn.go(_each(context.image, request))
+
+
+def _each(image: Image, request: DescribeUserScramCredentialsRequest) -> Steps[Answer]:
+    named: dict[str, int] = {}
+    for user in request.users or ():
+        named[user.name] = named.get(user.name, 0) + 1
+        yield
+    known: dict[str, list[CredentialInfo]] = {}
+    about: Any
+    record: Any
+    for about, record in image.others.items():
+        if about[0] == "scram" and (not named or about[1] in named):
+            known.setdefault(about[1], []).append(CredentialInfo(about[2], record.iterations))
+        yield
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    for name in named or sorted(known):
+        row = DescribeUserScramCredentialsResult(name, 0, None)
+        if named.get(name, 0) > 1:
+            row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _TWICE + name
+        elif name not in known:
+            row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, _NOBODY + name
+        else:
+            row.credential_infos = sorted(known[name], key=lambda x: x.mechanism)
+        response.results.append(row)
+        yield
+    return response

@@ -1,0 +1,121 @@
+"""A connection whose other side must say who it is: TLS is agreed on first, then the gate lets it through or not.
+
+Before that a frame may have no more than ``sasl.server.max.receive.size`` bytes, and all of it no more than half a
+minute. A failed login is answered late, so that guessing is slow. Loaded only where a listener asks for it.
+
+Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import trio
+
+from ottla.broker.auth.gate import Gate, Policy, Said, State
+from ottla.broker.server.connection import CloseConnection, Connection
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import Request, response_chunks
+from ottla.wire.schema import Message
+from ottla.world.env import Accepted, Secured
+
+if TYPE_CHECKING:
+    from ottla.broker.auth.doors import Door
+    from ottla.broker.server.dispatch import Dispatcher
+
+logger = logging.getLogger("ottla.auth")
+AUTHENTICATION_MS = 30_000.0
+
+
+class GuardedConnection(Connection):
+    """A connection of a listener with TLS, a login, or both."""
+
+    def __init__(self, dispatcher: Dispatcher, stream: Accepted, door: Door) -> None:
+        super().__init__(dispatcher, stream)
+        self._door = door
+        self._env = dispatcher.services.env
+        self._came_ms: float | None = self._env.monotonic_ms()
+        """None once it is known who this is."""
+        self._gate: Gate | None = None
+        self._usual_limit = self._limit
+        if door.asks_login:
+            mechanisms = door.mechanisms(self._env)
+            self._gate = Gate(Policy(mechanisms, door.max_reauth_ms, self._versions, self._env.now_ms))
+            self._limit = min(self._limit, door.max_receive_bytes)
+
+    def idle_ms(self, now_ms: float) -> float:
+        """As of any connection; who takes too long to say who it is has been silent all the time there is."""
+        if self._came_ms is not None and now_ms - self._came_ms > AUTHENTICATION_MS:
+            return float("inf")
+        return super().idle_ms(now_ms)
+
+    async def serve(self) -> None:
+        """Agree on keys, then serve as any connection."""
+        if self._door.tls and not await self._agreed():
+            self._stream.close()
+            self._peer.leave()
+            return
+        if self._gate is None:
+            self._came_ms = None
+        await super().serve()
+
+    async def _agreed(self) -> bool:
+        """Make the TLS handshake; the certificate's name is who it is where no login follows."""
+        try:
+            subject = await cast("Secured", self._stream).handshake()
+        except (OSError, trio.ClosedResourceError) as error:
+            logger.info("connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, error)
+            return False
+        if self._gate is None and subject is not None:
+            name = self._door.name_of(subject)
+            if name is None:
+                logger.info("connection from %s: ssl.principal.mapping.rules name nobody", self._peer.host)
+                return False
+            self._peer.principal = f"User:{name}"
+        return True
+
+    async def _answer(self, frame: memoryview) -> bool:
+        gate = self._gate
+        if gate is None or (gate.state is State.OPEN and gate.deadline_ms is None):
+            return await super()._answer(frame)
+        now_ms = self._env.monotonic_ms()
+        if gate.state is State.OPEN:
+            lets = gate.lets(int.from_bytes(frame[:2], "big"), now_ms)
+            if lets:
+                return await super()._answer(frame)
+            if lets is None:
+                raise CloseConnection
+        await self._through(gate, gate.handle(frame, now_ms))
+        return False
+
+    async def _through(self, gate: Gate, said: Said) -> None:
+        """Say what the gate says, and end the connection where it does."""
+        if said.failure is not None:
+            where, host = self._peer.listener, self._peer.host
+            logger.info("connection from %s to %s: failed authentication: %s", host, where, said.failure)
+        if said.held_back:
+            await self._flush()
+            await self._env.sleep(self._door.failure_delay_ms / 1000)
+        if isinstance(said.answer, bytes):
+            self._out += [len(said.answer).to_bytes(4, "big"), said.answer]
+        elif said.answer is not None:
+            request = cast("Request", said.request)
+            version = self._dispatcher.answered_version(request)
+            self._out += response_chunks(request.key, version, request.correlation_id, said.answer)
+        self._out_bytes += 1
+        await self._flush()
+        if said.failure is not None:
+            raise CloseConnection
+        if gate.state is State.OPEN:
+            self._came_ms = None
+            self._limit = self._usual_limit
+            self._peer.principal = f"User:{gate.name}"
+            self._peer.token_authenticated = gate.is_token
+
+    def _versions(self, request: Request) -> Message:
+        """ApiVersions is answered as to anybody."""
+        assert request.key is ApiKey.API_VERSIONS
+        answer: Any = self._dispatcher.answer(self._peer, request, self._turn)
+        assert isinstance(answer, Message)
+        return answer

@@ -1,0 +1,284 @@
+"""Connections that must say who they are: limits before that, failures that come late, sessions that end."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.auth.doors import Door, door_of
+from ottla.broker.server.guarded import AUTHENTICATION_MS, GuardedConnection
+from ottla.broker.server.peer import ANONYMOUS
+from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.test_connection import BEAT, beat
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+JAAS = 'x.PlainLoginModule required user_alice="alice-secret";'
+SETTINGS = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.in.plain.sasl.jaas.config": JAAS,
+}
+HANDSHAKE, TOKEN = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return stage
+
+
+def door(protocol: str = "SASL_PLAINTEXT", **more: str) -> Door:
+    made = door_of({**SETTINGS, **{k.replace("_", "."): v for k, v in more.items()}}, "IN", protocol, lambda *_: None)
+    assert made is not None
+    return made
+
+
+def login(password: str = "alice-secret", version: int = 1) -> bytes:
+    token = f"\0alice\0{password}".encode()
+    if version == 0:
+        return frame(HANDSHAKE, 0, 1, SaslHandshakeRequest("PLAIN")) + struct.pack(">i", len(token)) + token
+    return frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")) + frame(TOKEN, 2, 2, SaslAuthenticateRequest(token))
+
+
+def codes(line: Line, *kinds: tuple[ApiKey, int]) -> list[int]:
+    """The errors of the answers, which came in this order."""
+    raw, out = line.heard, []
+    for key, version in kinds:
+        (size,) = struct.unpack_from(">i", raw)
+        one, raw = raw[: 4 + size], raw[4 + size :]
+        single = Line()
+        single.sends = [one]
+        answer: Any = single.answers(key, version)[0][1]
+        out.append(answer.error_code)
+    assert raw == b""
+    return out
+
+
+def test_who_logs_in_is_served_under_his_name(stage: Stage) -> None:
+    line, seen = Line(), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
+
+    async def run() -> None:
+        line.say(login() + beat(3))
+        line.leave()
+        await GuardedConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
+    assert seen == ["User:alice"]
+
+
+def test_312_tokens_may_travel_raw(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        line.say(login(version=0) + beat(3))
+        line.leave()
+        await GuardedConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.heard.count(struct.pack(">i", 0)) >= 1, "an empty token is answered by an empty token"
+    assert line.heard.endswith(struct.pack(">h", 7))
+
+
+def test_313_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: Stage) -> None:
+    line, times = Line(), []
+
+    async def run() -> None:
+        line.say(login("wrong") + login() + beat(3))
+        await GuardedConnection(stage.dispatcher, line, door()).serve()
+        times.append(trio.current_time())
+
+    in_virtual_time(run)
+    assert times == [pytest.approx(0.1)]
+    assert line.is_closed
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+
+
+def test_313_how_late_is_a_setting(stage: Stage) -> None:
+    times = []
+
+    async def run() -> None:
+        line = Line()
+        line.say(login("wrong"))
+        asked = door(connection_failed_authentication_delay_ms="3000")
+        await GuardedConnection(stage.dispatcher, line, asked).serve()
+        times.append(trio.current_time())
+
+    in_virtual_time(run)
+    assert times == [pytest.approx(3.0)]
+
+
+def test_312_a_request_before_the_login_ends_it_without_an_answer(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        line.say(beat(1))
+        await GuardedConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.heard == b""
+    assert line.is_closed
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
+def test_315_before_the_login_a_frame_has_at_most_512_kib(stage: Stage, size: int, is_read: bool) -> None:
+    """CVE-2022-34917: what is announced before that costs nothing."""
+    line = Line()
+
+    async def run() -> None:
+        line.say(struct.pack(">i", size) + b"\0" * 8)
+        line.leave()
+        connection = GuardedConnection(stage.dispatcher, line, door())
+        await connection.serve()
+
+    in_virtual_time(run)
+    assert line.receives == (2 if is_read else 1)
+
+
+def test_after_the_login_frames_are_as_large_as_usual(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        line.say(login())
+        line.say(struct.pack(">i", 600_000) + beat(3)[4:])
+        line.leave()
+        await GuardedConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.receives == 2, "the rest of it is waited for"
+
+
+def test_who_takes_too_long_to_say_who_he_is_counts_as_silent(stage: Stage) -> None:
+    async def run() -> None:
+        line = Line()
+        connection = GuardedConnection(stage.dispatcher, line, door())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await trio.sleep(AUTHENTICATION_MS / 1000 - 1)
+            line.say(b"\0")  # a byte now and then changes nothing
+            await trio.sleep(2)
+            assert connection.idle_ms(stage.env.monotonic_ms()) == float("inf")
+            line.leave()
+
+    in_virtual_time(run)
+
+
+def test_who_is_let_in_counts_as_silent_like_anybody(stage: Stage) -> None:
+    async def run() -> None:
+        line = Line()
+        connection = GuardedConnection(stage.dispatcher, line, door())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            line.say(login())
+            await trio.sleep(AUTHENTICATION_MS / 1000 + 5)
+            assert connection.idle_ms(stage.env.monotonic_ms()) == pytest.approx(AUTHENTICATION_MS + 5000)
+            line.leave()
+
+    in_virtual_time(run)
+
+
+def test_317_a_session_that_has_ended_is_closed_at_its_next_request(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        asked = door(connections_max_reauth_ms="5000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(GuardedConnection(stage.dispatcher, line, asked).serve)
+            line.say(login() + beat(3))
+            await trio.sleep(4.9)
+            line.say(beat(4))
+            await trio.sleep(0.2)
+            assert not line.is_closed
+            line.say(beat(5))
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
+
+
+def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        asked = door(connections_max_reauth_ms="5000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(GuardedConnection(stage.dispatcher, line, asked).serve)
+            line.say(login())
+            await trio.sleep(4)
+            line.say(login())
+            await trio.sleep(4)
+            line.say(beat(5))
+            line.leave()
+
+    in_virtual_time(run)
+    assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
+
+
+class Certified(Line):
+    """A side that shows a certificate, or does not speak TLS."""
+
+    def __init__(self, subject: str | None, error: OSError | None = None) -> None:
+        super().__init__()
+        self._subject, self._error = subject, error
+
+    async def handshake(self) -> str | None:
+        if self._error is not None:
+            raise self._error
+        return self._subject
+
+
+@pytest.mark.parametrize(
+    ("subject", "rules", "principal"),
+    [
+        (None, "DEFAULT", ANONYMOUS),
+        ("CN=alice,O=Here", "DEFAULT", "User:CN=alice,O=Here"),
+        ("CN=alice,O=Here", "RULE:^CN=(.*?),.*$/$1/U", "User:ALICE"),
+        ("O=Here", "RULE:^CN=(.*?),.*$/$1/", None),
+    ],
+)
+def test_309_a_certificate_is_a_name(stage: Stage, subject: str | None, rules: str, principal: str | None) -> None:
+    line, seen = Certified(subject), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+
+    async def run() -> None:
+        line.say(beat(1))
+        line.leave()
+        asked = door("SSL", ssl_principal_mapping_rules=rules)
+        await GuardedConnection(stage.dispatcher, line, asked).serve()
+
+    in_virtual_time(run)
+    assert seen == ([] if principal is None else [principal])
+    assert line.is_closed
+
+
+def test_309_where_a_login_follows_the_login_is_the_name(stage: Stage) -> None:
+    line, seen = Certified("CN=somebody"), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+
+    async def run() -> None:
+        line.say(login() + beat(3))
+        line.leave()
+        await GuardedConnection(stage.dispatcher, line, door("SASL_SSL")).serve()
+
+    in_virtual_time(run)
+    assert seen == ["User:alice"]
+
+
+def test_who_does_not_speak_tls_is_not_heard(stage: Stage) -> None:
+    line = Certified(None, OSError("no TLS"))
+
+    async def run() -> None:
+        line.say(beat(1))
+        await GuardedConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert line.heard == b""

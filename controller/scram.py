@@ -1,0 +1,133 @@
+"""SCRAM credentials: set and removed by request, kept as salt and two keys. Passwords never come here.
+
+Behaviour (items 323, 324): a request may name a user once; who is named twice keeps what there was. What is right is
+written together. The client salts the password, and both keys are derived from that here.
+
+Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
+
+From KIP-554; in the metadata log and at format since KIP-900.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+
+from ottla.controller.decision import Decision
+from ottla.controller.image import Image
+from ottla.peers import scram
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+MECHANISMS = {number: name for name, number in scram.TYPES.items()}
+_TWICE = "A user credential cannot be altered twice in the same request"
+Wrong = tuple[ErrorCode, str]
+
+
+class BadScramOption(Exception):
+    """``--add-scram`` that cannot be read; the message shows no password."""
+
+
+def _name_error(name: str, mechanism: int) -> Wrong | None:
+    if not name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if mechanism not in MECHANISMS:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    return None
+
+
+def _deletion_error(image: Image, deletion: au.ScramCredentialDeletion) -> Wrong | None:
+    wrong = _name_error(deletion.name, deletion.mechanism)
+    if wrong is None and ("scram", deletion.name, deletion.mechanism) not in image.others:
+        wrong = ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+    return wrong
+
+
+def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> Wrong | None:
+    wrong = _name_error(upsertion.name, upsertion.mechanism)
+    if wrong is None and upsertion.iterations < scram.MIN_ITERATIONS:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if wrong is None and upsertion.iterations > scram.MAX_ITERATIONS:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    return wrong
+
+
+def credential(name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int) -> m.UserScramCredentialRecord:
+    """What is kept of a salted password."""
+    keys = scram.keys_of(MECHANISMS[mechanism], salted, salt, iterations)
+    return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
+
+
+def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Decision:
+    """Set and remove credentials; one row of the answer for each user."""
+    wrong: dict[str, Wrong] = {}
+    fine: dict[str, Message] = {}
+    for deletion in request.deletions:
+        _take(deletion.name, _deletion_error(image, deletion), fine, wrong)
+        if deletion.name in fine:
+            fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
+    for x in request.upsertions:
+        _take(x.name, _upsertion_error(x), fine, wrong)
+        if x.name in fine:
+            fine[x.name] = credential(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
+    rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
+    rows += [au.AlterUserScramCredentialsResult(name, *error) for name, error in wrong.items()]
+    return Decision(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+
+
+def _take(name: str, error: Wrong | None, fine: dict[str, Message], wrong: dict[str, Wrong]) -> None:
+    """See whether a user is named for the first time, and rightly; then there is a place for its record in ``fine``."""
+    if name in wrong:
+        return
+    if fine.pop(name, None) is not None:
+        wrong[name] = ErrorCode.DUPLICATE_RESOURCE, _TWICE
+    elif error is not None:
+        wrong[name] = error
+    else:
+        fine[name] = m.NoOpRecord()
+
+
+def read_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
+    """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it; also ``salt``, ``iterations``,
+    ``saltedpassword``. ``fresh_salt`` is taken where none is given.
+
+    Raises:
+        BadScramOption: it cannot be.
+    """
+    mechanism, separator, rest = text.strip().partition("=")
+    if not separator or mechanism not in scram.TYPES:
+        raise BadScramOption(f"--add-scram: write one of {', '.join(scram.TYPES)}, then =[name=NAME,password=PASSWORD]")
+    if not rest.startswith("[") or not rest.endswith("]"):
+        raise BadScramOption(f"--add-scram {mechanism}: what follows stands in brackets: [name=NAME,password=PASSWORD]")
+    parts: dict[str, str] = {}
+    for part in rest[1:-1].split(","):
+        key, separator, value = part.strip().partition("=")
+        parts[key] = value.removeprefix('"').removesuffix('"') if value[:1] == value[-1:] == '"' else value
+        if not separator or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
+            raise BadScramOption(f"--add-scram {mechanism}: {key[:20] if separator else 'a part'} is not known")
+    return _from_option(mechanism, parts, fresh_salt)
+
+
+def _from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> m.UserScramCredentialRecord:
+    name, password = parts.get("name", ""), parts.get("password", "")
+    if not name or not (password or parts.get("saltedpassword")):
+        raise BadScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")
+    try:
+        iterations = int(parts.get("iterations", scram.MIN_ITERATIONS))
+        if "salt" in parts:
+            salt = b64decode(parts["salt"], validate=True)
+        salted = b64decode(parts.get("saltedpassword", ""), validate=True)
+    except (ValueError, BadBase64):
+        raise BadScramOption(
+            f"--add-scram {mechanism}: salt and saltedpassword are base64, iterations a number"
+        ) from None
+    if not scram.MIN_ITERATIONS <= iterations <= scram.MAX_ITERATIONS:
+        bounds = f"{scram.MIN_ITERATIONS} to {scram.MAX_ITERATIONS}"
+        raise BadScramOption(f"--add-scram {mechanism}: {iterations} iterations; {bounds} are possible")
+    if password:
+        salted = scram.salted_password(mechanism, password, salt, iterations)
+    elif "salt" not in parts:
+        raise BadScramOption(f"--add-scram {mechanism}: saltedpassword needs its salt")
+    return credential(name, scram.TYPES[mechanism], salted, salt, iterations)

@@ -1,0 +1,116 @@
+"""SCRAM credentials: the table of item 324, the keys that are kept, and what ``--add-scram`` says."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from ottla.controller import scram
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image, records_of
+from ottla.peers.scram import SCRAM_SHA_256, keys_of, salted_password
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import metadata_records as m
+
+SALTED = salted_password(SCRAM_SHA_256, "pencil", b"salt", 4096)
+
+
+def up(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> au.ScramCredentialUpsertion:
+    return au.ScramCredentialUpsertion(name, mechanism, iterations, b"salt", SALTED)
+
+
+def down(name: str = "alice", mechanism: int = 1) -> au.ScramCredentialDeletion:
+    return au.ScramCredentialDeletion(name, mechanism)
+
+
+def after(records, image: Image | None = None) -> Image:
+    draft = Draft(image or Image())
+    for record in records:
+        draft.take(record)
+    return draft.image(1, 1)
+
+
+WITH_ALICE = after(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up()])).records)
+
+
+def decided(deletions, upsertions, image: Image = WITH_ALICE):
+    decision = scram.alter(image, au.AlterUserScramCredentialsRequest(deletions, upsertions))
+    return {x.user: x.error_code for x in decision.response.results}, decision.records
+
+
+def test_323_both_keys_are_made_of_the_salted_password():
+    _, records = decided([], [up("bob")])
+    keys = keys_of(SCRAM_SHA_256, SALTED, b"salt", 4096)
+    assert records == [m.UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
+
+
+@pytest.mark.parametrize(
+    ("deletions", "upsertions", "codes", "count"),
+    [
+        ([down()], [], {"alice": 0}, 1),
+        ([], [up("bob"), up("carol", 2)], {"bob": 0, "carol": 0}, 2),
+        ([], [up("")], {"": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([down("")], [], {"": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", 0)], {"bob": ErrorCode.UNSUPPORTED_SASL_MECHANISM}, 0),
+        ([down("alice", 3)], [], {"alice": ErrorCode.UNSUPPORTED_SASL_MECHANISM}, 0),
+        ([], [up("bob", iterations=4095)], {"bob": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", iterations=16385)], {"bob": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", iterations=16384)], {"bob": 0}, 1),
+        ([down("bob")], [], {"bob": ErrorCode.RESOURCE_NOT_FOUND}, 0),
+        ([down("alice", 2)], [], {"alice": ErrorCode.RESOURCE_NOT_FOUND}, 0),
+        ([down(), down()], [], {"alice": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        ([down()], [up("alice", 2)], {"alice": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        ([], [up("bob"), up("bob", 2), up("bob")], {"bob": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        (
+            [down()],
+            [up("bob", 9), up("carol")],
+            {"alice": 0, "carol": 0, "bob": ErrorCode.UNSUPPORTED_SASL_MECHANISM},
+            2,
+        ),
+    ],
+)
+def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
+    told, records = decided(deletions, upsertions)
+    assert (told, len(records)) == (codes, count)
+
+
+def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snapshot():
+    _, records = decided([down()], [up("bob")])
+    image = after(records, WITH_ALICE)
+    assert ("scram", "alice", 1) not in image.others
+    assert [x.name for x in records_of(image) if isinstance(x, m.UserScramCredentialRecord)] == ["bob"]
+
+
+def test_325_a_password_becomes_a_credential_before_there_is_a_cluster():
+    made = scram.read_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
+    salted = salted_password(SCRAM_SHA_256, "pencil", b"fresh", 8192)
+    assert made == scram.credential("alice", 1, salted, b"fresh", 8192)
+
+
+def test_325_salt_and_salted_password_may_be_given():
+    salt, salted = (b64encode(x).decode() for x in (b"salt", SALTED))
+    made = scram.read_option(f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh")
+    assert made == scram.credential("alice", 1, SALTED, b"salt", 4096)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alice",
+        "SCRAM-SHA-1=[name=alice,password=s3cret]",
+        "SCRAM-SHA-256=name=alice,password=s3cret",
+        "SCRAM-SHA-256=[password=s3cret]",
+        "SCRAM-SHA-256=[name=alice]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,iterations=100]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,iterations=20000]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,color=red]",
+        "SCRAM-SHA-256=[name=alice,saltedpassword=AAAA]",
+        "SCRAM-SHA-256=[name=alice,salt=***,saltedpassword=AAAA]",
+    ],
+)
+def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
+    with pytest.raises(scram.BadScramOption) as refused:
+        scram.read_option(text, b"fresh")
+    assert "s3cret" not in str(refused.value)

@@ -1,0 +1,33 @@
+"""What a listener wants of who comes: encryption, and a login.
+
+Apart from what reads settings and speaks, so that who needs neither does not load it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.world.tls import Tls
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Whom to be."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+    is_token: bool = False
+    """Whether user and password are a delegation token's id and hmac."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a listener wants of who comes."""
+
+    tls: Tls | None = None
+    login: Login | None = None
+
+
+OPEN = Access()
+"""Nothing."""

@@ -1,0 +1,68 @@
+"""JAAS lines as they are pasted from Kafka's settings: one login module, and its options.
+
+Source: ``JaasConfig.java``, ``JaasContext.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class BadJaas(Exception):
+    """A text that is no JAAS line. The message never shows what stands in it."""
+
+
+class LoginModule(NamedTuple):
+    """One login module; its name only says what the options are for, nothing is ever loaded by it."""
+
+    name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name})"
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """(text, whether it was quoted)."""
+    out, pos = [], 0
+    while pos < len(text.rstrip()):
+        found = _TOKEN.match(text, pos)
+        if found is None:
+            raise BadJaas("a quotation mark is not closed")
+        quoted = found[1] if found[1] is not None else found[2]
+        out.append((_ESCAPED.sub(r"\1", quoted), True) if quoted is not None else (found[3] or found[4], False))
+        pos = found.end()
+    return out
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """``MODULE required option="value" ...;`` as ``sasl.jaas.config`` has it.
+
+    Raises:
+        BadJaas: not such a line, or more than one module.
+    """
+    tokens = _tokens(text)
+    ends = [i for i, token in enumerate(tokens) if token == (";", False)]
+    if not ends:
+        raise BadJaas("a login module ends with a semicolon")
+    if ends[0] != len(tokens) - 1:
+        raise BadJaas("only one login module may be named")
+    words = tokens[: ends[0]]
+    if len(words) < 2 or words[1][0].lower() not in _FLAGS:
+        raise BadJaas('write MODULE required name="value" ...;')
+    rest = words[2:]
+    options = {}
+    for i in range(0, len(rest), 3):
+        part = rest[i : i + 3]
+        if len(part) < 3 or part[1] != ("=", False) or part[0] == ("=", False):
+            raise BadJaas('an option is written name="value"')
+        options[part[0][0]] = part[2][0]
+    return LoginModule(words[0][0], options)

@@ -1,0 +1,64 @@
+"""Logging in: the mechanism is agreed on, and tokens go back and forth before anything else is said.
+
+Source: ``SaslClientAuthenticator.java`` (apache/kafka 4.3.1).
+
+From KIP-43, KIP-152.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ottla.peers.access import Login
+from ottla.peers.scram import TYPES, BadScram, ScramClient
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.wire.schema import Message
+
+
+class NotLetIn(OSError):
+    """The other side does not take us for whom we say we are."""
+
+
+class Calls(Protocol):
+    """A connection whose versions are known: `ottla.peers.client.Channel`."""
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and wait for its answer."""
+
+    def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
+        """The newest version both sides speak."""
+
+
+async def log_in(channel: Calls, login: Login, nonce: str) -> None:
+    """Log in; ``nonce`` is fresh and cannot be guessed.
+
+    Raises:
+        NotLetIn: wrong user or password, or the mechanism is not enabled there.
+        OSError, WireError: the connection broke, or the answers do not parse.
+    """
+    answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
+    if answer.error_code:
+        enabled = ", ".join(sorted(answer.mechanisms))
+        raise NotLetIn(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
+    if login.mechanism in TYPES:
+        client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_token)
+        token: bytes | None = client.first()
+        while token is not None:
+            said = await _say(channel, login, token)
+            try:
+                token = client.answer(said)
+            except BadScram as error:
+                raise NotLetIn(f"{login.mechanism}: {error}") from None
+        return
+    await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
+
+
+async def _say(channel: Calls, login: Login, token: bytes) -> bytes:
+    answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        raise NotLetIn(f"not let in as {login.user}: {answer.error_message or code.name}")
+    return bytes(answer.auth_bytes)

@@ -1,0 +1,204 @@
+"""SCRAM: the keys made of a password, the messages of both sides, and the client's part of the exchange.
+
+Names are ASCII; passwords are taken as they are, without the preparation RFC 5802 asks for, as Kafka does.
+
+Source: ``ScramFormatter.java``, ``ScramMessages.java``, ``ScramSaslClient.java`` (apache/kafka 4.3.1).
+
+From RFC 5802, RFC 7677; in Kafka from KIP-84.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SCRAM_SHA_256 = "SCRAM-SHA-256"
+SCRAM_SHA_512 = "SCRAM-SHA-512"
+TYPES: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+"""Mechanisms with their numbers in requests and records (``ScramMechanism.java``)."""
+HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 16384
+
+_NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
+_PRINTABLE = r"[\x21-\x2B\x2D-\x7E]+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_MORE = r"(?:,[A-Za-z]+=[\x01-\x2B\x2D-\x7F]+)*"
+_RESERVED = r"(?:m=[\x01-\x2B\x2D-\x7F]+,)?"
+_CLIENT_FIRST = re.compile(
+    f"(?P<head>n,(?:a=(?P<authzid>{_NAME}))?,)(?P<bare>{_RESERVED}n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<more>{_MORE}))"
+)
+_SERVER_FIRST = re.compile(
+    f"{_RESERVED}r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,9}}){_MORE}"
+)
+_CLIENT_FINAL = re.compile(
+    f"(?P<unproved>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_MORE}),p=(?P<proof>{_BASE64})"
+)
+_SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+)|v=(?P<signature>{_BASE64})){_MORE}")
+
+
+class BadScram(Exception):
+    """A message that is none, or a proof that proves nothing. Its text is for logs, never for the other side."""
+
+
+class Keys(NamedTuple):
+    """What a server keeps of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"Keys(iterations={self.iterations})"  # the rest would let whoever reads it try passwords
+
+
+class ClientFirst(NamedTuple):
+    """The client's first message."""
+
+    name: str
+    authorization_id: str
+    nonce: str
+    extensions: Mapping[str, str]
+    bare: str
+    """Without its head: what both sides sign."""
+
+
+class ClientFinal(NamedTuple):
+    """The client's last message."""
+
+    nonce: str
+    proof: bytes
+    unproved: str
+    """Without the proof: what both sides sign."""
+
+
+def _mac(mechanism: str, key: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, text, HASHES[mechanism])
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """What the client proves that it knows. Takes some milliseconds."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+
+
+def keys_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Keys:
+    """What a server keeps, from a salted password."""
+    client_key = _mac(mechanism, salted, b"Client Key")
+    stored_key = hashlib.new(HASHES[mechanism], client_key).digest()
+    return Keys(salt, stored_key, _mac(mechanism, salted, b"Server Key"), iterations)
+
+
+def proves(mechanism: str, keys: Keys, auth_message: str, proof: bytes) -> bool:
+    """Whether a proof was made by somebody who knows the password; takes as long either way."""
+    signature = _mac(mechanism, keys.stored_key, auth_message.encode())
+    if len(proof) != len(signature):
+        return False
+    made = hashlib.new(HASHES[mechanism], _xor(signature, proof)).digest()
+    return hmac.compare_digest(made, keys.stored_key)
+
+
+def server_signature(mechanism: str, keys: Keys, auth_message: str) -> bytes:
+    """The server's own proof."""
+    return _mac(mechanism, keys.server_key, auth_message.encode())
+
+
+def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
+    found = pattern.fullmatch(raw.decode("utf-8", "replace"))
+    if found is None:
+        raise BadScram(f"no SCRAM {what} message")
+    return found
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except BadBase64:
+        raise BadScram("no base64") from None
+
+
+def read_client_first(raw: bytes) -> ClientFirst:
+    """Read the client's first message (item 321): one that asks for channel binding is refused.
+
+    Raises:
+        BadScram: it is none.
+    """
+    found = _matched(_CLIENT_FIRST, raw, "client first")
+    more = dict(part.split("=", 1) for part in found["more"].split(",") if part)
+    name = found["name"].replace("=2C", ",").replace("=3D", "=")
+    return ClientFirst(name, found["authzid"] or "", found["nonce"], more, found["bare"])
+
+
+def server_first(nonce: str, keys: Keys) -> str:
+    """The server's first message; ``nonce`` is the client's with the server's own behind it."""
+    return f"r={nonce},s={b64encode(keys.salt).decode()},i={keys.iterations}"
+
+
+def read_client_final(raw: bytes) -> ClientFinal:
+    """Read the client's last message.
+
+    Raises:
+        BadScram: it is none.
+    """
+    found = _matched(_CLIENT_FINAL, raw, "client final")
+    return ClientFinal(found["nonce"], _decoded(found["proof"]), found["unproved"])
+
+
+def server_final(signature: bytes) -> bytes:
+    """The server's last message."""
+    return b"v=" + b64encode(signature)
+
+
+class ScramClient:
+    """The client's side of one exchange. It checks the server's proof too."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
+        """``token``: user and password are a delegation token's id and hmac."""
+        self._mechanism, self._password = mechanism, password
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._nonce = nonce
+        self._bare = f"n={name},r={nonce}" + (",tokenauth=true" if token else "")
+        self._expected: bytes | None = None
+        self.is_done = False
+
+    def first(self) -> bytes:
+        """What is said first."""
+        return f"n,,{self._bare}".encode()
+
+    def answer(self, raw: bytes) -> bytes | None:
+        """What is said to a message of the server's; None at the end.
+
+        Raises:
+            BadScram: the server does not speak SCRAM, asks for too little or too much work, or is not who it should be.
+        """
+        if self._expected is not None:
+            found = _matched(_SERVER_FINAL, raw, "server final")
+            if found["error"] is not None:
+                raise BadScram(f"the server says {found['error']}")
+            if not hmac.compare_digest(_decoded(found["signature"]), self._expected):
+                raise BadScram("the server does not know the password")
+            self.is_done = True
+            return None
+        found = _matched(_SERVER_FIRST, raw, "server first")
+        nonce, salt, iterations = found["nonce"], _decoded(found["salt"]), int(found["iterations"])
+        if not nonce.startswith(self._nonce):
+            raise BadScram("the server answers somebody else's nonce")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS * 64:
+            raise BadScram(f"the server asks for {iterations} iterations")
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        keys = keys_of(self._mechanism, salted, salt, iterations)
+        unproved = f"c=biws,r={nonce}"
+        auth_message = f"{self._bare},{raw.decode()},{unproved}"
+        self._expected = server_signature(self._mechanism, keys, auth_message)
+        signature = _mac(self._mechanism, keys.stored_key, auth_message.encode())
+        proof = _xor(_mac(self._mechanism, salted, b"Client Key"), signature)
+        return f"{unproved},p={b64encode(proof).decode()}".encode()

@@ -1,0 +1,139 @@
+"""TLS contexts made of what a `Tls` describes, and the name in a certificate. Loaded only where TLS is spoken.
+
+Keys that are given as text never touch a disk: the library wants a file's name, and gets one of a file in memory.
+
+Source: ``DefaultSslEngineFactory.java``, ``SslFactory.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.world.stores import certificates_of, pem_of
+from ottla.world.tls import BadTls, Store, Tls
+
+_VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH = {"requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_SHORT = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""The names that RFC 2253 knows; Java writes the others by number, with the value's bytes."""
+_BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
+
+
+def server_context(tls: Tls) -> ssl.SSLContext:
+    """What connections that come in are spoken to with.
+
+    Raises:
+        BadTls: keys or certificates cannot be used; OSError: a file cannot be read.
+    """
+    if tls.keys is None:
+        raise BadTls("a listener with TLS needs a key and a certificate: ssl.keystore.location, or ssl.keystore.key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _common(context, tls)
+    context.verify_mode = _CLIENT_AUTH.get(tls.client_auth, ssl.CERT_NONE)
+    if context.verify_mode is not ssl.CERT_NONE:
+        _trust(context, tls.trusted, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """What is dialled with.
+
+    Raises:
+        BadTls: keys or certificates cannot be used; OSError: a file cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.verifies_host
+    _common(context, tls)
+    _trust(context, tls.trusted, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _common(context: ssl.SSLContext, tls: Tls) -> None:
+    unknown = [x for x in tls.protocols if x.upper() not in _VERSIONS]
+    versions = sorted(_VERSIONS[x.upper()] for x in tls.protocols if x.upper() in _VERSIONS)
+    if unknown or not versions:
+        raise BadTls(f"ssl.enabled.protocols: {unknown[0] if unknown else 'none'}: TLSv1.2 and TLSv1.3 are spoken")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, whatever stands among the trusted is trusted
+    if tls.ciphers:
+        try:
+            context.set_ciphers(":".join(_cipher(x) for x in tls.ciphers))
+        except ssl.SSLError:
+            raise BadTls(f"ssl.cipher.suites: none of {', '.join(tls.ciphers)} is known here") from None
+    if tls.keys is not None:
+        _keys(context, tls.keys, tls.key_password)
+
+
+def _cipher(name: str) -> str:
+    """Java's name of a suite in OpenSSL's words: TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, ECDHE-RSA-AES256-GCM-SHA384."""
+    exchange, has_with, rest = name.removeprefix("TLS_").partition("_WITH_")
+    if not has_with:
+        return name
+    rest = rest.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_POLY1305_SHA256", "_POLY1305")
+    exchange = "" if exchange == "RSA" else exchange + "-"
+    return (exchange + rest.replace("_CBC", "")).replace("_", "-")
+
+
+def _keys(context: ssl.SSLContext, store: Store, key_password: str) -> None:
+    pem, password = pem_of(store, key_password)
+    number = os.memfd_create("keys")
+    try:
+        with open(number, "wb", closefd=False) as file:
+            file.write(pem)
+        context.load_cert_chain(f"/proc/self/fd/{number}", password=password)
+    except (ssl.SSLError, ValueError):
+        where = store.location or "ssl.keystore.key"
+        raise BadTls(
+            f"{where}: no usable key and certificate, they do not belong together, or the password is wrong"
+        ) from None
+    finally:
+        os.close(number)
+
+
+def _trust(context: ssl.SSLContext, store: Store | None, purpose: ssl.Purpose) -> None:
+    if store is None:
+        context.load_default_certs(purpose)
+        return
+    try:
+        context.load_verify_locations(cadata=certificates_of(store))
+    except ssl.SSLError:
+        raise BadTls(f"{store.location or 'ssl.truststore.certificates'}: no certificate that can be read") from None
+
+
+def subject_of(certificate: Any) -> str | None:
+    """The subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
+    if not certificate:
+        return None
+    return ",".join("+".join(_written(*pair) for pair in part) for part in _reversed(certificate.get("subject", ())))
+
+
+def _reversed(parts: Iterable[Any]) -> list[Any]:
+    return list(parts)[::-1]
+
+
+def _written(name: str, value: str) -> str:
+    if name in _BY_NUMBER:
+        number, tag = _BY_NUMBER[name]
+        raw = value.encode()
+        size = bytes([len(raw)]) if len(raw) < 128 else bytes([0x82, *divmod(len(raw), 256)])
+        return f"{number}=#{(bytes([tag]) + size + raw).hex()}"
+    out = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
+    if out.startswith(("#", " ")):
+        out = "\\" + out
+    if out.endswith(" ") and len(out) > 1:
+        out = out[:-1] + "\\ "
+    return f"{_SHORT.get(name, name)}={out}"

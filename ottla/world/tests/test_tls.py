@@ -1,0 +1,300 @@
+"""TLS of the real world: what is sent arrives, who is trusted is let in, and who is not is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.world.disk import FileSlice
+from ottla.world.env import FOREVER_S, SocketBuffers
+from ottla.world.real_disk import RealDisk
+from ottla.world.real_env import RealEnv
+from ottla.world.real_tls import server_context, subject_of
+from ottla.world.tls import BadTls, Store, Tls
+from ottla.world.tls_stream import TlsStream
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+MIB = 1 << 20
+
+
+class Authority:
+    """Certificates for a test, made by the openssl command."""
+
+    def __init__(self, where: Path) -> None:
+        self._where = where
+        where.mkdir(exist_ok=True)
+        self._run("req", "-x509", *self._new("ca"), "-subj", "/CN=Authority", "-days", "2")
+        self.trusted = Store(f"{where}/ca.pem")
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self._where)
+
+    def _new(self, name: str) -> list[str]:
+        return [
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+        ]
+
+    def issue(self, name: str, subject: str, alt: str = "DNS:localhost,IP:127.0.0.1", days: str = "2") -> Store:
+        """A key and its certificate in one file."""
+        self._run("req", *self._new(name), "-subj", subject)
+        (self._where / "ext").write_text(f"subjectAltName={alt}\n")
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", days, "-extfile", "ext"]
+        self._run("x509", "-req", "-in", f"{name}.pem", "-out", f"{name}.crt", *signing)
+        both = self._where / f"{name}.both"
+        both.write_bytes((self._where / f"{name}.key").read_bytes() + (self._where / f"{name}.crt").read_bytes())
+        return Store(str(both))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def keys(authority: Authority) -> Store:
+    return authority.issue("server", "/CN=localhost")
+
+
+async def pair(server: Tls, client: Tls, host: str = "localhost") -> tuple[TlsStream, Any, str | None]:
+    """Both ends of a connection, and the name the client showed."""
+    env = RealEnv()
+    listener = await env.net.listen("127.0.0.1", 0, SocketBuffers(16384, 16384), server)
+    ends: list[Any] = []
+    shown: list[str | None] = []
+
+    async def accept() -> None:
+        stream = await listener.accept()
+        assert isinstance(stream, TlsStream)
+        ends.append(stream)
+        try:
+            shown.append(await stream.handshake())
+        except OSError:
+            stream.close()
+            raise
+
+    try:
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(accept)
+                dialled = await env.net.connect(host, listener.port, client)
+    finally:
+        listener.close()
+    return ends[0], dialled, shown[0]
+
+
+def over_tls(main: Callable[[TlsStream, Any], Awaitable[None]], server: Tls, client: Tls) -> None:
+    async def run() -> None:
+        ours, theirs, _ = await pair(server, client)
+        with trio.fail_after(30):
+            try:
+                await main(ours, theirs)
+            finally:
+                ours.close()
+                theirs.close()
+
+    trio.run(run)
+
+
+async def read(stream: Any, size: int) -> bytes:
+    out, buffer = bytearray(), bytearray(MIB)
+    while len(out) < size and (count := await stream.receive_into(memoryview(buffer), FOREVER_S)):
+        out += buffer[:count]
+    return bytes(out)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, version):
+    path = tmp_path / "data"
+    data = os.urandom(3 * MIB)
+    path.write_bytes(data)
+    part = FileSlice(RealDisk().open(str(path), readonly=True), 5, len(data) - 5)
+
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await read(theirs, len(data) + 5))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await ours.send([b"head:", memoryview(data)[:5], part])
+        assert got == [b"head:" + data]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(theirs.send, [b"x" * 100_000])
+            assert await read(ours, 100_000) == b"x" * 100_000
+
+    over_tls(main, Tls(keys=keys, protocols=(version,)), Tls(trusted=authority.trusted))
+
+
+def test_the_end_is_told(authority, keys):
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        ours.close()
+        assert await theirs.receive_into(memoryview(bytearray(10)), 5.0) == 0
+
+    over_tls(main, Tls(keys=keys), Tls(trusted=authority.trusted))
+
+
+def test_waiting_for_bytes_ends_with_its_time(authority, keys):
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        assert await ours.receive_into(memoryview(bytearray(10)), 0.01) == 0
+
+    over_tls(main, Tls(keys=keys), Tls(trusted=authority.trusted))
+
+
+@pytest.mark.parametrize("auth", ["none", "requested", "required"])
+@pytest.mark.parametrize("shows", [True, False])
+def test_305_client_authentication(authority, keys, auth, shows):
+    own = authority.issue("client", "/O=Here/OU=There/CN=alice+UID=7", alt="DNS:x")
+    server = Tls(keys=keys, trusted=authority.trusted, client_auth=auth)
+    client = Tls(keys=own if shows else None, trusted=authority.trusted)
+
+    async def run() -> str | None:
+        ours, theirs, shown = await pair(server, client)
+        ours.close()
+        theirs.close()
+        return shown
+
+    if auth == "required" and not shows:
+        with pytest.RaisesGroup(OSError):
+            trio.run(run)
+    else:
+        shown = trio.run(run)
+        assert shown == ("UID=7+CN=alice,OU=There,O=Here" if shows and auth != "none" else None) or shown == (
+            "CN=alice+UID=7,OU=There,O=Here"
+        )
+
+
+def test_a_client_does_not_speak_to_somebody_elses_authority(authority, keys, tmp_path):
+    other = Authority(tmp_path / "other")
+    assert "CERTIFICATE_VERIFY_FAILED" in refused(Tls(keys=keys), Tls(trusted=other.trusted))
+
+
+def refused(server: Tls, client: Tls) -> str:
+    """What the two ends say who do not agree; one of them may not get to say it."""
+    with pytest.raises(BaseExceptionGroup) as told:
+        trio.run(pair, server, client)
+    assert all(isinstance(x, ssl.SSLError) for x in told.value.exceptions)
+    return str(told.value.exceptions)
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_304_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
+    wrong = authority.issue("wrong", "/CN=elsewhere", alt="DNS:elsewhere")
+    client = Tls(trusted=authority.trusted, verifies_host=verifies)
+    if verifies:
+        assert "Hostname mismatch" in refused(Tls(keys=wrong), client)
+    else:
+        ours, theirs, _ = trio.run(pair, Tls(keys=wrong), client)
+        ours._sock.close()
+        theirs._sock.close()
+
+
+def test_306_pem_may_be_given_as_text(authority, keys):
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        await ours.send([b"x"])
+        assert await read(theirs, 1) == b"x"
+
+    as_text = Store(pem=Path(keys.location).read_text())
+    trusted = Store(pem=Path(authority.trusted.location).read_text())
+    over_tls(main, Tls(keys=as_text), Tls(trusted=trusted))
+
+
+def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
+    other = authority.issue("second", "/CN=second")
+
+    async def run() -> None:
+        env = RealEnv()
+        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
+        names = []
+        for renew in (None, Tls(keys=other), Tls(keys=Store("no such file"))):
+            if renew is not None:
+                try:
+                    listener.renew(renew)
+                except OSError:
+                    names.append("refused")
+            async with trio.open_nursery() as nursery:
+
+                async def serve() -> None:
+                    stream = await listener.accept()
+                    await stream.handshake()
+                    stream.close()
+
+                nursery.start_soon(serve)
+                dialled: Any = await env.net.connect("localhost", listener.port, Tls(trusted=authority.trusted))
+                names.append(subject_of(dialled._tls.getpeercert()))
+                dialled.close()
+        listener.close()
+        assert names == ["CN=localhost", "CN=second", "refused", "CN=second"]
+
+    with_timeout(run)
+
+
+def with_timeout(main: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        with trio.fail_after(30):
+            await main()
+
+    trio.run(run)
+
+
+def test_plain_text_at_a_tls_listener_is_refused_at_once(keys):
+    async def run() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
+        with socket.create_connection(("127.0.0.1", listener.port)) as client:
+            client.sendall(b"\0\0\0\x20\0\x12\0\3")
+            stream: Any = await listener.accept()
+            with pytest.raises(OSError, match="SSL"):
+                await stream.handshake()
+            stream.close()
+        listener.close()
+
+    with_timeout(run)
+
+
+@pytest.mark.parametrize(
+    ("tls", "why"),
+    [
+        (Tls(), "needs a key"),
+        (Tls(keys=Store(pem="-----BEGIN nothing")), "no usable key"),
+        (Tls(keys=Store(pem="-----BEGIN x", password="pw-secret")), "does not go with PEM"),
+        (Tls(protocols=("SSLv3",)), "SSLv3"),
+        (Tls(ciphers=("TLS_NOTHING",)), "TLS_NOTHING"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(tls, why):
+    with pytest.raises(BadTls, match=why) as refused:
+        server_context(
+            tls if tls.keys or why == "needs a key" else Tls(Store(pem="x"), "", None, tls.protocols, tls.ciphers)
+        )
+    assert "secret" not in str(refused.value)
+
+
+def test_suites_go_by_javas_names(keys):
+    context = server_context(
+        Tls(keys=keys, ciphers=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",), protocols=("TLSv1.2",))
+    )
+    assert "ECDHE-ECDSA-AES256-GCM-SHA384" in [x["name"] for x in context.get_ciphers()]
+
+
+def test_309_a_subject_is_written_as_rfc_2253_has_it():
+    subject = ((("countryName", "US"),), (("organizationName", "A, B"),), (("commonName", "#x"), ("userId", "7")))
+    assert subject_of({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
+    assert subject_of({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
+    assert subject_of(None) is None
