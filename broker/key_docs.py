@@ -118,10 +118,10 @@ BROKER_DOCS: dict[str, str] = {
     "socket.send.buffer.bytes": "What the kernel keeps of an answer; -1 leaves it to the system. Small is fast: a "
     "reader copies what is still in the processor's cache.",
     "socket.request.max.bytes": "A request larger than this ends its connection.",
-    "ssl.cipher.suites": "The suites of TLS 1.2 that are spoken, by Java's or OpenSSL's names; all of the library's, if left out.",
+    "ssl.cipher.suites": "The suites of TLS 1.2 that are spoken; all of the library's, if left out.",
     "ssl.client.auth": "Whether clients must show a certificate: `none`, `requested`, `required`.",
     "ssl.enabled.protocols": "The versions of TLS that are spoken.",
-    "ssl.endpoint.identification.algorithm": "Empty: other nodes' certificates need not have the names they are dialled by.",
+    "ssl.endpoint.identification.algorithm": "Empty: other nodes' certificates may have any name.",
     "ssl.key.password": "The password of the key.",
     "ssl.keystore.certificate.chain": "The certificates themselves, as PEM.",
     "ssl.keystore.key": "The key itself, as PEM.",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.broker.addresses import DEFAULT_LISTENER, Address, parse_listener
 from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.quorum_config import Endpoint
 from ottla.world.env import Env, Listener
-from ottla.world.tls import BadTls, Tls
+
+if TYPE_CHECKING:
+    from ottla.world.tls import Tls
 
 METRICS = "METRICS"
 
@@ -88,8 +91,6 @@ class Listening:
         try:
             tls = self._tls(name)
             return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
-        except BadTls as error:
-            raise CannotListen(f"listener {name}: {error}") from None
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
@@ -107,7 +108,7 @@ class Listening:
         try:
             return tls_for(self._config.values, name, protocol)
         except BadAccess as error:
-            raise BadTls(str(error)) from None
+            raise CannotListen(f"listener {name}: {error}") from None
 
     def close(self) -> None:
         """Nobody may come any more."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ottla.world.disk import Disk
-from ottla.world.tls import Tls
+
+if TYPE_CHECKING:
+    from ottla.world.tls import Tls
 
 T = TypeVar("T")
 A = TypeVar("A")

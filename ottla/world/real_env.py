@@ -25,10 +25,11 @@ from ottla.world.env import (
 from ottla.world.hangups import Hangups
 from ottla.world.real_stream import RealStream
 from ottla.world.this_machine import ThisMachine
-from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from ottla.world.tls import Tls
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-class BadTls(Exception):
-    """Keys or certificates that cannot be used; one line for the user, without a secret in it."""
+class BadTls(OSError):
+    """Keys or certificates that cannot be used; one line for the user, without a secret in it. Files may change."""
 
 
 @dataclass(frozen=True, slots=True)
