@@ -7,6 +7,7 @@ is not there in the end), ``behind`` (a voter has not caught up with the others 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ SPOKEN = {
 KEY = "log.retention.ms"
 LISTENER = "CONTROLLER"
 SETTLED_WITHIN_S = 15.0
+DARK_SHARE = 0.5
+"""Of the runs in which the power of all fails right after votes, and of the votes in such a run."""
+DARK_AFTER_S = 0.12
 FIRST_VALUE = 100_000
 
 
@@ -62,8 +66,11 @@ class QuorumParts:
 class QuorumNode:
     """A controller, and the listener the others reach it at."""
 
-    def __init__(self, env: Env, quorum: QuorumConfig, settings: dict[str, str]) -> None:
+    def __init__(
+        self, env: Env, quorum: QuorumConfig, settings: dict[str, str], voted: Callable[[], None] = lambda: None
+    ) -> None:
         self.env = env
+        self._voted = voted
         self._quorum = quorum
         self._settings = settings
         self._failure: OSError | None = None
@@ -114,8 +121,17 @@ class QuorumNode:
                 else:
                     answer = await controller.answer_raft(body, request.version, LISTENER)
                 await stream.send(response_chunks(request.key, request.version, request.correlation_id, answer))
+                if request.key is ApiKey.VOTE and gives_a_vote(body, answer):
+                    self._voted()
         except (OSError, WireError):
             stream.close()
+
+
+def gives_a_vote(request: Any, answer: Any) -> bool:
+    """Whether a candidate got this voter's vote: more than the promise that it would."""
+    asked = (p for topic in request.topics for p in topic.partitions)
+    told = (p for topic in answer.topics for p in topic.partitions)
+    return any(t.vote_granted and not a.pre_vote for a, t in zip(asked, told, strict=False))
 
 
 class AnyTime(Guard):
@@ -129,13 +145,16 @@ class AnyTime(Guard):
 class QuorumLives(Lives):
     """The lives of one controller."""
 
-    def __init__(self, world: World, swarm: Swarm, number: int, quorum: QuorumConfig, guard: Guard) -> None:
+    def __init__(
+        self, world: World, swarm: Swarm, number: int, quorum: QuorumConfig, guard: Guard, voted: Callable[[], None]
+    ) -> None:
         super().__init__(world, swarm, number, f"n{number}", guard=guard)
         self._quorum = quorum
+        self._voted = voted
 
     def born(self, process: Process) -> Any:
         """A controller instead of a node."""
-        return QuorumNode(process.env, self._quorum, self._settings)
+        return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
 
 class QuorumScenario:
@@ -150,13 +169,16 @@ class QuorumScenario:
         self.names = [f"n{i}" for i in range(1, nodes + 1)]
         voters = tuple((i, Endpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
         guard = AnyTime(world, self.swarm)
+        self._chance = random.Random(f"dark {seed}")
+        self._grows_dark = len(self.names) > 1 and self._chance.random() < DARK_SHARE
+        self._invariants = Invariants(world, self.living)
         self.lives = []
         for number, end in voters:
             host = world.host(f"n{number}")
             host.disk.holes, host.slow_s = self.swarm.holes, self.swarm.slow_s
             format_host(host, number, self.swarm)
             quorum = QuorumConfig(LISTENER, (end,), voters)
-            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard))
+            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted))
         self._run_s = run_s
         self.tried = self.acked = FIRST_VALUE
         self.count = 0
@@ -175,12 +197,29 @@ class QuorumScenario:
         disturber = Disturber(world, self.swarm, self.names)
         async with trio.open_nursery() as everything:
             everything.start_soon(self._write)
-            everything.start_soon(Invariants(world, self.living).run)
+            everything.start_soon(self._invariants.run)
             await until_peace(disturber, self.lives, self._run_s, everything, disturbs=len(self.names) > 1)
             world.network.mend()
             world.note("peace")
             await self._settle()
             everything.cancel_scope.cancel()
+
+    def _voted(self) -> None:
+        """A vote was given: what it rests on must be on disk by now."""
+        if self._grows_dark and self._chance.random() < DARK_SHARE:
+            self.world.start_soon(self._go_dark)
+
+    async def _go_dark(self) -> None:
+        """The power of all machines fails, when the vote may have made a leader that nobody has a record of."""
+        await trio.sleep(self._chance.random() * DARK_AFTER_S)
+        if self.world.now_s() >= self._run_s:
+            return  # some live their last life by now
+        self._invariants.look()
+        self.world.note("dark")
+        self.swarm.counted["dark"] += 1
+        for name in self.names:
+            if self.world.host(name).up:
+                self.world.host(name).lose_power()
 
     async def _write(self) -> None:
         while True:
