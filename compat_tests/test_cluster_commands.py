@@ -136,3 +136,37 @@ def test_a_cluster_started_with_more_nodes_than_before_has_them_as_brokers(tmp_p
         assert sorted(client.list_topics(timeout=30).brokers) == [1, 2]
         client.create_topics([NewTopic("u", 1, 2)])["u"].result(30)
         assert round_trip(cluster.bootstrap_servers, "u") == b"hello"
+
+
+def cluster_verb(bootstrap: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``ottla cluster``, with what it prints as JSON."""
+    command = [OTTLA, "cluster", *words, "-b", bootstrap, "-o", "json"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_node_is_removed_for_good_and_what_it_had_lies_elsewhere() -> None:
+    with ottla.Cluster(3) as cluster:
+        everybody = cluster.bootstrap_servers
+        last = cluster.nodes[2]
+        client = AdminClient({"bootstrap.servers": everybody})
+        client.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
+        assert round_trip(everybody, "t") == b"hello"
+        refused = cluster_verb(everybody, "remove", "7")
+        assert (refused.returncode, refused.stderr) == (1, "ottla: no node 7 in this cluster\n")
+        plan = json.loads(cluster_verb(everybody, "remove", "3", "--fewer-copies", "--dry-run").stdout)
+        assert [row["step"] for row in plan[-3:]] == ["stop", "take the vote of", "strike off"]
+        # Asked over the very node that goes.
+        command = [OTTLA, "cluster", "remove", "3", "-b", last.bootstrap_servers, "-o", "json", "--fewer-copies"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as removing:
+            assert removing.stderr is not None
+            assert removing.stderr.readline() == "node 3 holds nothing any more: stop it now\n"
+            cluster.kill(3)
+            out, err = removing.communicate(timeout=60)
+        assert (removing.returncode, err) == (0, "")
+        assert json.loads(out) == [{"removed": 3}]
+        rows = json.loads(cluster_verb(everybody, "status").stdout)
+        assert [(row["node"], row["broker"]) for row in rows if row["broker"] != "-"] == [(1, "alive"), (2, "alive")]
+        assert all(row["quorum"] == "observer" for row in rows if row["node"] == 3), "remembered for a while"
+        assert all(row["not in sync"] == 0 for row in rows)
+        assert sum(row["replicas"] for row in rows) >= 8
+        assert round_trip(everybody, "t", b"more") == b"more"

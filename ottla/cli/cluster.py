@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ottla.cli import cluster_moves
+from ottla.cli import cluster_moves, cluster_remove
 from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
 from ottla.peers.client import ClusterClient
 from ottla.tools.status import status_of
@@ -20,6 +20,7 @@ examples:
   ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
   ottla cluster status
   ottla cluster drain 3 --dry-run
+  ottla cluster remove 3
   ottla cluster rebalance
   ottla cluster reassign events:0=1,2,3
   ottla cluster elect
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "which nodes there are, what they lead, and how far the metadata log has come on each"
     add_connection(verbs.add_parser("status", help=text, description=text))
     cluster_moves.add_verbs(verbs)
+    cluster_remove.add_verb(verbs)
     return out
 
 
@@ -109,7 +111,7 @@ def run(arguments: list[str]) -> int:
 
     options = _parser().parse_args(arguments)
     if options.verb != "start":
-        asked = {"status": _status, **cluster_moves.VERBS}[options.verb]
+        asked = {"status": _status, "remove": cluster_remove.remove, **cluster_moves.VERBS}[options.verb]
 
         async def work(client: ClusterClient) -> None:
             await asked(client, options)

@@ -15,9 +15,11 @@ from ottla.cli import blocking
 from ottla.cli.common import Failed, add_connection, check, show
 from ottla.controller.decision import at_once
 from ottla.controller.plan_moves import At, Change, drain, rebalance
+from ottla.tools.throttling import lifted, throttle
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lr
 
 TIMEOUT_MS = 30_000
@@ -59,10 +61,18 @@ def add_verbs(verbs: Any) -> None:
         else:
             if name == "drain":
                 verb.add_argument("broker", type=int, help="its node id")
-            verb.add_argument("--dry-run", action="store_true", help="only show what would move")
-            verb.add_argument(
-                "--at-once", type=int, default=AT_ONCE, metavar="N", help=f"so many partitions (default {AT_ONCE})"
-            )
+            add_pace(verb)
+
+
+def add_pace(verb: argparse.ArgumentParser) -> None:
+    """How moves are made: not at all, so many at a time, so fast."""
+    verb.add_argument("--dry-run", action="store_true", help="only show what would move")
+    verb.add_argument(
+        "--at-once", type=int, default=AT_ONCE, metavar="N", help=f"so many partitions (default {AT_ONCE})"
+    )
+    verb.add_argument(
+        "--throttle", type=int, metavar="BYTES", help="so many bytes a second on each broker (default: no limit)"
+    )
 
 
 def partition_of(text: str) -> At:
@@ -189,11 +199,31 @@ async def _carry_out(
         ]
         show(rows, options.output)
         return
+    await move(client, options, before, moves)
+    show([{"moved": len(moves)}], options.output)
+
+
+async def move(client: Asks, options: argparse.Namespace, before: dict[At, list[int]], moves: Sequence[Change]) -> None:
+    """Have replicas moved, so many partitions at a time and so fast as the options say; then first ones lead.
+
+    A limit ends with the command, also where it is broken off.
+    """
+    held = [] if options.throttle is None else throttle(moves, before, options.throttle)
+    if held:
+        await _set(client, held)
+    try:
+        await _move(client, moves, options.at_once)
+    finally:
+        if held:
+            await _set(client, lifted(held))
+
+
+async def _move(client: Asks, moves: Sequence[Change], at_once: int) -> None:
     waiting = list(moves)
     moving: set[At] = set()
     world = blocking.BlockingEnv()
     while waiting or moving:
-        room = max(0, options.at_once - len(moving))
+        room = max(0, at_once - len(moving))
         begun, waiting = waiting[:room], waiting[room:]
         if begun:
             await _ask_for(client, [(move.at, list(move.replicas)) for move in begun])
@@ -203,7 +233,12 @@ async def _carry_out(
             await world.sleep(LOOK_EVERY_S)
     if moves:
         await _elect_in(client, 0, [move.at for move in moves])
-    show([{"moved": len(moves)}], options.output)
+
+
+async def _set(client: Asks, rows: list[ia.AlterConfigsResource]) -> None:
+    answer = await client.call(ia.IncrementalAlterConfigsRequest(rows))
+    for row in answer.responses:
+        check(row.error_code, row.error_message, f"throttle {row.resource_name}")
 
 
 def _tell(done: int, total: int) -> None:

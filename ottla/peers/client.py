@@ -250,6 +250,13 @@ class ClusterClient:
         """Ask the bootstrap broker."""
         return await (await self.any()).call(request, version)
 
+    def stay_away_from(self, node_id: int) -> None:
+        """From now on any of the other brokers that the metadata named is asked: this one is about to go."""
+        others = [
+            (f"[{host}]" if ":" in host else host, port) for i, (host, port) in self._brokers.items() if i != node_id
+        ]
+        self._bootstrap = ",".join(f"{host}:{port}" for host, port in others) or self._bootstrap
+
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
         """Brokers and leaders; None means all topics."""
         wanted = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
