@@ -1,0 +1,109 @@
+"""A network of namespaces on one bridge, in which what one sends to another may be lost, one way or both.
+
+A packet for a neighbour whose hardware address is wrong goes out and reaches nobody, as on a broken line: no error
+comes back. So a cut is a wrong entry in the sender's table of neighbours; it needs no firewall.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from types import TracebackType
+
+CLIENTS = 0
+"""The machine itself, where the clients are; the namespaces are 1, 2, ..."""
+NOWHERE = "02:00:00:00:00:ff"
+DEVICE = "eth0"
+
+
+def why_not() -> str:
+    """Why there can be no namespaces here; nothing where there can."""
+    if os.geteuid() != 0:
+        return "namespaces need root"
+    try:
+        done = subprocess.run(["ip", "netns", "add", "ottla-try"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "there is no ip command"
+    if done.returncode == 0:
+        subprocess.run(["ip", "netns", "del", "ottla-try"], check=True)
+    return done.stderr.strip()
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+class Network:
+    """So many namespaces, and the machine itself, on one bridge."""
+
+    def __init__(self, count: int) -> None:
+        self._mark = os.getpid() % 10_000
+        self._bridge = f"ob{self._mark}"
+        self.members = range(count + 1)
+
+    def host(self, member: int) -> str:
+        """A member's address."""
+        return f"10.{77 + self._mark % 100}.{self._mark % 250}.{member + 1}"
+
+    def command(self, member: int) -> list[str]:
+        """What a command begins with that is to run there."""
+        return [] if member == CLIENTS else ["ip", "netns", "exec", self._name(member)]
+
+    def _name(self, member: int) -> str:
+        return f"on{self._mark}-{member}"
+
+    def _hardware(self, member: int) -> str:
+        return f"02:00:00:00:00:{member + 1:02x}"
+
+    def _in(self, member: int, *words: str) -> None:
+        _ip(*(() if member == CLIENTS else ("-n", self._name(member))), *words)
+
+    def _device(self, member: int) -> str:
+        return self._bridge if member == CLIENTS else DEVICE
+
+    def __enter__(self) -> Network:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _make(self) -> None:
+        _ip("link", "add", self._bridge, "address", self._hardware(CLIENTS), "type", "bridge")
+        for member in self.members[1:]:
+            outside = f"ov{self._mark}-{member}"
+            _ip("netns", "add", self._name(member))
+            _ip("link", "add", outside, "type", "veth", "peer", "name", DEVICE, "netns", self._name(member))
+            _ip("link", "set", outside, "master", self._bridge, "up")
+            self._in(member, "link", "set", DEVICE, "address", self._hardware(member))
+            self._in(member, "link", "set", "lo", "up")
+        for member in self.members:
+            self._in(member, "address", "add", f"{self.host(member)}/24", "dev", self._device(member))
+            self._in(member, "link", "set", self._device(member), "up")
+        self.heal()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members[1:]:
+            subprocess.run(["ip", "netns", "del", self._name(member)], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
+
+    def cut(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
+        """What these send to those is lost from now on."""
+        for sender in senders:
+            for receiver in receivers:
+                self._neighbour(sender, receiver, NOWHERE)
+
+    def heal(self) -> None:
+        """Everything arrives again."""
+        for sender in self.members:
+            for receiver in self.members:
+                if sender != receiver:
+                    self._neighbour(sender, receiver, self._hardware(receiver))
+
+    def _neighbour(self, sender: int, receiver: int, hardware: str) -> None:
+        entry = (self.host(receiver), "lladdr", hardware, "dev", self._device(sender), "nud", "permanent")
+        self._in(sender, "neighbour", "replace", *entry)
