@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from ottla.log import verification as v
+from ottla.log.producer_table import BatchInfo
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
 from ottla.log.state import txn_ends
@@ -28,11 +30,14 @@ from ottla.log.validate import (
     must_look,
     parse_single,
 )
+from ottla.log.verification import NO_TXN, Guard, Txn
 from ottla.wire import batch as b
 from ottla.wire.batch import BatchHeader, stamp
 from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
+
+_OF_TXN = b.TRANSACTIONAL_BIT | b.CONTROL_BIT
 
 
 class Appended(NamedTuple):
@@ -72,12 +77,13 @@ class PartitionLog(SyncedLog):
         checked: Checked | None = None,
         *,
         at_once: bool = True,
+        txn: Txn = NO_TXN,
     ) -> Appended:
         """Append one batch as leader: check, stamp in place, write.
 
         ``header`` is what `parse_single` gave for ``data``, where the caller had to look at it already. ``checked`` is
         what `look` gave for it: then records are not looked at again, unless the settings have changed since. Who can
-        wait says ``at_once=False``.
+        wait says ``at_once=False``. ``txn``: what is known of the transaction it belongs to, or ends.
 
         Raises:
             LookFirst: not ``at_once``, and a rule must see many records; nothing was written.
@@ -100,14 +106,42 @@ class PartitionLog(SyncedLog):
         if size_bytes > settings.segment_bytes:
             text = f"a batch of {size_bytes} bytes in segments of {settings.segment_bytes}"
             raise ProtocolError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{self.topic}-{self.partition}: {text}")
-        if header.producer_id >= 0 and not header.is_control:
-            known = self.producers.check(header)
+        if header.producer_id >= 0:
+            if header.attributes & _OF_TXN:
+                known = self._check_of_txn(data, header, origin, txn)
+            else:
+                known = self.producers.check(header)
             if known is not None:
                 return Appended(known.first_offset, known.last_offset, known.timestamp_ms, duplicate=True)
         base = self.log_end_offset
         stamp(data, 0, base, leader_epoch)
         self._write(data, header, base, leader_epoch, now_ms)
         return Appended(base, base + header.last_offset_delta, append_time)
+
+    def _check_of_txn(self, data: Buffer, header: BatchHeader, origin: Origin, txn: Txn) -> BatchInfo | None:
+        """Hold a batch of a transaction, or its end, against what is known of its producer.
+
+        Raises:
+            ProtocolError: as `ProducerStates.check_transactional`, `ProducerStates.check_marker`.
+        """
+        if header.is_control:
+            for end in txn_ends(header, data):
+                self.producers.check_marker(header, end, txn.version)
+            return None
+        verifying = self.verifying.get(header.producer_id)
+        return self.producers.check_transactional(header, txn.guard, verifying, client=origin is Origin.CLIENT)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
+    ) -> Guard | None:
+        """Before a transaction's coordinator is asked: the guard its first batch needs; None where one is open here.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH.
+        """
+        if self.producers.check_epoch(producer_id, epoch):
+            return None
+        return v.begin(self.verifying, producer_id, epoch, sequence, now_ms, bumps=bumps)
 
     def _of_client(
         self,
@@ -189,6 +223,8 @@ class PartitionLog(SyncedLog):
             active.append(data, last, header.max_timestamp)
             if header.producer_id >= 0:
                 self.producers.update(header, base)
+        if self.verifying and header.is_transactional:
+            v.end(self.verifying, header.producer_id, header.producer_epoch, is_marker=header.is_control)
         self.log_end_offset = last + 1
         self.unflushed_records += header.records_count
         assert self.high_watermark <= base, self.in_words()
@@ -285,6 +321,7 @@ class PartitionLog(SyncedLog):
 
     def expiring_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
         """Forget producers that have been silent for ``producer.id.expiration.ms``, pausing among very many."""
+        v.expire(self.verifying, now_ms, expiration_ms)
         return self.producers.expiring(now_ms, expiration_ms)
 
     def note_compacted(self, offset: int) -> None:

@@ -17,8 +17,9 @@ from heapq import heapify, heappop, heappush
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import AbortedTxn
 from ottla.log.producer_table import BATCHES_REMEMBERED, ENTRY_BYTES, BatchInfo, Producer, ProducerTable
+from ottla.log.verification import NOT_NEEDED, Guard, Verifying
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
-from ottla.wire.control import ControlType
+from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -29,6 +30,9 @@ _HEAD = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
 _SWEPT_AT_ONCE = 5000
 NO_PRODUCER = -1
+_TOP_EPOCH = 32767
+_EACH_ITS_EPOCH = 2
+"""From this ``transaction.version`` on each transaction has an epoch of its own."""
 
 
 class ProducerStates:
@@ -52,31 +56,97 @@ class ProducerStates:
         """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
 
         Raises:
-            ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+            ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER; INVALID_TXN_STATE: the producer has a
+                transaction open here, and the batch is not of it.
         """
         entry = self.producers.entry(header.producer_id)
         if entry is None:
             return None  # unknown, or expired: any sequence is taken (KAFKA-5793, KIP-360)
-        _, epoch, last_sequence, last_offset, *_ = entry
+        _, epoch, last_sequence, last_offset, _, _, _, txn_first = entry
         if header.producer_epoch == epoch:
             if last_offset < 0:
                 last_sequence = NO_SEQUENCE
             if header.base_sequence == (last_sequence + 1) & 0x7FFFFFFF:
+                if txn_first >= 0 and not header.is_transactional:
+                    raise _outside(header)
                 return None
             known = self.producers.duplicate(header.producer_id, header.base_sequence, header.last_sequence)
             if known is not None:
                 return known
         elif header.producer_epoch < epoch:
-            raise ProtocolError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {epoch}, the batch {header.producer_epoch}",
-            )
+            raise _fenced(header, epoch)
         elif header.base_sequence == 0 or epoch == NO_PRODUCER_EPOCH:
+            if txn_first >= 0 and not header.is_transactional:
+                raise _outside(header)
             return None
         raise ProtocolError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id}: sequence {header.base_sequence} after {last_sequence}",
         )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has a transaction open here under this epoch.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH: a newer one was seen.
+        """
+        entry = self.producers.entry(producer_id)
+        if entry is None:
+            return False
+        if epoch < entry[1]:
+            text = f"producer {producer_id} has epoch {entry[1]}, not {epoch}"
+            raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        return entry[7] >= 0 and entry[1] == epoch
+
+    def check_transactional(
+        self, header: BatchHeader, guard: Guard | None, verifying: Verifying | None, *, client: bool
+    ) -> BatchInfo | None:
+        """`check` for a batch of a transaction: where none is open, its coordinator must have confirmed this one.
+
+        What a coordinator writes itself (``client`` False) has no sequence.
+
+        Raises:
+            ProtocolError: as `check`; INVALID_TXN_STATE: not confirmed, or something was written in between.
+        """
+        entry = self.producers.entry(header.producer_id)
+        if client and entry is not None and header.producer_epoch == entry[1]:
+            known = self.producers.duplicate(header.producer_id, header.base_sequence, header.last_sequence)
+            if known is not None:
+                return known
+        is_open = self.check_epoch(header.producer_id, header.producer_epoch)
+        if not is_open and guard is not NOT_NEEDED and (verifying is None or verifying.guard is not guard):
+            raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if not client:
+            return None
+        if verifying is not None:
+            lowest = verifying.lowest_sequence
+            if verifying.bumps and (entry is None or entry[3] < 0):
+                lowest = min(lowest, 0)
+            if header.base_sequence > lowest:
+                text = f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}"
+                raise ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return self.check(header)
+
+    def check_marker(self, header: BatchHeader, end: TxnEnd, version: int) -> None:
+        """Hold a marker against what is known, as the leader does; ``version`` is the protocol's it is written under.
+
+        From version 2 on its epoch is one more than its transaction's. The same once more is its repetition, where no
+        transaction is open: it is written again.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.entry(header.producer_id)
+        if entry is None:
+            return
+        _, epoch, _, _, _, _, coordinator_epoch, txn_first = entry
+        is_again = header.producer_epoch == epoch and (txn_first < 0 or epoch == _TOP_EPOCH)
+        newer = header.producer_epoch > epoch or (version < _EACH_ITS_EPOCH and header.producer_epoch == epoch)
+        if not newer and not is_again:
+            raise _fenced(header, epoch)
+        if end.coordinator_epoch < coordinator_epoch:
+            text = f"a coordinator of epoch {end.coordinator_epoch}, after one of {coordinator_epoch}"
+            raise ProtocolError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Remember an appended data batch (its header may still carry the client's base offset)."""
@@ -165,3 +235,13 @@ class ProducerStates:
             return cls(ProducerTable(raw[_HEAD.size :]))
         except ValueError as error:
             raise CorruptFile(f"{path}: {error}") from None
+
+
+def _fenced(header: BatchHeader, epoch: int) -> ProtocolError:
+    text = f"producer {header.producer_id} has epoch {epoch}, the batch {header.producer_epoch}"
+    return ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+
+
+def _outside(header: BatchHeader) -> ProtocolError:
+    text = f"producer {header.producer_id} has a transaction open, and the batch is not of it"
+    return ProtocolError(ErrorCode.INVALID_TXN_STATE, text)

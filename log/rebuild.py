@@ -33,6 +33,7 @@ def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = F
     ``none``: no batch has a producer that is remembered, and no batch is read.
     """
     log.producers = ProducerStates()
+    log.verifying.clear()
     offset = log.log_start_offset
     names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
     for name in sorted(names, reverse=True):

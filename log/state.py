@@ -17,6 +17,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
+from ottla.log.verification import Verifications
 from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
 from ottla.wire.control import TxnEnd, txn_end
@@ -45,6 +46,7 @@ class LogState:
         """Bytes of all segments but the newest; -1 where they must be counted anew."""
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates()
+        self.verifying: Verifications = {}
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0

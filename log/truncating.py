@@ -94,6 +94,7 @@ class TruncatableLog(ReadableLog):
             self.log_start_offset = self.high_watermark = self.cleaner_point = offset
             self.epochs.clear()
             self.producers = ProducerStates()
+            self.verifying.clear()
             for name in self.disk.listdir(self.directory):
                 if name.endswith(".snapshot"):
                     self.disk.unlink(f"{self.directory}/{name}")

@@ -12,10 +12,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.wire import compiler
+from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages import control_records as ctl
-from ottla.wire.records import NewRecord, Record
+from ottla.wire.records import NewRecord, Record, build
 from ottla.wire.schema import Message
 
 _KEY = struct.Struct(">hh")
@@ -71,6 +72,16 @@ def txn_end(record: Record) -> TxnEnd | None:
 def control_record(message: Message, now_ms: int) -> NewRecord:
     """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
     return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
+
+
+def end_of_transaction(end: TxnEnd, producer_id: int, epoch: int, now_ms: int) -> bytes:
+    """A control batch that ends a producer's transaction.
+
+    Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
+    """
+    record = NewRecord(_KEY.pack(0, end.kind), _MARKER.pack(0, end.coordinator_epoch), now_ms)
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    return build([record], attributes=attributes, producer_id=producer_id, producer_epoch=epoch)
 
 
 def decode_control(record: Record) -> Message | None:

@@ -25,7 +25,6 @@ from ottla.log.tests.world import (
     put,
     values,
 )
-from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.disk import is_passing
@@ -307,7 +306,7 @@ def test_a_follower_learns_producers_and_aborted_transactions() -> None:
     log.append_as_follower(raw, NOW)
     assert log.producers.ongoing == {1: 2}
     assert log.aborted_between(0, 3) == source.aborted_between(0, 3)
-    again = log.append_as_leader(in_transaction(1, 1), 0, NOW, Origin.COORDINATOR)
+    again = log.append_as_leader(in_transaction(1, 1), 0, NOW)
     assert again.duplicate
 
 

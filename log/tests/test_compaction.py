@@ -17,7 +17,7 @@ from ottla.log.exchange import exchange
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, memory_disk, new_log, reopened
+from ottla.log.tests.world import NOW, UNASKED, memory_disk, new_log, reopened
 from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -37,7 +37,7 @@ def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], no
     codec = Codec(more.pop("codec", 0))
     records = [r.NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
     return log.append_as_leader(
-        bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR
+        bytearray(r.build(records, codec=codec, **more)), 0, now, Origin.COORDINATOR, txn=UNASKED
     ).first_offset
 
 

@@ -12,6 +12,7 @@ from ottla.log.settings import LogSettings
 from ottla.log.tests.world import (
     NOW,
     SMALL,
+    UNASKED,
     a_batch,
     expected,
     fill,
@@ -206,8 +207,8 @@ def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_off
     disk = memory_disk().session()
     log = new_log(disk, LogSettings())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
-    log.append_as_leader(a_batch(0, producer_id=1, **txn), 0, NOW)
-    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.append_as_leader(a_batch(0, producer_id=1, **txn), 0, NOW, txn=UNASKED)
+    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW, txn=UNASKED)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
     log.append_as_leader(control(1, 0), 0, NOW, Origin.COORDINATOR)
@@ -269,7 +270,7 @@ def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transa
     log = new_log(memory_disk().session(), LogSettings())
     txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
     log.append_as_leader(a_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
-    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW)
+    log.append_as_leader(a_batch(3, producer_id=2, **txn), 0, NOW, txn=UNASKED)
     log.producers.expire(NOW + 20_000, 10_000)
     assert sorted(log.producers.producers) == [1, 2], "both wrote since the last sweep"
     log.producers.expire(NOW + 1000, 10_000)

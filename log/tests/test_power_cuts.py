@@ -16,6 +16,7 @@ from ottla.log.tests.world import (
     NOW,
     SMALL,
     TOPIC_ID,
+    UNASKED,
     a_batch,
     fill,
     in_transaction,
@@ -49,7 +50,7 @@ class Life:
         self._put(a_batch(len(self.epochs)))
 
     def _put(self, data: bytearray) -> None:
-        done = self.log.append_as_leader(data, self.epoch, NOW, Origin.COORDINATOR)
+        done = self.log.append_as_leader(data, self.epoch, NOW, Origin.COORDINATOR, txn=UNASKED)
         self.log.set_high_watermark(self.log.log_end_offset)
         self.epochs += [self.epoch] * (done.last_offset - done.first_offset + 1)
 

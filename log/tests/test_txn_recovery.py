@@ -9,6 +9,7 @@ import pytest
 
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.world import DIRECTORY, NOW, in_transaction, marker, memory_disk, new_log, opened, put
+from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -84,7 +85,9 @@ def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
     put(log, in_transaction(5, 0))
     put(log, marker(5, 1, coordinator_epoch=5))
     put(log, in_transaction(5, 1))
-    put(log, marker(5, 1, coordinator_epoch=3))
+    data = marker(5, 1, coordinator_epoch=3)
+    b.stamp(data, 0, 3, 0)
+    log.append_as_follower(data, NOW)
     again = opened(memory)
     assert again.log_end_offset == 4
     assert again.producers.producers[5].coordinator_epoch == 3

@@ -9,6 +9,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin
+from ottla.log.verification import NOT_NEEDED, Txn
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
@@ -17,6 +18,8 @@ from ottla.world.memory_disk import MemoryDisk, Session
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
 NOW = 1_000_000
+UNASKED = Txn(NOT_NEEDED)
+"""Nobody asks a coordinator about these transactions."""
 SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=200)
 COMPACTED = replace(SMALL, compact=True, delete=False)
 
@@ -110,6 +113,6 @@ def in_transaction(pid: int, sequence: int) -> bytearray:
 
 
 def put(log: PartitionLog, data: bytearray, origin: Origin = Origin.COORDINATOR, epoch: int = 0) -> int:
-    first = log.append_as_leader(data, epoch, NOW, origin).first_offset
+    first = log.append_as_leader(data, epoch, NOW, origin, txn=UNASKED).first_offset
     log.set_high_watermark(log.log_end_offset)
     return first
