@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -49,6 +50,7 @@ from ottla.world.env import FOREVER_S, Env
 if TYPE_CHECKING:
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.txn.verification import Verifier
 
 Work = Callable[[], Awaitable[None]]
 
@@ -97,6 +99,7 @@ class Parts:
         self.isr_changes = IsrChanges(env, config.node_id, way(FOREVER_S), self.replicas, epoch, lag_max_ms)
         self._way, self._quorum = way, quorum
         self._watch: BrokerWatch | None = None
+        self._verifier: Verifier | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
@@ -127,6 +130,22 @@ class Parts:
             self._watch = BrokerWatch(self._env, self._config.node_id, self.controller)
             self.controller.listeners.append(self._watch.publish)
         return self._watch
+
+    def verifier(self) -> Verifier:
+        """What asks transactions' coordinators, made when there is the first of them."""
+        if self._verifier is None:
+            from ottla.broker.txn.verification import Ground, Verifier
+
+            ground = Ground(self._env, self._config, self.cache, self.replicas, self._partition_for, self._add)
+            self._verifier = Verifier(ground)
+        return self._verifier
+
+    def _partition_for(self, transactional_id: str) -> int:
+        number: int = getattr(self.services, "transactions").partition_for(transactional_id)  # noqa: B009
+        return number
+
+    async def _add(self, request: Any, version: int) -> Any:
+        return await import_module("ottla.broker.txn.adding").add_partitions(self.services, request, version)
 
     async def look_after(self) -> None:
         """Look after other brokers, once there are any."""
@@ -184,6 +203,7 @@ class Parts:
             config.number("fetch.max.bytes"),
             fail,
             self.watch,
+            self.verifier,
         )
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:

@@ -22,6 +22,7 @@ from ottla.world.env import Env
 if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.txn.verification import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +48,7 @@ class Services:
     fail: Fail
     watch: Callable[[], BrokerWatch]
     """Who hears of the connections heartbeats come over; made when there is another broker."""
+    verifier: Callable[[], Verifier]
+    """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""

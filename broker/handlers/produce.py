@@ -5,9 +5,10 @@ where it lies in the receive buffer, and it goes to the page cache: no record is
 ask for it, and then others have their turn between two pieces of a large batch. Internal topics take records from
 coordinators, and from clients only under an admin tool's client id.
 acks=0 gets no answer; an error then closes the connection. acks=-1 waits for the high watermark.
+Where a batch belongs to a transaction, `transactional` goes before.
 
-Version notes: v8 names the records at fault; v10 tells the current leader; v13 has topic ids (unknown: 100).
-Deviation: transactional batches are refused until transactions are served.
+Version notes: v8 names the records at fault; v10 tells the current leader; v12 adds its partitions to the transaction;
+v13 has topic ids (unknown: 100).
 
 Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (apache/kafka 4.3.1).
 
@@ -22,13 +23,15 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla.broker.handlers.acknowledged import Waiting, acknowledged
+from ottla.broker.handlers.acknowledged import acknowledged
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
+from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
@@ -55,16 +58,23 @@ _LENGTH = struct.Struct(">i").unpack_from
 _LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_ATTRIBUTES = 22
+"""Where the byte lies that says whether a batch belongs to a transaction."""
+TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+"""Stands for a request that must go another way: it has a batch of a transaction."""
 
 
-def _malformed(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """What is wrong where some partition's bytes begin like no batch: then nothing of the request is looked at further.
-
-    Kafka trips over it when it looks for transactional batches (``RequestUtils.hasTransactionalRecords``).
+def _special(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
+    """`TRANSACTIONAL`, or what is wrong where some partition's bytes begin like no batch: then nothing of the request
+    is looked at further. Whichever comes first (``RequestUtils.hasTransactionalRecords``).
     """
     for part in parts:
         data = part.records
-        if data is None or (len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH):
+        if data is None:
+            continue
+        if len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH:
+            if data[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                return TRANSACTIONAL
             continue
         try:
             size_at(data)
@@ -85,7 +95,8 @@ _WITHOUT_LOG_START = (
 )
 
 
-def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
+def failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
+    """The row of a partition that was refused."""
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, InvalidRecords) and error.record_errors:
         out.error_message = error.message
@@ -95,11 +106,11 @@ def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: 
 
 def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica) -> PartitionProduceResponse:
     """A refusal by the log itself."""
-    return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+    return failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
 
 
 def _append(
-    context: Context, replica: Replica, part: PartitionProduceData, checked: Checked | None
+    context: Context, replica: Replica, part: PartitionProduceData, checked: Checked | None, txn: Txn
 ) -> PartitionProduceResponse:
     """Append one partition's batch.
 
@@ -118,10 +129,8 @@ def _append(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {context.version} are not allowed to use ZStandard compression",
         )
-    if header.attributes & TRANSACTIONAL_BIT:
-        raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
     try:
-        done = replica.append(data, context.now_ms, Origin.CLIENT, header, checked, at_once=False)
+        done = replica.append(data, context.now_ms, Origin.CLIENT, header, checked, at_once=False, txn=txn)
     except OSError as error:
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -132,14 +141,20 @@ def _append(
     )
 
 
-def _topic_name(context: Context, topic: TopicProduceData) -> str | None:
+def topic_name(context: Context, topic: TopicProduceData) -> str | None:
+    """A topic's name; None where its id is not known."""
     if context.version < 13:
         return topic.name
     return context.image.topic_names.get(topic.topic_id)
 
 
 def _one(
-    context: Context, name: str | None, part: PartitionProduceData, acks: int, checked: Checked | None = None
+    context: Context,
+    name: str | None,
+    part: PartitionProduceData,
+    acks: int,
+    checked: Checked | None = None,
+    txn: Txn = NO_TXN,
 ) -> tuple[PartitionProduceResponse, Replica | None]:
     replica = None
     try:
@@ -152,9 +167,9 @@ def _one(
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
         if acks == -1 and not replica.is_alone:
             replica.check_min_isr()
-        return _append(context, replica, part, checked), replica
+        return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
-        return _failed(part, error), replica
+        return failed(part, error), replica
 
 
 class _Later(NamedTuple):
@@ -165,9 +180,10 @@ class _Later(NamedTuple):
     rows: list[PartitionProduceResponse]
     at: int
     steps: Generator[None, None, Checked]
+    txn: Txn
 
 
-class _Outcome:
+class Outcome:
     """What a request has come to so far."""
 
     __slots__ = ("_context", "_failed", "_leaders", "_named", "_request", "_waiting", "later", "response")
@@ -184,13 +200,15 @@ class _Outcome:
         self.later: list[_Later] = []
         """What must be looked at first."""
 
-    def take(self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse]) -> None:
+    def take(
+        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
+    ) -> None:
         """Append one partition's batch, and give it its row."""
         try:
-            row, replica = _one(self._context, name, part, self._request.acks)
+            row, replica = _one(self._context, name, part, self._request.acks, None, txn)
         except LookFirst as first:
             assert name is not None
-            self.later.append(_Later(name, part, rows, len(rows), first.steps))
+            self.later.append(_Later(name, part, rows, len(rows), first.steps, txn))
             rows.append(PartitionProduceResponse(part.index))
             return
         self.note(name, row, replica)
@@ -198,7 +216,7 @@ class _Outcome:
 
     def refuse(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
         """Give a partition its row where nothing of the request is looked at."""
-        row = _failed(part, error)
+        row = failed(part, error)
         row.error_message = error.message
         self.note(None, row, None)
         rows.append(row)
@@ -233,7 +251,7 @@ class _Outcome:
 
 def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     """Append every partition's batch; each has its own outcome."""
-    outcome = _Outcome(context, request)
+    outcome = Outcome(context, request)
     topics = request.topic_data
     if len(topics) > _MANY:
         return Preparing(_long(context, request, outcome))
@@ -241,9 +259,11 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     for topic in topics:
         if len(topic.partition_data) > _MANY:
             return Preparing(_long(context, request, outcome))
-        corrupt = corrupt or _malformed(topic.partition_data)
+        corrupt = corrupt or _special(topic.partition_data)
+    if corrupt is TRANSACTIONAL:
+        return Preparing(_transactional(context, request))
     for topic in topics:
-        name = topic.name if context.version < 13 else _topic_name(context, topic)
+        name = topic.name if context.version < 13 else topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []
         for part in topic.partition_data:
             if corrupt is None:
@@ -254,7 +274,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     return Preparing(_look(context, request, outcome)) if outcome.later else outcome.answer()
 
 
-async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
+async def _look(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
     for one in outcome.later:
         row, replica = await _looked(context, request, one)
@@ -263,12 +283,34 @@ async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) ->
     return outcome.answer()
 
 
-async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
+async def _long(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
     """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
     corrupt = await context.turn.through(_corrupt(request))
+    if corrupt is TRANSACTIONAL:
+        return await _transactional(context, request)
     if corrupt is not None:
-        await context.turn.through(_refuse_all(context, request, outcome, corrupt))
-        return outcome.answer()
+        return await _none(context, request, outcome, corrupt)
+    return await _each(context, request, outcome)
+
+
+async def _none(context: Context, request: ProduceRequest, outcome: Outcome, error: ProtocolError) -> Answer:
+    await context.turn.through(_refuse_all(context, request, outcome, error))
+    return outcome.answer()
+
+
+async def _transactional(context: Context, request: ProduceRequest) -> Answer:
+    """A request with batches of a transaction: its coordinator is asked first."""
+    from ottla.broker.handlers.transactional import Confirmed, confirm
+
+    outcome = Confirmed(context, request)
+    try:
+        await confirm(context, request, outcome)
+    except ProtocolError as error:
+        return await _none(context, request, outcome, error)
+    return await _each(context, request, outcome)
+
+
+async def _each(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
     every = await context.turn.through(_take_all(context, request, outcome))
     answer = await _look(context, request, outcome)
     return None if answer is None else _told(context, request, answer, every)
@@ -277,14 +319,14 @@ async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) ->
 def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
     for topic in request.topic_data:
         for part in topic.partition_data:
-            wrong = _malformed((part,))
+            wrong = _special((part,))
             if wrong is not None:
                 return wrong
             yield
     return None
 
 
-def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError) -> Steps[None]:
+def _refuse_all(context: Context, request: ProduceRequest, outcome: Outcome, corrupt: ProtocolError) -> Steps[None]:
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
         for part in topic.partition_data:
@@ -297,10 +339,10 @@ Small = PartitionProduceResponse | ErrorCode
 """A row, or all there is to say in it: until all is known there may be very many."""
 
 
-def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> Steps[list[list[Small]]]:
+def _take_all(context: Context, request: ProduceRequest, outcome: Outcome) -> Steps[list[list[Small]]]:
     every = []
     for topic in request.topic_data:
-        name = _topic_name(context, topic)
+        name = topic_name(context, topic)
         rows: list[Any] = []
         for part in topic.partition_data:
             outcome.take(name, part, rows)
@@ -346,12 +388,12 @@ async def _looked(
                 except StopIteration as done:
                     checked = done.value
             # Meanwhile the leadership may have gone, and the settings may be others.
-            return _one(context, one.name, one.part, request.acks, checked)
+            return _one(context, one.name, one.part, request.acks, checked, one.txn)
         except LookFirst as again:
             checked, steps = None, again.steps
         except ProtocolError as error:
             replica = context.services.replicas.get(one.name, one.part.index)
-            return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
+            return (failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
 
 
 def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]) -> None:

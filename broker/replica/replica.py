@@ -23,6 +23,7 @@ from ottla.broker.replica.partition import (
 from ottla.controller.image import Partition
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.validate import Checked, Origin
+from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.batch import BatchHeader, span
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
@@ -203,6 +204,7 @@ class Replica:
         checked: Checked | None = None,
         *,
         at_once: bool = True,
+        txn: Txn = NO_TXN,
     ) -> Appended:
         """Append as leader; the high watermark moves as far as it may. ``header`` and the rest: as
         `PartitionLog.append_as_leader`.
@@ -211,7 +213,7 @@ class Replica:
             ProtocolError: refused; OSError: the disk failed; LookFirst: not ``at_once``, and it takes long.
         """
         log = self.log
-        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once)
+        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once, txn=txn)
         if not done.duplicate:
             if not self.is_alone:
                 self._wake(self._end_key)

@@ -81,6 +81,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
     ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
+    ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
     ApiKey.ALTER_CONFIGS: Route(0, 2, "forwarded"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),

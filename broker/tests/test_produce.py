@@ -76,7 +76,9 @@ REFUSED = [
     pytest.param("t", 0, "batch", -2, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks -2"),
     pytest.param("t", 0, "zstd", -1, 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="zstd below v7"),
     pytest.param("t", 0, "zstd", -1, 7, ErrorCode.NONE, id="zstd from v7"),
-    pytest.param("t", 0, "transactional", -1, 11, ErrorCode.INVALID_TXN_STATE, id="a transactional batch"),
+    pytest.param(
+        "t", 0, "transactional", -1, 11, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id="a transaction of nobody's"
+    ),
     pytest.param("t", 0, "torn", -1, 11, ErrorCode.CORRUPT_MESSAGE, id="a bad checksum"),
     pytest.param("elsewhere", 0, "batch", -1, 11, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="led elsewhere"),
     pytest.param("__consumer_offsets", 0, "batch", -1, 11, ErrorCode.INVALID_TOPIC_EXCEPTION, id="an internal topic"),

@@ -1,0 +1,127 @@
+"""What goes before a Produce request with batches of a transaction: its coordinator confirms each partition.
+
+Up to v11 it is asked whether a partition was added to the transaction; from v12 on it adds the partition. Partitions
+where the transaction is open already are not asked about. While the coordinator ends the transaction before this one
+it is asked again every 20 ms, for 100 ms at most.
+
+Source: ``ReplicaManager.handleProduceAppend``, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``
+(apache/kafka 4.3.1).
+
+From KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.handlers.produce import Outcome, failed, topic_name
+from ottla.broker.server.dispatch import Context
+from ottla.broker.turn import Steps
+from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
+from ottla.controller import acl
+from ottla.log.validate import parse_single
+from ottla.log.verification import NO_TXN, Txn
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
+
+_ADDS_SINCE = 12
+_ABORTABLE_SINCE = 11
+_ASK_LATER = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Confirmed(Outcome):
+    """An outcome where some partitions are refused before, and others have the proof that they were confirmed."""
+
+    __slots__ = ("refused", "txns")
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        super().__init__(context, request)
+        self.refused: dict[TopicPartition, ProtocolError] = {}
+        self.txns: Mapping[TopicPartition, Txn] = {}
+
+    def take(
+        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
+    ) -> None:
+        """Append one partition's batch where it may be, and give it its row."""
+        at = name or "", part.index
+        error = self.refused.get(at)
+        if error is None:
+            super().take(name, part, rows, self.txns.get(at, txn))
+            return
+        row = failed(part, error)
+        self.note(name, row, None)
+        rows.append(row)
+
+
+class _Begun(NamedTuple):
+    """Whose transaction it is, and the first sequence of each partition's batch."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int]
+
+
+def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
+    """Batches of a transaction in partitions that exist; one that is none is told of where it would be appended.
+
+    Raises:
+        ProtocolError: INVALID_PRODUCER_ID_MAPPING: the request has more than one producer.
+    """
+    producers: set[tuple[int, int]] = set()
+    sequences: dict[TopicPartition, int] = {}
+    for topic in request.topic_data:
+        name = topic_name(context, topic)
+        known = None if name is None else context.image.topics.get(name)
+        for part in topic.partition_data:
+            yield
+            if name is None or known is None or part.index not in known.partitions or not part.records:
+                continue
+            try:
+                header = parse_single(part.records)
+            except ProtocolError:
+                continue
+            if header.is_transactional and header.producer_id >= 0:
+                producers.add((header.producer_id, header.producer_epoch))
+                sequences[name, part.index] = header.base_sequence
+    if len(producers) > 1:
+        text = "Transactional records contained more than one producer ID"
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    return _Begun(*(producers.pop() if producers else (-1, -1)), sequences)
+
+
+def _told(code: ErrorCode, operation: Operation) -> ProtocolError:
+    """What a producer is told of its coordinator's answer."""
+    if code in _ASK_LATER or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+        return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
+    return ProtocolError(code)
+
+
+async def confirm(context: Context, request: ProduceRequest, outcome: Confirmed) -> None:
+    """Have the coordinator confirm what is to be appended, and note what it said.
+
+    Raises:
+        ProtocolError: nothing of the request is appended.
+    """
+    transactional_id, version = request.transactional_id, context.version
+    may = context.may(acl.Operation.WRITE, acl.Resource.TRANSACTIONAL_ID, transactional_id or "")
+    if transactional_id is None or not may:
+        raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    begun = await context.turn.through(_begun(context, request))
+    if not begun.sequences:
+        return
+    operation = Operation.VERIFY
+    if version >= _ABORTABLE_SINCE:
+        operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
+    services = context.services
+    answer = await services.verifier().verify(Wanted(transactional_id, *begun, operation))
+    context.now_ms = services.env.now_ms()
+    outcome.refused = {at: _told(code, operation) for at, code in answer.refused.items()}
+    outcome.txns = answer.txns

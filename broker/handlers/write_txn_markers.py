@@ -1,0 +1,43 @@
+"""WriteTxnMarkers (27), v1-2: a coordinator ends transactions in the partitions this node leads.
+
+Behaviour: each partition has its own outcome, told once its marker is committed: 3 where it is not hosted here, 6
+where it is not led from here or its group coordinator is not there yet, 47 and 52 for a marker that came too late.
+
+Version notes: v2 says by which version of the protocol a transaction goes, so that late markers are told apart.
+
+Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
+
+From KIP-98; versions: KIP-1228.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.txn.marking import write_markers
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import write_txn_markers as m
+
+
+def _refused(request: m.WriteTxnMarkersRequest, code: ErrorCode) -> m.WriteTxnMarkersResponse:
+    return m.WriteTxnMarkersResponse(
+        [
+            m.WritableTxnMarkerResult(
+                marker.producer_id,
+                [
+                    m.WritableTxnMarkerTopicResult(
+                        topic.name, [m.WritableTxnMarkerPartitionResult(n, code) for n in topic.partition_indexes]
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def handle(context: Context, request: m.WriteTxnMarkersRequest) -> Answer:
+    """Write each marker."""
+    if not (context.may(Operation.ALTER, Resource.CLUSTER) or context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)):
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return write_markers(context.services, request)

@@ -1,0 +1,1 @@
+"""Transactions: their coordinator, its log, and the markers that end them."""

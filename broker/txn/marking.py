@@ -1,0 +1,139 @@
+"""Markers of ended transactions, written to the partitions this node leads.
+
+Each partition's marker is a control batch of its own, and done once it is committed. Those of `__consumer_offsets` go
+through the group coordinator, which must know what became of positions.
+
+Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
+
+From KIP-98; the protocol's version: KIP-1228.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.replica.waiting import Waiting, decided
+from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.log.validate import Origin
+from ottla.log.verification import Txn
+from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import write_txn_markers as m
+
+if TYPE_CHECKING:
+    from ottla.broker.services import Services
+
+Row = m.WritableTxnMarkerPartitionResult
+_NOT_COORDINATOR = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
+
+
+class _Asked(NamedTuple):
+    """A marker the group coordinator was handed."""
+
+    ticket: Ticket
+    row: Row
+
+
+class _Work:
+    """One request on its way: what waits for its partition's followers, and for the group coordinator."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.waiting: list[Waiting] = []
+        self.asked: list[_Asked] = []
+
+    def begin(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
+        """Append every marker, and give each its row; of one producer there is one result."""
+        by_producer: dict[int, m.WritableTxnMarkerResult] = {}
+        for marker in request.markers:
+            result = by_producer.get(marker.producer_id)
+            if result is None:
+                result = by_producer[marker.producer_id] = m.WritableTxnMarkerResult(marker.producer_id)
+                response.markers.append(result)
+            for topic in marker.topics:
+                rows = next((t.partitions for t in result.topics if t.name == topic.name), None)
+                if rows is None:
+                    rows = []
+                    result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, rows))
+                for number in topic.partition_indexes:
+                    row = Row(number)
+                    rows.append(row)
+                    self._one(marker, topic.name, row)
+                    yield
+
+    def _one(self, marker: m.WritableTxnMarker, topic: str, row: Row) -> None:
+        try:
+            if topic == OFFSETS_TOPIC:
+                self._hand_on(marker, row)
+            else:
+                self._append(marker, topic, row)
+        except ProtocolError as error:
+            row.error_code = error.code
+
+    def _hand_on(self, marker: m.WritableTxnMarker, row: Row) -> None:
+        services = self._services
+        if services.replicas.get(OFFSETS_TOPIC, row.partition_index) is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _append(self, marker: m.WritableTxnMarker, topic: str, row: Row) -> None:
+        """Append a marker to a partition of data.
+
+        Raises:
+            ProtocolError: it is not hosted here, not led, has too few in sync, or the log refuses it.
+        """
+        services, number = self._services, row.partition_index
+        replica = services.replicas.get(topic, number)
+        if replica is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not replica.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica.check_min_isr()
+        now_ms = services.env.now_ms()
+        data = bytearray(end_of_transaction(_end(marker), marker.producer_id, marker.producer_epoch, now_ms))
+        try:
+            replica.append(data, now_ms, Origin.COORDINATOR, txn=Txn(version=marker.transaction_version))
+        except OSError as error:
+            services.fail(error, replica.log)
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        if replica.log.high_watermark < replica.log.log_end_offset:
+            self.waiting.append(Waiting.begin(replica, row))
+
+    async def finish(self, timeout_ms: float) -> None:
+        """Wait until every marker is committed, or will not be."""
+        await decided(self._services.purgatory, self.waiting, timeout_ms)
+        for one in self.waiting:
+            if one.is_gone:
+                one.row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif not one.is_decided:
+                one.row.error_code = ErrorCode.REQUEST_TIMED_OUT
+            elif not one.is_in_doubt and not one.replica.has_enough():
+                one.row.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        for ticket, row in self.asked:
+            row.error_code = _of_groups(await ticket.wait())
+
+
+def _of_groups(answer: Any) -> ErrorCode:
+    """The group coordinator's answer, in words the transaction's coordinator expects."""
+    code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
+
+
+def _end(marker: m.WritableTxnMarker) -> TxnEnd:
+    kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
+    return TxnEnd(kind, marker.coordinator_epoch)
+
+
+async def write_markers(services: Services, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
+    """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
+    response = m.WriteTxnMarkersResponse()
+    work, turn = _Work(services), Turn(services.env, BESIDE_MS)
+    for _ in work.begin(request, response):
+        await turn.step()
+    await work.finish(services.config.number("request.timeout.ms"))
+    return response
