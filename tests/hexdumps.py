@@ -13,6 +13,7 @@ from ottla.log.directory import Identity, LogDirectory
 from ottla.log.inspect import file_spans
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin
+from ottla.log.verification import NOT_NEEDED, Txn
 from ottla.wire import batch as b
 from ottla.wire import inspect
 from ottla.wire import records as r
@@ -43,7 +44,7 @@ def files() -> dict[str, bytes]:
             producer_epoch=0,
             base_sequence=number,
         )
-        log.append_as_leader(bytearray(transactional), 0, NOW)
+        log.append_as_leader(bytearray(transactional), 0, NOW, txn=Txn(NOT_NEEDED))
     abort = r.build(
         [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
         attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,

@@ -17,22 +17,21 @@ Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Awaitable, Generator, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from ottla.broker.handlers.acknowledged import acknowledged
+from ottla.broker.handlers.first_look import TRANSACTIONAL, first_look, topic_name
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
-from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single, size_at
+from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single
 from ottla.log.verification import NO_TXN, Txn
-from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -42,11 +41,13 @@ from ottla.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.wire.schema import Message
 from ottla.wire.written import Written
+
+if TYPE_CHECKING:
+    from ottla.broker.handlers.transactional import Confirmation
 
 MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
@@ -54,34 +55,8 @@ MOST_NAMED = 10_000
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
 _ACKS = (-1, 0, 1)
-_LENGTH = struct.Struct(">i").unpack_from
-_LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-_ATTRIBUTES = 22
-"""Where the byte lies that says whether a batch belongs to a transaction."""
-TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-"""Stands for a request that must go another way: it has a batch of a transaction."""
-
-
-def _special(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """`TRANSACTIONAL`, or what is wrong where some partition's bytes begin like no batch: then nothing of the request
-    is looked at further. Whichever comes first (``RequestUtils.hasTransactionalRecords``).
-    """
-    for part in parts:
-        data = part.records
-        if data is None:
-            continue
-        if len(data) >= HEADER_BYTES and data[16] == 2 and _LENGTH(data, 8)[0] >= _LEAST_LENGTH:
-            if data[_ATTRIBUTES] & TRANSACTIONAL_BIT:
-                return TRANSACTIONAL
-            continue
-        try:
-            size_at(data)
-        except ProtocolError as error:
-            return error
-    return None
-
 
 # Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
 _WITHOUT_LOG_START = (
@@ -95,8 +70,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-def failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
-    """The row of a partition that was refused."""
+def _failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1) -> PartitionProduceResponse:
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, InvalidRecords) and error.record_errors:
         out.error_message = error.message
@@ -106,7 +80,7 @@ def failed(part: PartitionProduceData, error: ProtocolError, log_start_offset: i
 
 def _refused(part: PartitionProduceData, error: ProtocolError, replica: Replica) -> PartitionProduceResponse:
     """A refusal by the log itself."""
-    return failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+    return _failed(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
 
 
 def _append(
@@ -141,13 +115,6 @@ def _append(
     )
 
 
-def topic_name(context: Context, topic: TopicProduceData) -> str | None:
-    """A topic's name; None where its id is not known."""
-    if context.version < 13:
-        return topic.name
-    return context.image.topic_names.get(topic.topic_id)
-
-
 def _one(
     context: Context,
     name: str | None,
@@ -169,7 +136,7 @@ def _one(
             replica.check_min_isr()
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
-        return failed(part, error), replica
+        return _failed(part, error), replica
 
 
 class _Later(NamedTuple):
@@ -183,7 +150,7 @@ class _Later(NamedTuple):
     txn: Txn
 
 
-class Outcome:
+class _Outcome:
     """What a request has come to so far."""
 
     __slots__ = ("_context", "_failed", "_leaders", "_named", "_request", "_waiting", "later", "response")
@@ -216,7 +183,7 @@ class Outcome:
 
     def refuse(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
         """Give a partition its row where nothing of the request is looked at."""
-        row = failed(part, error)
+        row = _failed(part, error)
         row.error_message = error.message
         self.note(None, row, None)
         rows.append(row)
@@ -249,9 +216,32 @@ class Outcome:
         return self.response
 
 
+class _Confirmed(_Outcome):
+    """One where coordinators have refused some partitions, and given the proof for others."""
+
+    __slots__ = ("_confirmation",)
+
+    def __init__(self, context: Context, request: ProduceRequest, confirmation: Confirmation) -> None:
+        super().__init__(context, request)
+        self._confirmation = confirmation
+
+    def take(
+        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
+    ) -> None:
+        """Append one partition's batch where it may be, and give it its row."""
+        at = name or "", part.index
+        error = self._confirmation.refused.get(at)
+        if error is None:
+            super().take(name, part, rows, self._confirmation.txns.get(at, txn))
+            return
+        row = _failed(part, error)
+        self.note(name, row, None)
+        rows.append(row)
+
+
 def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     """Append every partition's batch; each has its own outcome."""
-    outcome = Outcome(context, request)
+    outcome = _Outcome(context, request)
     topics = request.topic_data
     if len(topics) > _MANY:
         return Preparing(_long(context, request, outcome))
@@ -259,7 +249,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     for topic in topics:
         if len(topic.partition_data) > _MANY:
             return Preparing(_long(context, request, outcome))
-        corrupt = corrupt or _special(topic.partition_data)
+        corrupt = corrupt or first_look(topic.partition_data)
     if corrupt is TRANSACTIONAL:
         return Preparing(_transactional(context, request))
     for topic in topics:
@@ -274,7 +264,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer | Preparing:
     return Preparing(_look(context, request, outcome)) if outcome.later else outcome.answer()
 
 
-async def _look(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
+async def _look(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
     for one in outcome.later:
         row, replica = await _looked(context, request, one)
@@ -283,7 +273,7 @@ async def _look(context: Context, request: ProduceRequest, outcome: Outcome) -> 
     return outcome.answer()
 
 
-async def _long(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
+async def _long(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
     """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
     corrupt = await context.turn.through(_corrupt(request))
     if corrupt is TRANSACTIONAL:
@@ -293,24 +283,23 @@ async def _long(context: Context, request: ProduceRequest, outcome: Outcome) -> 
     return await _each(context, request, outcome)
 
 
-async def _none(context: Context, request: ProduceRequest, outcome: Outcome, error: ProtocolError) -> Answer:
+async def _none(context: Context, request: ProduceRequest, outcome: _Outcome, error: ProtocolError) -> Answer:
     await context.turn.through(_refuse_all(context, request, outcome, error))
     return outcome.answer()
 
 
 async def _transactional(context: Context, request: ProduceRequest) -> Answer:
     """A request with batches of a transaction: its coordinator is asked first."""
-    from ottla.broker.handlers.transactional import Confirmed, confirm
+    from ottla.broker.handlers.transactional import confirm
 
-    outcome = Confirmed(context, request)
     try:
-        await confirm(context, request, outcome)
+        confirmation = await confirm(context, request)
     except ProtocolError as error:
-        return await _none(context, request, outcome, error)
-    return await _each(context, request, outcome)
+        return await _none(context, request, _Outcome(context, request), error)
+    return await _each(context, request, _Confirmed(context, request, confirmation))
 
 
-async def _each(context: Context, request: ProduceRequest, outcome: Outcome) -> Answer:
+async def _each(context: Context, request: ProduceRequest, outcome: _Outcome) -> Answer:
     every = await context.turn.through(_take_all(context, request, outcome))
     answer = await _look(context, request, outcome)
     return None if answer is None else _told(context, request, answer, every)
@@ -319,14 +308,14 @@ async def _each(context: Context, request: ProduceRequest, outcome: Outcome) -> 
 def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
     for topic in request.topic_data:
         for part in topic.partition_data:
-            wrong = _special((part,))
+            wrong = first_look((part,))
             if wrong is not None:
                 return wrong
             yield
     return None
 
 
-def _refuse_all(context: Context, request: ProduceRequest, outcome: Outcome, corrupt: ProtocolError) -> Steps[None]:
+def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, corrupt: ProtocolError) -> Steps[None]:
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = Written(ProduceResponse, context.version)
         for part in topic.partition_data:
@@ -339,7 +328,7 @@ Small = PartitionProduceResponse | ErrorCode
 """A row, or all there is to say in it: until all is known there may be very many."""
 
 
-def _take_all(context: Context, request: ProduceRequest, outcome: Outcome) -> Steps[list[list[Small]]]:
+def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> Steps[list[list[Small]]]:
     every = []
     for topic in request.topic_data:
         name = topic_name(context, topic)
@@ -393,7 +382,7 @@ async def _looked(
             checked, steps = None, again.steps
         except ProtocolError as error:
             replica = context.services.replicas.get(one.name, one.part.index)
-            return (failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
+            return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None
 
 
 def _tell_leader(context: Context, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]) -> None:

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.handlers.produce import Outcome, failed, topic_name
+from ottla.broker.handlers.first_look import topic_name
 from ottla.broker.server.dispatch import Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
 from ottla.controller import acl
 from ottla.log.validate import parse_single
-from ottla.log.verification import NO_TXN, Txn
+from ottla.log.verification import Txn
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
+from ottla.wire.messages.produce import ProduceRequest
 
 _ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11
@@ -37,28 +37,11 @@ _ASK_LATER = frozenset(
 )
 
 
-class Confirmed(Outcome):
-    """An outcome where some partitions are refused before, and others have the proof that they were confirmed."""
+class Confirmation(NamedTuple):
+    """What became of each partition that was asked about: refused, or with the proof for its append."""
 
-    __slots__ = ("refused", "txns")
-
-    def __init__(self, context: Context, request: ProduceRequest) -> None:
-        super().__init__(context, request)
-        self.refused: dict[TopicPartition, ProtocolError] = {}
-        self.txns: Mapping[TopicPartition, Txn] = {}
-
-    def take(
-        self, name: str | None, part: PartitionProduceData, rows: list[PartitionProduceResponse], txn: Txn = NO_TXN
-    ) -> None:
-        """Append one partition's batch where it may be, and give it its row."""
-        at = name or "", part.index
-        error = self.refused.get(at)
-        if error is None:
-            super().take(name, part, rows, self.txns.get(at, txn))
-            return
-        row = failed(part, error)
-        self.note(name, row, None)
-        rows.append(row)
+    refused: Mapping[TopicPartition, ProtocolError]
+    txns: Mapping[TopicPartition, Txn]
 
 
 class _Begun(NamedTuple):
@@ -104,8 +87,8 @@ def _told(code: ErrorCode, operation: Operation) -> ProtocolError:
     return ProtocolError(code)
 
 
-async def confirm(context: Context, request: ProduceRequest, outcome: Confirmed) -> None:
-    """Have the coordinator confirm what is to be appended, and note what it said.
+async def confirm(context: Context, request: ProduceRequest) -> Confirmation:
+    """Have the coordinator confirm what is to be appended.
 
     Raises:
         ProtocolError: nothing of the request is appended.
@@ -116,12 +99,11 @@ async def confirm(context: Context, request: ProduceRequest, outcome: Confirmed)
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     begun = await context.turn.through(_begun(context, request))
     if not begun.sequences:
-        return
+        return Confirmation({}, {})
     operation = Operation.VERIFY
     if version >= _ABORTABLE_SINCE:
         operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
     services = context.services
     answer = await services.verifier().verify(Wanted(transactional_id, *begun, operation))
     context.now_ms = services.env.now_ms()
-    outcome.refused = {at: _told(code, operation) for at, code in answer.refused.items()}
-    outcome.txns = answer.txns
+    return Confirmation({at: _told(code, operation) for at, code in answer.refused.items()}, answer.txns)

@@ -11,6 +11,7 @@ from ottla.cli import dump
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Origin
+from ottla.log.verification import NOT_NEEDED, Txn
 from ottla.tools.verify import problems_of
 from ottla.wire import batch as b
 from ottla.wire import records as r
@@ -29,7 +30,8 @@ def partition(tmp_path: Path) -> Path:
         more = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 5, "producer_epoch": 0, "base_sequence": number // 3}
         items = [r.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
         if transactional:
-            log.append_as_leader(bytearray(r.build(items[:1], **more)), 0, NOW)  # type: ignore[arg-type]
+            data = bytearray(r.build(items[:1], **more))  # type: ignore[arg-type]
+            log.append_as_leader(data, 0, NOW, txn=Txn(NOT_NEEDED))
             marker = r.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
             control = {**more, "attributes": b.TRANSACTIONAL_BIT | b.CONTROL_BIT, "base_sequence": -1}
             log.append_as_leader(bytearray(r.build([marker], **control)), 0, NOW, Origin.COORDINATOR)  # type: ignore[arg-type]
