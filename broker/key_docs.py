@@ -15,6 +15,9 @@ from ottla.controller.config_keys import (
 )
 
 BROKER_DOCS: dict[str, str] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": "How long a leader goes on asking whether a transaction that is still "
+    "ending has ended.",
+    "add.partitions.to.txn.retry.backoff.ms": "How often it asks.",
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic creates it.",
     "auto.leader.rebalance.enable": "Whether the controller lets the first replica of a partition lead again.",
@@ -133,6 +136,17 @@ BROKER_DOCS: dict[str, str] = {
     "ssl.truststore.location": "The file with certificates that are trusted; left out, those this machine trusts.",
     "ssl.truststore.password": "The password of that file.",
     "ssl.truststore.type": "What that file is; the file itself says more.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often open transactions are looked at, and "
+    "those aborted whose time is over.",
+    "transaction.max.timeout.ms": "The longest time a producer may want for a transaction.",
+    "transaction.partition.verification.enable": "Whether a leader asks if a partition is part of the transaction before "
+    "its first record; producers that add none themselves are always asked about.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often ids that nobody uses are looked for.",
+    "transaction.state.log.min.isr": "Copies of the topic that keeps transactions that must have a record.",
+    "transaction.state.log.num.partitions": "Partitions of the topic that keeps transactions, when it is made.",
+    "transaction.state.log.replication.factor": "Copies of the topic that keeps transactions, when it is made.",
+    "transaction.state.log.segment.bytes": "Segment size of the topic that keeps transactions, when it is made.",
+    "transactional.id.expiration.ms": "A transactional id without an open transaction is forgotten after so long.",
     "unclean.leader.election.enable": "Whether a copy that is not in sync may lead, rather than none. Records go lost.",
 }
 
@@ -193,9 +207,8 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("group.streams.", "streams groups are not served yet"),
     ("group.coordinator.", "group records are written at once, by one thread"),
     ("share.coordinator.", "share groups are not served yet"),
-    ("transaction.", "transactions are not served yet"),
-    ("transactional.", "transactions are not served yet"),
-    ("add.partitions.to.txn.", "transactions are not served yet"),
+    ("transaction.state.log.load", "records of transactions are read as they come"),
+    ("transaction.two.phase", "transactions in two phases are not served: Kafka's own are not finished (KIP-939)"),
     ("log.cleaner.", "one thread compacts, with buffers as large as it needs"),
     ("log.flush.", "the operating system decides when records reach the disk"),
     ("remote.", "there is no tiered storage"),

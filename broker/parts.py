@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -16,7 +15,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import Admin
+from ottla.broker.metadata.admin import TRANSACTIONS_TOPIC, Admin
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.channel import REGISTRATION_S, ControllerChannel
@@ -50,6 +49,7 @@ from ottla.world.env import FOREVER_S, Env
 if TYPE_CHECKING:
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
 Work = Callable[[], Awaitable[None]]
@@ -100,11 +100,12 @@ class Parts:
         self._way, self._quorum = way, quorum
         self._watch: BrokerWatch | None = None
         self._verifier: Verifier | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
         self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partitions)
-        self.producer_ids = ProducerIds(forwarding, config.node_id)
+        self.producer_ids = ProducerIds(forwarding, config.node_id, self._once)
         self.cleaner = Cleaner(env, storage, lambda name: config.current(self.cache.image, name) or "", fail)
         self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
         self._join(losses)
@@ -134,18 +135,29 @@ class Parts:
     def verifier(self) -> Verifier:
         """What asks transactions' coordinators, made when there is the first of them."""
         if self._verifier is None:
+            from ottla.broker.txn.adding import add_partitions
             from ottla.broker.txn.verification import Ground, Verifier
 
-            ground = Ground(self._env, self._config, self.cache, self.replicas, self._partition_for, self._add)
-            self._verifier = Verifier(ground)
+            partition_for, add = self.transactions().partition_for, partial(add_partitions, self.services)
+            self._verifier = Verifier(Ground(self._env, self._config, self.cache, self.replicas, partition_for, add))
         return self._verifier
 
-    def _partition_for(self, transactional_id: str) -> int:
-        number: int = getattr(self.services, "transactions").partition_for(transactional_id)  # noqa: B009
-        return number
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions, made when there is the first of them, or a partition that may hold some."""
+        if self._transactions is None:
+            from ottla.broker.txn.making import make_coordinator
 
-    async def _add(self, request: Any, version: int) -> Any:
-        return await import_module("ottla.broker.txn.adding").add_partitions(self.services, request, version)
+            services, replicas = self.services, self.replicas
+            made = self._transactions = make_coordinator(services, self.timers, self._config.inter_broker_listener)
+            self.flusher.on_flushed.append(made.advance)
+            replicas.on_committed.append(made.advance)
+            replicas.on_resigned.append(made.resign)
+            self._nursery.start_soon(made.run)
+        return self._transactions
+
+    def _lead_transactions(self, replica: Replica) -> None:
+        if replica.topic == TRANSACTIONS_TOPIC:
+            self.transactions().lead(replica)
 
     async def look_after(self) -> None:
         """Look after other brokers, once there are any."""
@@ -167,7 +179,7 @@ class Parts:
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
         self.flusher.on_flushed.append(groups.advance)
         replicas.on_committed.append(groups.advance)
-        replicas.on_leader += [self._forget, groups.lead]
+        replicas.on_leader += [self._forget, groups.lead, self._lead_transactions]
         replicas.on_resigned += [self._forget, groups.resign]
         replicas.on_following.append(self.fetchers.follow)
         replicas.on_isr_change.append(self.isr_changes.ask)
@@ -204,6 +216,7 @@ class Parts:
             fail,
             self.watch,
             self.verifier,
+            self.transactions,
         )
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:

@@ -22,6 +22,7 @@ from ottla.world.env import Env
 if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
 
@@ -50,5 +51,12 @@ class Services:
     """Who hears of the connections heartbeats come over; made when there is another broker."""
     verifier: Callable[[], Verifier]
     """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
+    transactions_of: Callable[[], TransactionCoordinator]
+    """Makes the coordinator of transactions, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions."""
+        return self.transactions_of()

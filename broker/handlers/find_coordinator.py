@@ -1,8 +1,8 @@
-"""FindCoordinator (10), v0-6: which broker leads the partition a group belongs to.
+"""FindCoordinator (10), v0-6: which broker leads the partition a group, or a transactional id, belongs to.
 
-Behaviour: the first look-up of a group makes `__consumer_offsets`; that answer is COORDINATOR_NOT_AVAILABLE and the
-client asks again. v4 asks for several keys at once.
-Deviation: transactions (type 1) and share groups (type 2) are not served: INVALID_REQUEST.
+Behaviour: the first look-up of a group makes `__consumer_offsets`, that of a transactional id `__transaction_state`;
+that answer is COORDINATOR_NOT_AVAILABLE and the client asks again. v4 asks for several keys at once.
+Deviation: share groups (type 2) are not served: INVALID_REQUEST.
 
 Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
 
@@ -11,14 +11,21 @@ Several keys in one request: KIP-699.
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import TOPIC, partition_of
+from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.written import Written
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, TRANSACTION = 0, 1
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+RESOURCES = {
+    GROUP: (Resource.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (Resource.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
 
 
 def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
@@ -26,12 +33,16 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 
 def _find(context: Context, key: str, kind: int) -> Coordinator:
-    if kind != GROUP:
-        return _refused(key, ErrorCode.INVALID_REQUEST, "Only group coordinators are served here.")
+    name = TOPICS.get(kind)
+    if name is None:
+        return _refused(key, ErrorCode.INVALID_REQUEST, "Share groups have no coordinator here.")
+    resource, refusal = RESOURCES[kind]
+    if not context.may(Operation.DESCRIBE, resource, key):
+        return _refused(key, refusal, refusal.text)
     services = context.services
-    topic = context.image.topics.get(TOPIC)
+    topic = context.image.topics.get(name)
     if topic is None:
-        services.admin.create_offsets_topic()
+        services.admin.auto_create(name)
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
     for broker_id, host, port, _ in services.metadata.endpoints(context.peer):

@@ -1,24 +1,44 @@
-"""InitProducerId (22), v0-5: a producer id for an idempotent producer.
+"""InitProducerId (22), v0-5: a producer id and epoch, for an idempotent producer or a transactional one.
 
 Behaviour: without a transactional id every request gets a fresh id, epoch 0, whatever it names (KIP-360 raises epochs
-only for transactional producers). Ids come from the controller in blocks of 1,000.
-Deviation: with a transactional id INVALID_REQUEST until transactions are served.
+only for transactional producers); ids come from the controller in blocks of 1,000. With one, whoever had it is fenced:
+its open transaction is aborted, and CONCURRENT_TRANSACTIONS is answered until that is done. Up to v3 a fenced producer
+hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.initialising`.
 
-Source: ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
+Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.schema import Message
 
+_SAYS_FENCED = 4
+"""The version from which on a producer understands PRODUCER_FENCED."""
+E = ErrorCode
+
+
+def _refused(code: ErrorCode) -> Message:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
 
 def handle(context: Context, request: InitProducerIdRequest) -> Answer:
-    """Hand out the next producer id."""
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+    """Hand out the next producer id, or the next epoch of a transactional id's."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+            return _refused(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not context.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER) and not context.may_any(
+        Operation.WRITE, Resource.TOPIC
+    ):
+        return _refused(E.CLUSTER_AUTHORIZATION_FAILED)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _refused(E.INVALID_REQUEST)
+    if transactional_id is not None:
+        return _begin(context, transactional_id, request)
     fresh = context.services.producer_ids.next_nowait()
     if fresh is not None:
         return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
@@ -29,5 +49,34 @@ async def _allocate(context: Context) -> Message:
     try:
         fresh = await context.services.producer_ids.next()
     except ProtocolError as error:
-        return InitProducerIdResponse(error_code=error.code)
+        return _refused(error.code)
     return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
+
+
+def _begin(context: Context, transactional_id: str, request: InitProducerIdRequest) -> Answer:
+    from ottla.broker.txn import initialising  # an idempotent producer needs nothing of transactions
+
+    limit_ms = context.services.config.number("transaction.max.timeout.ms")
+    code = initialising.check(transactional_id, request.transaction_timeout_ms, limit_ms)
+    return _ask(context, transactional_id, request) if code is E.NONE else _refused(code)
+
+
+async def _ask(context: Context, transactional_id: str, request: InitProducerIdRequest) -> Message:
+    from ottla.broker.txn.events import InitProducerId
+
+    services = context.services
+    try:
+        await services.producer_ids.ready()
+    except ProtocolError as error:
+        return _refused(error.code)
+    expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
+    timeout_ms = request.transaction_timeout_ms
+    ticket = services.transactions.ask(
+        transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
+    )
+    answer = await ticket.wait()
+    if isinstance(answer, ProtocolError):
+        is_old = answer.code is E.PRODUCER_FENCED and context.version < _SAYS_FENCED
+        return _refused(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)
+    producer_id, epoch = answer
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)

@@ -17,6 +17,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 
 logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 CREATING_AT_ONCE = 1_000
 """One request for metadata may name hundreds of thousands of topics that are not there."""
 
@@ -72,6 +73,8 @@ class Admin:
         """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()
+        elif name == TRANSACTIONS_TOPIC:
+            self.create_transactions_topic()
         else:
             self._create(CreatableTopic(name, -1, -1))
 
@@ -83,13 +86,26 @@ class Admin:
             "cleanup.policy": "compact",
             "segment.bytes": config.text("offsets.topic.segment.bytes"),
         }
-        topic = CreatableTopic(
-            OFFSETS_TOPIC,
-            config.number("offsets.topic.num.partitions"),
-            config.number("offsets.topic.replication.factor"),
-            configs=[CreatableTopicConfig(k, v) for k, v in settings.items()],
-        )
-        self._create(topic)
+        self._create_internal(OFFSETS_TOPIC, "offsets.topic", settings)
+
+    def create_transactions_topic(self) -> None:
+        """Have `__transaction_state` created."""
+        config = self._config
+        settings = {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": config.text("transaction.state.log.min.isr"),
+            "segment.bytes": config.text("transaction.state.log.segment.bytes"),
+            "unclean.leader.election.enable": "false",
+        }
+        self._create_internal(TRANSACTIONS_TOPIC, "transaction.state.log", settings)
+
+    def _create_internal(self, name: str, keys: str, settings: dict[str, str]) -> None:
+        """``keys``: how the settings begin that say its size."""
+        config = self._config
+        partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
+        configs = [CreatableTopicConfig(k, v) for k, v in settings.items()]
+        self._create(CreatableTopic(name, partitions, replicas, configs=configs))
 
     def _create(self, topic: CreatableTopic) -> None:
         if topic.name not in self._creating and len(self._creating) < CREATING_AT_ONCE:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.services import Services
 from ottla.broker.turn import Steps
 from ottla.wire.apis import ApiKey
@@ -49,10 +49,11 @@ def _producers(body: Any, _: Services) -> Asked:
 
 
 def _coordinators(body: Any, services: Services) -> Asked:
-    topic = services.replicas.image.topics.get(OFFSETS_TOPIC)
+    name = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}.get(body.key_type, "")
+    topic = services.replicas.image.topics.get(name)
     if topic is not None:
         for key in body.coordinator_keys or [body.key]:
-            yield OFFSETS_TOPIC, partition_of(key, len(topic.partitions))
+            yield name, partition_of(key, len(topic.partitions))
 
 
 _TABLE: dict[ApiKey, Callable[[Any, Services], Asked]] = {

@@ -49,7 +49,7 @@ LONG: dict[str, tuple[ModuleType, ApiKey, int, Message]] = {
         MetadataRequest([MetadataRequestTopic(name=name) for name in names(100)], False),
     ),
     "Metadata of many partitions": (metadata, ApiKey.METADATA, 12, MetadataRequest(None)),
-    "FindCoordinator": (find_coordinator, ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest("", 1, names(100))),
+    "FindCoordinator": (find_coordinator, ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest("", 2, names(100))),
     "DescribeConfigs": (
         describe_configs,
         ApiKey.DESCRIBE_CONFIGS,

@@ -235,7 +235,7 @@ class Blocks:
 
 def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_up() -> None:
     blocks = Blocks()
-    ids = ProducerIds(blocks, 5)
+    ids = ProducerIds(blocks, 5, lambda work: None)
     found: list[int] = []
 
     async def one() -> None:
@@ -262,7 +262,7 @@ def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_u
 def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | ProtocolError) -> None:
     """A broker that was unregistered a moment ago is given no ids: that must not end it."""
     blocks = Blocks()
-    ids = ProducerIds(blocks, 5)
+    ids = ProducerIds(blocks, 5, lambda work: None)
 
     async def story() -> None:
         blocks.refusal = refusal

@@ -1,0 +1,51 @@
+"""AddOffsetsToTxn (25), v0-4: enlist the partition of `__consumer_offsets` that holds a group's positions.
+
+Behaviour: the rules, and the errors, are those of a partition that is added (`broker.txn.enlisting`). Up to v1 a fenced
+producer hears INVALID_PRODUCER_EPOCH. Producers whose transactions have epochs of their own do not ask.
+
+Source: ``KafkaApis.handleAddOffsetsToTxnRequest`` (apache/kafka 4.3.1).
+
+From KIP-98.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.metadata.admin import OFFSETS_TOPIC
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.txn.adding import understood
+from ottla.broker.txn.events import AddPartitions
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.schema import Message
+
+E = ErrorCode
+
+
+def handle(context: Context, request: AddOffsetsToTxnRequest) -> Answer:
+    """Ask the id's coordinator."""
+    transactional_id = request.transactional_id
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        return AddOffsetsToTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=E.GROUP_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)
+    partitions = frozenset({(OFFSETS_TOPIC, context.services.groups.partition_for(request.group_id))})
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    ticket = context.services.transactions.ask(
+        transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
+    )
+    return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)
+
+
+def _message(ticket: Ticket, version: int) -> Message:
+    answer = ticket.answer
+    code = answer.code if isinstance(answer, ProtocolError) else E.NONE
+    return AddOffsetsToTxnResponse(error_code=understood(code, version))
+
+
+async def _wait(ticket: Ticket, version: int) -> Message:
+    await ticket.wait()
+    return _message(ticket, version)

@@ -1,0 +1,63 @@
+"""AddPartitionsToTxn (24), v0-5: enlist partitions in a transaction before anything is written to them.
+
+Behaviour: up to v3 a producer asks, for one transaction; from v4 on a broker does, for many, and may only want to know
+whether they are enlisted: TRANSACTION_ABORTABLE for those that are not. Where one partition is refused none is added,
+and the others say OPERATION_NOT_ATTEMPTED; internal topics are refused to producers. Up to v1 a fenced producer hears
+INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.enlisting`.
+
+Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
+
+Transactions: KIP-98; from brokers: KIP-890.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Waiting
+from ottla.broker.txn.adding import FROM_BROKERS, added, row_of
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTransaction,
+)
+
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+E = ErrorCode
+
+
+def handle(context: Context, request: AddPartitionsToTxnRequest) -> Answer:
+    """Answer each partition of each transaction."""
+    if context.version < FROM_BROKERS:
+        return context.turn.go(_of_producer(context, request))
+    if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+        return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
+    return context.turn.go(_of_broker(context, request))
+
+
+def _of_broker(context: Context, request: AddPartitionsToTxnRequest) -> Waiting[Answer]:
+    rows = yield from added(context.services, request.transactions, context.version, lambda topic: E.NONE)
+    return AddPartitionsToTxnResponse(results_by_transaction=rows)
+
+
+def _of_producer(context: Context, request: AddPartitionsToTxnRequest) -> Waiting[Answer]:
+    txn = AddPartitionsToTxnTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+    def refuse(topic: str) -> ErrorCode:
+        may = topic not in INTERNAL and context.may(Operation.WRITE, Resource.TOPIC, topic)
+        return E.NONE if may else E.TOPIC_AUTHORIZATION_FAILED
+
+    rows: list[AddPartitionsToTxnResult]
+    if context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, txn.transactional_id):
+        rows = yield from added(context.services, [txn], context.version, refuse)
+    else:
+        rows = [(yield from row_of(txn, lambda at: E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows[0].topic_results)

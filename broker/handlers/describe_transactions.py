@@ -1,0 +1,72 @@
+"""DescribeTransactions (65), v0: what is known of transactional ids.
+
+Behaviour: an id nobody knows is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions that do not know
+of it yet are shown. Topics that the asking one may not see are left out.
+
+Source: ``KafkaApis.handleDescribeTransactionsRequest``, ``TransactionCoordinator.handleDescribeTransactions``
+(apache/kafka 4.3.1).
+
+From KIP-664.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.broker.txn.coordinator import machine_of
+from ottla.broker.txn.state import Transaction
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from ottla.wire.written import Written
+
+E = ErrorCode
+
+
+def handle(context: Context, request: DescribeTransactionsRequest) -> Answer:
+    """Answer each id on its own."""
+    return context.turn.go(_each(context, request))
+
+
+def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answer]:
+    rows = Written(DescribeTransactionsResponse, context.version)
+    for transactional_id in request.transactional_ids:
+        try:
+            row = _described(context, transactional_id)
+        except ProtocolError as error:
+            row = TransactionState(error.code, transactional_id)
+        rows.append(row)
+        yield
+    return DescribeTransactionsResponse(transaction_states=rows)
+
+
+def _described(context: Context, transactional_id: str) -> TransactionState:
+    if not context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
+        raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        raise ProtocolError(E.INVALID_REQUEST)
+    txn = machine_of(context.services.transactions.shard_of(transactional_id)).seen(transactional_id)
+    if txn is None:
+        raise ProtocolError(E.TRANSACTIONAL_ID_NOT_FOUND)
+    return TransactionState(
+        E.NONE,
+        transactional_id,
+        txn.state.title,
+        txn.timeout_ms,
+        txn.started_ms,
+        txn.producer_id,
+        txn.producer_epoch,
+        _topics(context, txn),
+    )
+
+
+def _topics(context: Context, txn: Transaction) -> list[TopicData]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(txn.partitions):
+        topics.setdefault(topic, []).append(number)
+    return [TopicData(t, n) for t, n in topics.items() if context.may(Operation.DESCRIBE, Resource.TOPIC, t)]

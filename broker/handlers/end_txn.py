@@ -1,0 +1,52 @@
+"""EndTxn (26), v0-5: commit or abort a transaction.
+
+Behaviour: the answer comes when the decision cannot be lost any more, before its partitions know. From v5 on it holds
+the producer's id and epoch for the next transaction, and an abort of nothing is answered as well. Up to v1 a fenced
+producer hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.deciding`.
+
+Source: ``KafkaApis.handleEndTxnRequest``, ``TransactionCoordinator.handleEndTransaction`` (apache/kafka 4.3.1).
+
+An epoch for every transaction: KIP-890.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.txn.adding import understood
+from ottla.broker.txn.events import EndTransaction
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.schema import Message
+
+_BUMPS = 5
+E = ErrorCode
+
+
+def handle(context: Context, request: EndTxnRequest) -> Answer:
+    """Ask the id's coordinator."""
+    transactional_id = request.transactional_id
+    if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        return EndTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return EndTxnResponse(error_code=E.INVALID_REQUEST)
+    producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
+    bumps = context.version >= _BUMPS
+    ticket = context.services.transactions.ask(
+        transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
+    )
+    return _message(ticket, context.version) if ticket.answer is not None else _wait(ticket, context.version)
+
+
+def _message(ticket: Ticket, version: int) -> Message:
+    answer = ticket.answer
+    if isinstance(answer, ProtocolError):
+        return EndTxnResponse(error_code=understood(answer.code, version))
+    producer_id, epoch = answer
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+async def _wait(ticket: Ticket, version: int) -> Message:
+    await ticket.wait()
+    return _message(ticket, version)

@@ -1,0 +1,82 @@
+"""ListTransactions (66), v0-2: the transactional ids this node coordinates.
+
+Behaviour: filters by state, producer id, from v1 on by how long a transaction has been open, from v2 on by a pattern
+for the whole id; an id must pass all of them. States nobody knows are told, and match nothing. An id that has no
+transaction yet began at -1, so it has been open for very long, as in Kafka. While a shard is still being read the
+answer is COORDINATOR_LOAD_IN_PROGRESS and nothing else.
+Deviation: patterns are Python's, limited to what RE2 knows as well (`_pattern`).
+
+Source: ``KafkaApis.handleListTransactionsRequest``, ``TransactionStateManager.listTransactionStates``
+(apache/kafka 4.3.1).
+
+From KIP-664; by duration: KIP-994; by pattern: KIP-1152.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.broker.txn.coordinator import machine_of
+from ottla.broker.txn.state import BY_TITLE, Transaction
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from ottla.wire.written import Written
+
+
+def handle(context: Context, request: ListTransactionsRequest) -> Answer:
+    """List every id that passes the filters."""
+    return context.turn.go(_list(context, request))
+
+
+def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
+    unknown = [name for name in request.state_filters if name not in BY_TITLE]
+    out = ListTransactionsResponse(unknown_state_filters=unknown)
+    try:
+        shards = list(context.services.transactions.shards())
+        pattern = _pattern(request.transactional_id_pattern)
+    except ProtocolError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    rows = Written(ListTransactionsResponse, context.version)
+    for shard in shards:
+        machine = machine_of(shard)
+        for transactional_id in machine.ids():
+            txn = machine.seen(transactional_id)
+            if (
+                txn is not None
+                and _passes(request, txn, context.now_ms)
+                and (pattern is None or pattern.fullmatch(transactional_id))
+                and context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id)
+            ):
+                rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.title))
+            yield
+    out.transaction_states = rows
+    return out
+
+
+def _passes(request: ListTransactionsRequest, txn: Transaction, now_ms: int) -> bool:
+    if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and txn.state.title not in request.state_filters:
+        return False
+    return request.duration_filter < 0 or now_ms - txn.started_ms > request.duration_filter
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    """A pattern for ids; none for an empty one.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION.
+    """
+    if not text:
+        return None
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION) from None

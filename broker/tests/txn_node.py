@@ -1,0 +1,221 @@
+"""A transaction coordinator that leads `__transaction_state` in virtual time, leaders that take markers, handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.replica import Replica
+from ottla.broker.server.dispatch import handler_of
+from ottla.broker.tests.register import Refusing
+from ottla.broker.tests.world import Stage, virtually
+from ottla.broker.txn import events as ev
+from ottla.broker.txn import records as tr
+from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, machine_of
+from ottla.broker.txn.machine import TxnMachine
+from ottla.broker.txn.markers import Around
+from ottla.broker.txn.state import Transaction, TransactionState
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+E = ErrorCode
+FIRST_ID = 7_000
+A = (FIRST_ID, 0)
+"""The producer that came first, and its first epoch."""
+
+
+class Ids:
+    """Producer ids one after the other; ``left`` of them, where it is set."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.left: int | None = None
+
+    def take(self) -> int:
+        if self.left == 0:
+            raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.left is not None:
+            self.left -= 1
+        self.given += 1
+        return FIRST_ID + self.given - 1
+
+    async def ready(self) -> None:
+        if self.left == 0:
+            raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class TxnNode:
+    """A coordinator of all of `__transaction_state`; ``followed``: what it writes is committed when a test says so."""
+
+    def __init__(self, *, followed: bool = False, led: bool = True, level: int = 2, **settings: str) -> None:
+        self.stage = Stage(**settings)
+        isr = (1, 2) if followed else (1,)
+        self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr)
+        self.stage.hosted.host("t", partitions=3)
+        self.level = level
+        env: Any = self.stage.env
+        self.timers = Timers(env)
+        self.ids = Ids()
+        self.failures: list[Any] = []
+        self.marked: list[WriteTxnMarkersRequest] = []
+        """What leaders were told."""
+        self.codes: dict[tuple[str, int], list[ErrorCode]] = {}
+        """What they say, one after the other; NONE when that is over."""
+        self.silent = False
+        self.takes_s = 0.0
+        self.around = Around(1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0)
+        self.transactions = self._coordinator()
+        self.stage.services.transactions = self.transactions
+        self.stage.services.producer_ids = self.ids
+        if led:
+            self.transactions.lead(self.replica)
+
+    def _coordinator(self) -> TransactionCoordinator:
+        env: Any = self.stage.env
+        return TransactionCoordinator(
+            env,
+            self.stage.config,
+            self.timers,
+            lambda *told: self.failures.append(told),
+            lambda: 1,
+            lambda: self.level,
+            self.ids.take,
+            self.around,
+        )
+
+    def again(self) -> None:
+        """The partition is led anew, and read from its log."""
+        self.transactions.resign(self.replica)
+        self.transactions.lead(self.replica)
+
+    async def _here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        self.marked.append(request)
+        if self.silent:
+            raise OSError("no answer")
+        await trio.sleep(self.takes_s)
+        rows = []
+        for marker in request.markers:
+            topics = []
+            for topic in marker.topics:
+                parts = [
+                    WritableTxnMarkerPartitionResult(number, self._says(topic.name, number))
+                    for number in topic.partition_indexes
+                ]
+                topics.append(WritableTxnMarkerTopicResult(topic.name, parts))
+            rows.append(WritableTxnMarkerResult(marker.producer_id, topics))
+        return WriteTxnMarkersResponse(rows)
+
+    def _says(self, topic: str, number: int) -> ErrorCode:
+        codes = self.codes.get((topic, number))
+        return codes.pop(0) if codes else E.NONE
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def machine(self) -> TxnMachine:
+        return machine_of(self.transactions.shard_of("any"))
+
+    def seen(self, transactional_id: str = "x") -> Transaction:
+        found = self.machine.seen(transactional_id)
+        assert found is not None
+        return found
+
+    def init(
+        self, transactional_id: str = "x", expected: tuple[int, int] | None = None, timeout: int = 9_000
+    ) -> Ticket:
+        return self.transactions.ask(
+            transactional_id, lambda own: ev.InitProducerId(own, transactional_id, timeout, expected)
+        )
+
+    def add(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2) -> Ticket:
+        parts = frozenset(("t", number) for number in numbers)
+        return self.transactions.ask(
+            transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *who, parts, version)
+        )
+
+    def verify(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x") -> Ticket:
+        parts = frozenset(("t", number) for number in numbers)
+        return self.transactions.ask(
+            transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *who, parts)
+        )
+
+    def end(self, who: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x") -> Ticket:
+        return self.transactions.ask(
+            transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *who, commits, bumps)
+        )
+
+    def api(self, key: ApiKey, version: int, request: Any) -> Any:
+        """The answer of a handler, or what it is waited for with."""
+        return handler_of(key.name.lower())(self.stage.context(key, version), request)
+
+    def commit_log(self) -> None:
+        self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
+        self.transactions.advance(self.replica)
+
+
+async def settled() -> None:
+    """Everything that can be done now is done."""
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def run(node: TxnNode, story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story beside the coordinator's own tasks."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.transactions.run)
+            nursery.start_soon(node.timers.run)
+            await settled()
+            await story()
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+
+
+def said(ticket: Ticket) -> Any:
+    """An answer; a refusal as its code."""
+    return ticket.answer.code if isinstance(ticket.answer, ProtocolError) else ticket.answer
+
+
+def states(node: TxnNode) -> list[tuple[str, TransactionState | None, int]]:
+    """What stands in the log: id, state (None for a tombstone), epoch."""
+    out = []
+    for header, raw in node.replica.log.batches(0):
+        for record in r.iterate(raw, header):
+            found = tr.decode(record.key, record.value)
+            assert found is not None
+            txn = found.transaction
+            out.append((found.transactional_id, *((txn.state, txn.producer_epoch) if txn else (None, -1))))
+    return out
+
+
+def refuse(node: TxnNode, error: ErrorCode) -> Callable[[], None]:
+    """The log takes nothing any more; gives what makes it well again."""
+    shard = node.transactions.shard_of("x")
+    shard.replica = Refusing(node.replica, ProtocolError(error))  # type: ignore[assignment]
+
+    def well() -> None:
+        shard.replica = node.replica
+
+    return well
+
+
+def begun(node: TxnNode, *numbers: int, version: int = 2) -> None:
+    """A transaction is open, and known to be for good."""
+    node.init()
+    node.commit_log()
+    node.add(A, *numbers, version=version)
+    node.commit_log()

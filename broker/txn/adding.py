@@ -1,0 +1,128 @@
+"""AddPartitionsToTxn without a connection: many transactions at once, asked in this process or over the wire.
+
+Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
+
+Asked by brokers, for many transactions: KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.services import Services
+from ottla.broker.turn import Turn, Waiting
+from ottla.broker.txn.events import AddPartitions, VerifyPartitions
+from ottla.broker.txn.state import EPOCH_BUMP, TopicPartition
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FROM_BROKERS = 4
+"""The version from which on only brokers ask, and for producers whose transactions have epochs of their own."""
+SAYS_FENCED = 2
+"""The version from which on a producer understands PRODUCER_FENCED."""
+E = ErrorCode
+Refuse = Callable[[str], ErrorCode]
+"""Why a topic may not be added; NONE where it may."""
+Codes = Callable[[TopicPartition], ErrorCode]
+
+
+async def add_partitions(
+    services: Services, request: AddPartitionsToTxnRequest, version: int
+) -> AddPartitionsToTxnResponse:
+    """Answer what a broker asks (v4-5), each transaction on its own. Nobody's rights are looked at."""
+    rows: list[AddPartitionsToTxnResult] = await Turn(services.env).through(
+        added(services, request.transactions, version, lambda topic: E.NONE)
+    )
+    return AddPartitionsToTxnResponse(results_by_transaction=rows)
+
+
+def added(
+    services: Services, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: Refuse
+) -> Waiting[list[AddPartitionsToTxnResult]]:
+    """Add, or verify, the partitions of each transaction; one row for each."""
+    asked: list[tuple[AddPartitionsToTxnTransaction, Ticket]] = []
+    rows: list[AddPartitionsToTxnResult] = []
+    for txn in transactions:
+        codes = yield from _refusals(services, txn, refuse)
+        if codes:
+            rows.append((yield from row_of(txn, partial(_refusal, codes))))
+        else:
+            asked.append((txn, _ask(services, txn, version)))
+        yield None
+    for txn, ticket in asked:
+        yield None if ticket.answer is not None else ticket
+        rows.append((yield from row_of(txn, partial(_code, ticket.answer, version))))
+    return rows
+
+
+def _refusals(
+    services: Services, txn: AddPartitionsToTxnTransaction, refuse: Refuse
+) -> Waiting[dict[TopicPartition, ErrorCode]]:
+    """The partitions that cannot be added: where there is one, none is."""
+    out: dict[TopicPartition, ErrorCode] = {}
+    for topic in txn.topics:
+        code, known = refuse(topic.name), services.metadata.image.topics.get(topic.name)
+        for number in topic.partitions:
+            if code is not E.NONE:
+                out[topic.name, number] = code
+            elif known is None or number not in known.partitions:
+                out[topic.name, number] = E.UNKNOWN_TOPIC_OR_PARTITION
+            yield None
+    return out
+
+
+def _refusal(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> ErrorCode:
+    return codes.get(at, E.OPERATION_NOT_ATTEMPTED)
+
+
+def _ask(services: Services, txn: AddPartitionsToTxnTransaction, version: int) -> Ticket:
+    partitions = frozenset((topic.name, number) for topic in txn.topics for number in topic.partitions)
+    transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
+    if not transactional_id:
+        ticket = Ticket()
+        ticket.give(ProtocolError(E.INVALID_REQUEST))
+        return ticket
+    if txn.verify_only:
+        return services.transactions.ask(
+            transactional_id, lambda own: VerifyPartitions(own, transactional_id, producer_id, epoch, partitions)
+        )
+    client_version = EPOCH_BUMP if version >= FROM_BROKERS else 0
+    return services.transactions.ask(
+        transactional_id,
+        lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, client_version),
+    )
+
+
+def _code(answer: Any, version: int, at: TopicPartition) -> ErrorCode:
+    if isinstance(answer, ProtocolError):
+        return understood(answer.code, version)
+    if isinstance(answer, frozenset) and at not in answer:
+        return E.TRANSACTION_ABORTABLE
+    return E.NONE
+
+
+def understood(code: ErrorCode, version: int) -> ErrorCode:
+    """A code as a producer of this version can take it: an old one does not know that it may be fenced."""
+    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < SAYS_FENCED else code
+
+
+def row_of(txn: AddPartitionsToTxnTransaction, code_of: Codes) -> Waiting[AddPartitionsToTxnResult]:
+    """One transaction's row: a code for every partition."""
+    out = AddPartitionsToTxnResult(txn.transactional_id)
+    for topic in txn.topics:
+        parts = AddPartitionsToTxnTopicResult(topic.name)
+        out.topic_results.append(parts)
+        for number in topic.partitions:
+            parts.results_by_partition.append(AddPartitionsToTxnPartitionResult(number, code_of((topic.name, number))))
+            yield None
+    return out

@@ -1,0 +1,45 @@
+"""The transaction coordinator of a node, made of what the node offers.
+
+Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.services import Services
+from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator
+from ottla.broker.txn.markers import Around
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+FEATURE = "transaction.version"
+
+
+def make_coordinator(services: Services, timers: Timers, listener: str) -> TransactionCoordinator:
+    """A coordinator that leads nothing yet. ``listener``: the name of the one brokers reach each other at."""
+    config, replicas = services.config, services.replicas
+
+    def count() -> int:
+        topic = replicas.image.topics.get(TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def address(broker_id: int) -> tuple[str, int] | None:
+        broker = replicas.image.brokers.get(broker_id)
+        ends = () if broker is None or broker.fenced else broker.end_points
+        return next(((end.host, end.port) for end in ends if end.name == listener), None)
+
+    async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        from ottla.broker.txn.marking import write_markers
+
+        return await write_markers(services, request)
+
+    around = Around(config.node_id, lambda: replicas.image, address, here, config.number("request.timeout.ms") / 1000)
+    return TransactionCoordinator(
+        services.env,
+        config,
+        timers,
+        services.fail,
+        count,
+        lambda: services.metadata.image.features.get(FEATURE, 0),
+        services.producer_ids.take,
+        around,
+    )

@@ -1,0 +1,98 @@
+"""Records of `__transaction_state`: the last transition of each transactional id; no value is a tombstone.
+
+Source: ``TransactionLog.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ottla.broker.txn.state import LONG_RECORDS, NO_EPOCH, S, Transaction, TransactionState
+from ottla.wire import compiler
+from ottla.wire.errors import WireError
+from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+_VERSION = struct.Struct(">h")
+_KEY_TYPE = 0
+_NEWEST_VALUE = 1
+
+
+class TransactionRecord(NamedTuple):
+    """An id and what is known of it from now on; None where it is forgotten."""
+
+    transactional_id: str
+    transaction: Transaction | None
+
+
+def encode(record: TransactionRecord, level: int) -> tuple[bytes, bytes | None]:
+    """Key and value bytes, as brokers read them at this transaction.version."""
+    key = _VERSION.pack(_KEY_TYPE) + compiler.encode(TransactionLogKey(record.transactional_id), 0)
+    txn = record.transaction
+    if txn is None:
+        return key, None
+    value = TransactionLogValue(
+        producer_id=txn.producer_id,
+        producer_epoch=txn.producer_epoch,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_status=txn.state,
+        transaction_partitions=None if txn.state is S.EMPTY else _by_topic(txn),
+        transaction_last_update_timestamp_ms=txn.updated_ms,
+        transaction_start_timestamp_ms=txn.started_ms,
+    )
+    version = 0
+    if level >= LONG_RECORDS:
+        version = _NEWEST_VALUE
+        value.previous_producer_id = txn.previous_producer_id
+        value.next_producer_id = txn.next_producer_id
+        value.client_transaction_version = txn.client_version
+    return key, _VERSION.pack(version) + compiler.encode(value, version)
+
+
+def _by_topic(txn: Transaction) -> list[PartitionsSchema]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(txn.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return [PartitionsSchema(topic, partitions) for topic, partitions in topics.items()]
+
+
+def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
+    """Read a record; None for a type or version that is not known, which must be skipped.
+
+    Raises:
+        WireError: a record of a known version that does not parse.
+    """
+    if key is None or len(key) < _VERSION.size:
+        raise WireError("a transaction record without a key")
+    if _VERSION.unpack_from(key) != (_KEY_TYPE,):
+        return None
+    transactional_id = compiler.decode(TransactionLogKey, 0, key, _VERSION.size)[0].transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    if len(value) < _VERSION.size:
+        raise WireError("a transaction record's value without a version")
+    (version,) = _VERSION.unpack_from(value)
+    if not 0 <= version <= _NEWEST_VALUE:
+        return None
+    return TransactionRecord(transactional_id, _taken(compiler.decode(TransactionLogValue, version, value, 2)[0]))
+
+
+def _taken(value: TransactionLogValue) -> Transaction:
+    try:
+        state = TransactionState(value.transaction_status)
+    except ValueError:
+        raise WireError(f"a transaction in state {value.transaction_status}") from None
+    topics = value.transaction_partitions or () if state is not S.EMPTY else ()
+    return Transaction(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset((topic.topic, number) for topic in topics for number in topic.partition_ids),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        last_epoch=NO_EPOCH,
+        client_version=value.client_transaction_version,
+    )
