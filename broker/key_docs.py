@@ -15,8 +15,8 @@ from ottla.controller.config_keys import (
 )
 
 BROKER_DOCS: dict[str, str] = {
-    "add.partitions.to.txn.retry.backoff.max.ms": "How long a leader goes on asking whether a transaction that is still "
-    "ending has ended.",
+    "add.partitions.to.txn.retry.backoff.max.ms": "How long a leader goes on asking whether a transaction that still "
+    "ends has ended.",
     "add.partitions.to.txn.retry.backoff.ms": "How often it asks.",
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic creates it.",
@@ -139,8 +139,8 @@ BROKER_DOCS: dict[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often open transactions are looked at, and "
     "those aborted whose time is over.",
     "transaction.max.timeout.ms": "The longest time a producer may want for a transaction.",
-    "transaction.partition.verification.enable": "Whether a leader asks if a partition is part of the transaction before "
-    "its first record; producers that add none themselves are always asked about.",
+    "transaction.partition.verification.enable": "Whether a leader asks if a partition is part of a transaction "
+    "before its first record; producers that add none themselves are always asked about.",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "How often ids that nobody uses are looked for.",
     "transaction.state.log.min.isr": "Copies of the topic that keeps transactions that must have a record.",
     "transaction.state.log.num.partitions": "Partitions of the topic that keeps transactions, when it is made.",
