@@ -44,6 +44,19 @@ BROKER_DOCS: dict[str, str] = {
     "default.replication.factor": "Copies of a topic whose creator does not say; as many nodes are needed.",
     "delete.topic.enable": "Whether topics may be deleted.",
     "fetch.max.bytes": "Most bytes in one answer to a fetch, whatever the consumer allows.",
+    "group.consumer.assignment.interval.ms": "How long a group's target stands before the next is computed.",
+    "group.consumer.assignors": "Who deals out partitions, uniform or range; the first where no member names one.",
+    "group.consumer.heartbeat.interval.ms": "How often members of the new protocol are to say that they live.",
+    "group.consumer.max.assignment.interval.ms": "The most a group's own consumer.assignment.interval.ms may be.",
+    "group.consumer.max.heartbeat.interval.ms": "The most a group's own consumer.heartbeat.interval.ms may be.",
+    "group.consumer.max.session.timeout.ms": "The most a group's own consumer.session.timeout.ms may be.",
+    "group.consumer.max.size": "Most members in a group of the new protocol.",
+    "group.consumer.migration.policy": "Whether groups change between the old and the new protocol while in use.",
+    "group.consumer.min.assignment.interval.ms": "The least a group's own consumer.assignment.interval.ms may be.",
+    "group.consumer.min.heartbeat.interval.ms": "The least a group's own consumer.heartbeat.interval.ms may be.",
+    "group.consumer.min.session.timeout.ms": "The least a group's own consumer.session.timeout.ms may be.",
+    "group.consumer.session.timeout.ms": "How long a member of the new protocol may be silent.",
+    "group.coordinator.rebalance.protocols": "Kinds of groups that may be used; consumer is the new one.",
     "group.initial.rebalance.delay.ms": "How long a new group waits for more members before its first generation.",
     "group.max.session.timeout.ms": "The longest session a member may ask for.",
     "group.max.size": "Most members in a group.",
@@ -198,11 +211,15 @@ OWN_DOCS: dict[str, str] = {
     SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }
 
-GROUP_DOCS: dict[str, str] = dict.fromkeys(GROUP_KEYS, _NO_EFFECT + "groups of this kind are not served yet.")
+GROUP_DOCS: dict[str, str] = {
+    **dict.fromkeys(GROUP_KEYS, _NO_EFFECT + "groups of this kind are not served yet."),
+    "consumer.assignment.interval.ms": "How long the group's target stands before the next is computed.",
+    "consumer.heartbeat.interval.ms": "How often its members are to say that they live.",
+    "consumer.session.timeout.ms": "How long a member may be silent.",
+}
 
 # Prefixes of settings without effect, the longest first, with the reason.
 _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
-    ("group.consumer.", "the new group protocol is not served yet"),
     ("group.share.", "share groups are not served yet"),
     ("group.streams.", "streams groups are not served yet"),
     ("group.coordinator.", "group records are written at once, by one thread"),

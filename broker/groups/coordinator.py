@@ -15,9 +15,10 @@ from ottla.broker.coordinator.shard import Serde, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
-from ottla.broker.groups.machine import GroupMachine, TopicsGone
+from ottla.broker.groups.machine import GroupMachine, MetadataChanged
 from ottla.broker.groups.rebalance import GroupSettings
 from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.settings import consumer_settings
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
@@ -75,7 +76,9 @@ class GroupCoordinator:
             config.number("offset.metadata.max.bytes"),
             config.number("offsets.retention.minutes") * 60_000,
             config.number("offsets.retention.check.interval.ms"),
+            consumer_settings(config),
         )
+        self._image = Image()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(
             env,
             timers,
@@ -90,7 +93,7 @@ class GroupCoordinator:
         self.advance = self._runtime.advance
 
     def _machine(self) -> Machine[GroupRecord]:
-        return GroupMachine(self.settings)
+        return GroupMachine(self.settings, self._image)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
@@ -131,10 +134,11 @@ class GroupCoordinator:
                 yield shard
 
     def publish(self, image: Image, delta: Delta) -> None:
-        """Follow the image: positions go with their topic."""
+        """Follow the image: groups look at their topics anew, and positions go with theirs."""
+        self._image = image
         gone = {topic.name: topic.id for topic in delta.removed()}
-        if gone:
-            self._runtime.tell(TopicsGone(gone))
+        has_new = any(True for _ in delta.made())
+        self._runtime.tell(MetadataChanged(image, frozenset(delta.topics), has_new, gone))
 
 
 def machine_of(shard: Shard[GroupRecord]) -> GroupMachine:

@@ -12,14 +12,18 @@ From when on a position counts as unused: KIP-211.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ottla.broker.groups.classic import ClassicGroups
 from ottla.broker.groups.offsets import Offsets, Position, tombstone, unpack
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Group, GroupState, subscribed_topics
 from ottla.wire.messages import offset_records as o
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.state import ConsumerGroup
 
 
 def _kept_since(group: Group | None, value: Position) -> int | None:
@@ -35,8 +39,10 @@ def _kept_since(group: Group | None, value: Position) -> int | None:
 
 def _expired(group: Group | None, value: Position, retention_ms: int, now_ms: int) -> bool:
     since = _kept_since(group, value)
-    if since is None:
-        return False
+    return since is not None and _is_over(value, since, retention_ms, now_ms)
+
+
+def _is_over(value: Position, since: int, retention_ms: int, now_ms: int) -> bool:
     if value.expire_ms >= 0:  # the client set the time itself (OffsetCommit up to v4)
         return now_ms >= value.expire_ms
     return now_ms - since >= retention_ms
@@ -60,8 +66,35 @@ def _of_group(
         yield GroupRecord(o.GroupMetadataKey(group_id), None)
 
 
-def sweep(groups: ClassicGroups, offsets: Offsets, retention_ms: int, now_ms: int) -> Iterator[GroupRecord | None]:
+def _of_consumer(
+    group: ConsumerGroup, offsets: Offsets, retention_ms: int, now_ms: int
+) -> Iterator[GroupRecord | None]:
+    """A consumer group's positions have their time from the commit; one without members goes with the last."""
+    kept = False
+    for topic, partitions in list(offsets.topics(group.id).items()):
+        for partition, raw in list(partitions.items()):
+            gone = topic not in group.names and _is_over(unpack(raw), unpack(raw).commit_ms, retention_ms, now_ms)
+            kept = kept or not gone
+            yield tombstone(group.id, topic, partition) if gone else None
+    if not kept and not group.members:
+        from ottla.broker.groups.consumer.records import group_tombstones
+
+        yield from group_tombstones(group)
+
+
+def sweep(
+    groups: ClassicGroups,
+    offsets: Offsets,
+    retention_ms: int,
+    now_ms: int,
+    consumers: Sequence[ConsumerGroup] = (),
+) -> Iterator[GroupRecord | None]:
     """Tombstones for what is over; None for each look that finds nothing to do."""
-    for group_id in chain(list(groups.groups), (group for group in offsets.groups() if group not in groups.groups)):
+    others = {group.id for group in consumers}
+    for group in consumers:
+        yield None
+        yield from _of_consumer(group, offsets, retention_ms, now_ms)
+    alone = (name for name in offsets.groups() if name not in groups.groups and name not in others)
+    for group_id in chain(list(groups.groups), alone):
         yield None
         yield from _of_group(group_id, groups.groups.get(group_id), offsets, retention_ms, now_ms)

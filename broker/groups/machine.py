@@ -1,27 +1,37 @@
-"""The machine of one partition of `__consumer_offsets`: classic groups and committed offsets, driven by events."""
+"""The machine of one partition of `__consumer_offsets`: groups and committed offsets, driven by events.
+
+Each kind of group has rules of its own; an id belongs to one group of one kind. What the new kinds need is loaded when
+the first of them comes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
 from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.classic import ClassicGroups
+from ottla.broker.groups.classic import ClassicGroups, NewGroup
 from ottla.broker.groups.expiry import sweep
 from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records, tombstone, unpack
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
+from ottla.controller.image import Image
 from ottla.log.machine import Arm, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
 from ottla.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.groups import ConsumerGroups
+    from ottla.broker.groups.consumer.state import ConsumerGroup
 
 
 class Commit(NamedTuple):
@@ -52,43 +62,78 @@ class DeleteOffsets(NamedTuple):
     partitions: list[tuple[str, int]]
 
 
-class TopicsGone(NamedTuple):
-    """Topics were deleted, id by name: positions in them mean nothing any more."""
+class MetadataChanged(NamedTuple):
+    """The metadata went on: topics were touched, new ones among them, or deleted (id by name: positions in them mean
+    nothing any more).
+    """
 
-    ids: Mapping[str, bytes]
+    image: Image
+    touched: frozenset[str]
+    has_new: bool
+    gone: Mapping[str, bytes]
 
 
 class GroupMachine:
-    """``handle`` decides, ``replay`` takes in records; reads go straight to `groups` and `offsets`."""
+    """``handle`` decides, ``replay`` takes in records; reads go straight to `groups`, `consumer` and `offsets`."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, image: Image | None = None) -> None:
         self.settings = settings
         self.groups = ClassicGroups(settings)
         self.offsets = Offsets()
+        self._image = Image() if image is None else image
+        self._consumers: ConsumerGroups | None = None
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """The consumer groups; loaded with the first."""
+        if self._consumers is None:
+            from ottla.broker.groups.consumer.groups import ConsumerGroups
+            from ottla.broker.groups.topics import Topics
+
+            self._consumers = ConsumerGroups(self.groups, Topics(self._image))
+        return self._consumers
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """A consumer group."""
+        return None if self._consumers is None else self._consumers.groups.get(group_id)
+
+    def every_consumer(self) -> list[ConsumerGroup]:
+        """All consumer groups."""
+        return [] if self._consumers is None else list(self._consumers.groups.values())
 
     def handle(self, now_ms: int, event: Any) -> Fx:
         """One event."""
         match event:
             case Loaded():
                 return self._loaded(now_ms)
+            case Settled(what=NewGroup()) if self.consumer(event.what.call.request.group_id) is not None:
+                return self.handle(now_ms, event.what.call)  # it has become another kind of group meanwhile
             case Settled():
                 return self.groups.settled(event.what, event.error, now_ms)
             case Fired(key=("expire",)):
                 return self._expire(now_ms)
             case Fired():
-                return self.groups.timer(event.key, now_ms)
+                return self._timer(event.key, now_ms)
             case Closed():
                 return self.groups.closed(event.key, event.ticket, now_ms)
             case Unloaded():
                 return self.groups.unloaded(event.error)
-            case TopicsGone():
-                return self._topics_gone(event)
+            case MetadataChanged():
+                return self._metadata_changed(event)
             case Commit():
                 return self._commit(event, now_ms)
             case DeleteGroup():
                 return self._delete_group(event)
             case DeleteOffsets():
                 return self._delete_offsets(event)
+            case Call(request=chb.ConsumerGroupHeartbeatRequest()):
+                from ottla.broker.groups.consumer.heartbeat import heartbeat
+
+                return heartbeat(self.consumers, event, now_ms)
+            case Call() if self.consumer(event.request.group_id) is not None:
+                from ottla.broker.groups.consumer.classic_calls import handle
+
+                return handle(self.consumers, event, now_ms)
             case Call(request=j.JoinGroupRequest()):
                 return self.groups.join(event, now_ms)
             case Call(request=s.SyncGroupRequest()):
@@ -102,18 +147,31 @@ class GroupMachine:
 
     def _loaded(self, now_ms: int) -> Fx:
         fx = self.groups.loaded(now_ms)
+        if self._consumers is not None:
+            fx.then = chain(fx.then or (), self._consumers.restore(now_ms))
         fx.timers.append(Arm(("expire",), now_ms + self.settings.expiry_every_ms))
         return fx
 
     def _expire(self, now_ms: int) -> Fx:
         """Forget what has been kept long enough."""
         fx = Fx(timers=[Arm(("expire",), now_ms + self.settings.expiry_every_ms)])
-        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms))
+        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms, self.every_consumer()))
         return fx
 
-    def _topics_gone(self, event: TopicsGone) -> Fx:
+    def _timer(self, key: tuple[str, ...], now_ms: int) -> Fx:
+        if not key[0].startswith("consumer-"):
+            return self.groups.timer(key, now_ms)
+        from ottla.broker.groups.consumer.leaving import timer
+
+        return timer(self.consumers, key, now_ms)
+
+    def _metadata_changed(self, event: MetadataChanged) -> Fx:
         fx = Fx()
-        fx.lay(self._positions_in(event.ids))
+        self._image = event.image
+        if self._consumers is not None:
+            self._consumers.follow(event.image, event.touched, has_new=event.has_new)
+        if event.gone:
+            fx.lay(self._positions_in(event.gone))
         return fx
 
     def _positions_in(self, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
@@ -131,8 +189,15 @@ class GroupMachine:
     def _commit(self, event: Commit, now_ms: int) -> Fx:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
+        consumer = self.consumer(event.group_id)
         try:
-            check_commit(group, event.member_id, event.instance_id, event.generation, event.version)
+            if consumer is None:
+                check_commit(group, event.member_id, event.instance_id, event.generation, event.version)
+            else:
+                from ottla.broker.groups.consumer import offsets
+
+                event = event._replace(offsets=list(event.offsets))
+                offsets.check_commit(consumer, event.member_id, event.generation, event.version, event.offsets)
         except ProtocolError as error:
             fx.replies.append(Reply(event.ticket, error.code))
             return fx
@@ -149,7 +214,14 @@ class GroupMachine:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
         code = ErrorCode.NONE
-        if group is None:
+        consumer = self.consumer(event.group_id)
+        if consumer is not None and consumer.members:
+            code = ErrorCode.NON_EMPTY_GROUP
+        elif consumer is not None:
+            from ottla.broker.groups.consumer.records import group_tombstones
+
+            fx.lay(chain(self.offsets.tombstones(event.group_id), group_tombstones(consumer)))
+        elif group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
         elif group.state is not GroupState.EMPTY:
             code = ErrorCode.NON_EMPTY_GROUP
@@ -161,11 +233,11 @@ class GroupMachine:
 
     def _delete_offsets(self, event: DeleteOffsets) -> Fx:
         fx = Fx()
-        group = self.groups.groups.get(event.group_id)
+        group: Group | ConsumerGroup | None = self.groups.groups.get(event.group_id) or self.consumer(event.group_id)
         if group is None:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
             return fx
-        if group.members and group.protocol_type != CONSUMER:
+        if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
             fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
             return fx
         kept: set[str] = set()
@@ -173,9 +245,11 @@ class GroupMachine:
         fx.replies.append(Reply(event.ticket, kept))
         return fx
 
-    def _positions_of(self, event: DeleteOffsets, group: Group, kept: set[str]) -> Iterator[GroupRecord | None]:
+    def _positions_of(
+        self, event: DeleteOffsets, group: Group | ConsumerGroup, kept: set[str]
+    ) -> Iterator[GroupRecord | None]:
         """Tombstones for what nobody reads; ``kept`` takes the topics that are."""
-        subscribed = yield from subscribed_topics(group)
+        subscribed = (yield from subscribed_topics(group)) if isinstance(group, Group) else set(group.names)
         for topic, partition in event.partitions:
             if subscribed is None or topic in subscribed:
                 kept.add(topic)
@@ -190,8 +264,10 @@ class GroupMachine:
         if isinstance(key, o.OffsetCommitKey):
             assert value is None or isinstance(value, o.OffsetCommitValue)
             self.offsets.replay(key, value)
-            if value is not None and key.group not in self.groups.groups:
+            if value is not None and key.group not in self.groups.groups and self.consumer(key.group) is None:
                 self.groups.groups[key.group] = Group(key.group)  # a simple consumer's: it never has members
         elif isinstance(key, o.GroupMetadataKey):
             assert value is None or isinstance(value, o.GroupMetadataValue)
             self.groups.replay(key, value)
+        else:
+            self.consumers.replay(record)

@@ -6,6 +6,7 @@ Source: ``GroupCoordinatorRecordHelpers.java``, ``CoordinatorRecordSerde.java`` 
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from ottla.wire import compiler
@@ -32,9 +33,38 @@ class GroupRecord(NamedTuple):
     value: Message | None
 
 
+@cache
+def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
+    """Key and value of the records of consumer groups; loaded with the first of them."""
+    from ottla.wire.messages import consumer_group_records as c
+
+    return {
+        3: (c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue),
+        4: (c.ConsumerGroupPartitionMetadataKey, c.ConsumerGroupPartitionMetadataValue),
+        5: (c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue),
+        6: (c.ConsumerGroupTargetAssignmentMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue),
+        7: (c.ConsumerGroupTargetAssignmentMemberKey, c.ConsumerGroupTargetAssignmentMemberValue),
+        8: (c.ConsumerGroupCurrentMemberAssignmentKey, c.ConsumerGroupCurrentMemberAssignmentValue),
+        16: (c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue),
+    }
+
+
+@cache
+def _numbers() -> dict[type[Message], int]:
+    return {classes[0]: number for number, classes in new_kinds().items()}
+
+
+def _encode_new(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    key = _TYPE.pack(_numbers()[type(record.key)]) + compiler.encode(record.key, 0)
+    return key, None if record.value is None else _TYPE.pack(0) + compiler.encode(record.value, 0)
+
+
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value bytes."""
-    kind = 2 if isinstance(record.key, o.GroupMetadataKey) else 1
+    cls = type(record.key)
+    if cls is not o.OffsetCommitKey and cls is not o.GroupMetadataKey:
+        return _encode_new(record)
+    kind = 2 if cls is o.GroupMetadataKey else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
         return key, None
@@ -56,7 +86,15 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
     (kind,) = _TYPE.unpack_from(key)
     classes = _KEYS.get(kind)
     if classes is None:
-        return None
+        classes = new_kinds().get(kind)
+        if classes is None:
+            return None
+        new_key = compiler.decode(classes[0], 0, key, 2)[0]
+        if value is None:
+            return GroupRecord(new_key, None)
+        if len(value) < 2:
+            raise WireError("a group record's value without a version")
+        return GroupRecord(new_key, compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0])
     decoded = compiler.decode(classes[0], 0, key, 2)[0]
     if isinstance(decoded, o.LegacyOffsetCommitKey):
         decoded = o.OffsetCommitKey(decoded.group, decoded.topic, decoded.partition)

@@ -6,7 +6,7 @@ Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -49,6 +49,8 @@ class Call(NamedTuple):
     client_id: str
     client_host: str
     fresh_id: str = ""
+    sees: Callable[[str], bool] | None = None
+    """Which topics the client may describe; None where it may describe all."""
 
 
 @dataclass(slots=True)

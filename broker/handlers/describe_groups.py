@@ -47,7 +47,8 @@ def _members(group: Group) -> list[DescribedGroupMember]:
     ]
 
 
-def _describe(context: Context, group: Group | None, group_id: str) -> DescribedGroup:
+def _describe(context: Context, group: Group | None, group_id: str, *, other: bool) -> DescribedGroup:
+    """One group; ``other``: there is one of another kind."""
     if group is not None:
         stable = group.state is GroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
@@ -55,9 +56,8 @@ def _describe(context: Context, group: Group | None, group_id: str) -> Described
             0, None, group_id, group.state.value, group.protocol_type or "", protocol, _members(group)
         )
     if context.version >= 6:
-        return DescribedGroup(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id, GroupState.DEAD.value
-        )
+        why = f"Group {group_id} is not a classic group." if other else f"Group {group_id} not found."
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, why, group_id, GroupState.DEAD.value)
     return DescribedGroup(0, None, group_id, GroupState.DEAD.value)
 
 
@@ -72,7 +72,9 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
         except ProtocolError as error:
             out.groups.append(DescribedGroup(error.code, group_id=group_id))
         else:
-            row = _describe(context, machine_of(shard).groups.groups.get(group_id), group_id)
+            machine = machine_of(shard)
+            other = machine.consumer(group_id) is not None
+            row = _describe(context, machine.groups.groups.get(group_id), group_id, other=other)
             if request.include_authorized_operations and row.error_code == 0:
                 row.authorized_operations = ALL_GROUP_OPERATIONS
             out.groups.append(row)

@@ -10,9 +10,11 @@ By state: KIP-518; by type: KIP-848.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.groups.state import CONSUMER
 from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
@@ -38,10 +40,17 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
         out.error_code = error.code
         return out
     for shard in shards:
-        for group in list(machine_of(shard).groups.groups.values()):
-            state = group.state.value
-            if (not states or state.lower() in states) and (not types or CLASSIC in types):
-                out.groups.append(ListedGroup(group.id, group.protocol_type or "", state, CLASSIC))
+        machine = machine_of(shard)
+        rows = chain(
+            (
+                ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC)
+                for g in list(machine.groups.groups.values())
+            ),
+            (ListedGroup(g.id, CONSUMER, g.state, CONSUMER) for g in machine.every_consumer()),
+        )
+        for row in rows:
+            if (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
+                out.groups.append(row)
             yield None
         ticket = shard.read()
         if ticket is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,15 +22,28 @@ def java_uuid(raw: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def ask(context: Context, request: Any, refuse: Refuse) -> Answer:
-    """Give a membership request to its group's machine."""
+def kafka_uuid(raw: bytes) -> str:
+    """22 letters of base64, as Kafka's own ``Uuid`` prints itself."""
+    return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def ask(
+    context: Context,
+    request: Any,
+    refuse: Refuse,
+    text_of: Callable[[bytes], str] = java_uuid,
+    sees: Callable[[str], bool] | None = None,
+) -> Answer:
+    """Give a membership request to its group's machine; ``text_of`` makes the id of a member that has none, ``sees``
+    says which topics it may describe.
+    """
     if not request.group_id:
         return refuse(ErrorCode.INVALID_GROUP_ID)
     services = context.services
-    fresh = java_uuid(services.env.uuid()) if not getattr(request, "member_id", "") else ""
+    fresh = text_of(services.env.uuid()) if not getattr(request, "member_id", "") else ""
     ticket = services.groups.ask(
         request.group_id,
-        lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh),
+        lambda own: Call(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
     )
     if ticket.answer is not None:
         return _message(ticket.answer, refuse)

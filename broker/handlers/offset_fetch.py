@@ -107,7 +107,17 @@ def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetch
     except ProtocolError as error:
         out.error_code = error.code
         return
-    offsets = machine_of(shard).offsets
+    machine = machine_of(shard)
+    consumer = machine.consumer(wanted.group_id)
+    if consumer is not None:
+        from ottla.broker.groups.consumer.offsets import check_fetch
+
+        try:
+            check_fetch(consumer, wanted.member_id, wanted.member_epoch)
+        except ProtocolError as error:
+            out.error_code = error.code
+            return
+    offsets = machine.offsets
     if wanted.topics is None:
         yield from _all(reader, offsets, wanted.group_id, out)
     else:

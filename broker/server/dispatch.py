@@ -106,6 +106,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(0, 1, "consumer_group_heartbeat", keeps=True),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Route(0, 1, "consumer_group_describe"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
     ApiKey.ADD_RAFT_VOTER: Route(0, 1, "forwarded"),
     ApiKey.REMOVE_RAFT_VOTER: Route(0, 0, "forwarded"),

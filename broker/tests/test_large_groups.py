@@ -9,13 +9,14 @@ import pytest
 import trio
 
 from ottla.broker.coordinator.events import Fired, Loaded, Settled, Unloaded
-from ottla.broker.groups.machine import DeleteOffsets, TopicsGone
+from ottla.broker.groups.machine import DeleteOffsets, MetadataChanged
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call, GroupState, subscribed_topics
 from ottla.broker.tests.register import E, House, Park, Register, led, with_runtime
 from ottla.broker.tests.test_classic_groups import Stage
 from ottla.broker.tests.test_expiry import commit
 from ottla.broker.tests.test_group_rules import subscription
+from ottla.controller.image import Image
 from ottla.log.machine import SLICE, Effects, Reply
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
@@ -163,7 +164,7 @@ def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics
 
     gone = Counted({f"t{n}": bytes(16) for n in range(1000)})
     Counted.looks = 0
-    stage.apply(stage.machine.handle(stage.now, TopicsGone(gone)))
+    stage.apply(stage.machine.handle(stage.now, MetadataChanged(Image(), frozenset(gone), False, gone)))
     assert set(stage.machine.offsets.topics("g")) == {"kept"}
     assert 0 < Counted.looks <= topics + 1
 

@@ -133,7 +133,7 @@ def test_only_waits_that_change_nothing_end_with_their_client() -> None:
 
 def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
     kept = {key for key, route in ROUTES.items() if route.keeps}
-    assert kept == {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP}
+    assert kept == {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}
 
 
 def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:

@@ -1,0 +1,65 @@
+"""The range assignor: of each topic the members get ranges, in order of their ids; the same member the same range.
+
+Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.groups.assignors.spec import STEP, Assigning, Spec, Target
+
+
+class _Topic:
+    """How far a topic is given out."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.subscribers = 0
+        self._next = 0
+        self._extra = -1
+
+    def take(self) -> range:
+        """The next member's range; the first members get one more where it does not come out even."""
+        if self._extra < 0:
+            self._extra = self.partitions % self.subscribers
+        quota = self.partitions // self.subscribers
+        if self._extra > 0:
+            quota += 1
+            self._extra -= 1
+        start, self._next = self._next, min(self._next + quota, self.partitions)
+        return range(start, self._next)
+
+
+def _in_order(spec: Spec) -> list[str]:
+    """Static members by instance id, then the others by member id; each as Java compares texts."""
+
+    def key(member_id: str) -> tuple[bool, bytes]:
+        instance = spec.members[member_id].instance_id
+        return instance is None, (member_id if instance is None else instance).encode("utf-16-be", "surrogatepass")
+
+    return sorted(spec.members, key=key)
+
+
+def assign(spec: Spec) -> Assigning:
+    """Give every topic out among those who want it."""
+    topics: dict[bytes, _Topic] = {}
+    order = _in_order(spec)
+    for member_id in order:
+        for topic in spec.members[member_id].topics:
+            if topic not in topics:
+                topics[topic] = _Topic(spec.partitions[topic])
+            topics[topic].subscribers += 1
+        yield
+    out: dict[str, Target] = {}
+    done = 0
+    for member_id in order:
+        target: dict[bytes, tuple[int, ...]] = {}
+        for topic in spec.members[member_id].topics:
+            part = tuple(topics[topic].take())
+            if part:
+                target[topic] = part
+                done += len(part)
+        out[member_id] = target
+        if done >= STEP:
+            done = 0
+            yield
+    return out

@@ -1,0 +1,136 @@
+"""What a member's request does to its group: a new epoch, a new target, and the member's own next step.
+
+The same for members of both protocols; who asks says with ``finish`` how the member is answered.
+
+Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTargetAssignment``, ``maybeReconcile``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.broker.groups.assignors.spec import Target
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import target
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.reconcile import Goal, Owned, reconcile
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, count_names, is_homogeneous
+from ottla.broker.groups.rebalance import Fx
+
+
+class Regex(Enum):
+    """What became of a member's regular expression."""
+
+    SAME = 0
+    CHANGED = 1
+    RESOLVED = 2
+    """It is another, and what it stands for is known."""
+
+
+class Step(NamedTuple):
+    """A member before its request, whether it wants other topics now, and what it says it has."""
+
+    member: Member
+    wants_other: bool
+    owned: Owned
+
+
+class Ask(NamedTuple):
+    """Whether the group needs a new epoch in any case, the time, and how the member is answered."""
+
+    bump: bool
+    now_ms: int
+    finish: Callable[[ConsumerGroup, Step, Member, Fx], None]
+
+
+def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Member, ask: Ask, fx: Fx) -> None:
+    """Let the group follow a member's request; large groups in slices.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.
+    """
+    epoch, homogeneous = group.epoch, None
+    stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
+    if ask.bump or stale:
+        epoch, homogeneous = _new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)
+    if group.target_epoch >= epoch or not _is_time(groups, group, ask.now_ms):
+        goal = group.target_epoch, group.target_of(updated.id, updated.instance_id)
+        _go_on(groups, group, step, updated, goal, ask, fx)
+        return
+    if homogeneous is None:
+        homogeneous = is_homogeneous(group.regexes, group.names, len(group.members))
+    name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
+    plan = target.plan(group, epoch, updated, homogeneous=homogeneous, name=name)
+    fx.follow(_assign(groups, group, step, plan, ask), plan.rows)
+
+
+def _new_epoch(
+    groups: ConsumerGroups, group: ConsumerGroup, old: Member, new: Member, fx: Fx, *, bump: bool
+) -> tuple[int, bool]:
+    """The group's epoch, one more where the topics or who wants them changed; and whether all want the same."""
+    names, regexes = dict(group.names), dict(group.regexes)
+    count_names(names, old.names, by_name=-1)
+    count_names(names, new.names, by_name=1)
+    if old.regex != new.regex:
+        count(regexes, old.regex, -1)
+        count(regexes, new.regex, 1)
+        resolved = group.resolved.get(old.regex or "")
+        if resolved is not None and group.regexes.get(old.regex or "") == 1:
+            count_names(names, resolved.topics, by_regex=-1)
+    members = len(group.members)
+    if new.id not in group.members and group.static_member(new.instance_id) is None:
+        members += 1
+    epoch, metadata_hash = group.epoch, groups.topics.hash_of(names)
+    if bump or metadata_hash != group.metadata_hash:
+        epoch += 1
+        fx.records.append(cr.epoch_record(group.id, epoch, metadata_hash))
+    group.fresh_epoch = epoch
+    if group.has_partition_metadata:
+        fx.records.append(cr.partition_metadata_tombstone(group.id))
+    return epoch, is_homogeneous(regexes, names, members)
+
+
+def _is_time(groups: ConsumerGroups, group: ConsumerGroup, now_ms: int) -> bool:
+    """Whether a new target may be computed: the last one must have had its time."""
+    interval = groups.interval_ms(group.id, "consumer.assignment.interval.ms")
+    return group.target_at_ms == 0 or interval == 0 or now_ms >= group.target_at_ms + interval
+
+
+def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: target.Plan, ask: Ask) -> Iterator[Fx]:
+    """Compute the targets, write them, and let the member go on."""
+    work = target.compute(plan, groups.topics)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            new: dict[str, Target] = end.value
+            break
+        yield Fx()
+    for rows in target.changes(plan, new):
+        yield Fx(records=rows)
+    fx = Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
+    _go_on(groups, group, step, plan.updated, (plan.epoch, new[plan.updated.id]), ask, fx)
+    yield fx
+
+
+def _go_on(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    step: Step,
+    updated: Member,
+    goal: tuple[int, Target],
+    ask: Ask,
+    fx: Fx,
+) -> None:
+    """Bring the member nearer to its target, where there is anything to do, and have it answered."""
+    moved = updated
+    if step.wants_other or not updated.is_at(goal[0]):
+        wanted = frozenset(groups.topics.ids(group.subscription(updated)))
+        moved = reconcile(updated, Goal(*goal, wanted, step.wants_other, group.owner_epoch, step.owned))
+    if moved != updated:
+        fx.records.append(cr.current_record(group.id, moved))
+        groups.watch_revocation(group.id, moved, ask.now_ms, fx)
+    ask.finish(group, step, moved, fx)

@@ -1,0 +1,101 @@
+"""The consumer groups of one partition of `__consumer_offsets`: what all their rules stand on.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from ottla.broker.groups.classic import ClassicGroups
+from ottla.broker.groups.consumer.replay import replay
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, MemberState, Resolved
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.settings import ConsumerSettings
+from ottla.broker.groups.topics import Topics
+from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.log.machine import Arm, Cancel
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+RESTORED_AT_ONCE = 200
+
+
+class ConsumerGroups:
+    """Consumer groups, beside the classic ones of the same partition."""
+
+    def __init__(self, classic: ClassicGroups, topics: Topics) -> None:
+        self.settings: ConsumerSettings = classic.settings.consumer
+        self.classic = classic
+        self.topics = topics
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.searches: dict[str, Generator[None, None, dict[str, Resolved]]] = {}
+        """Soft: groups whose regular expressions are being resolved."""
+
+    def replay(self, record: GroupRecord) -> None:
+        """Take in a record. A simple consumer's group, which has no records of its own, becomes this one."""
+        replay(self.groups, record)
+        if self.classic.groups and record.value is not None:
+            self.classic.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
+
+    def follow(self, image: Image, touched: frozenset[str], *, has_new: bool) -> None:
+        """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
+        self.topics.follow(image, touched, has_new=has_new)
+        for group in self.groups.values():
+            if not touched.isdisjoint(group.names):
+                group.fresh_epoch = None
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """A consumer group.
+
+        Raises:
+            ProtocolError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            other = group_id in self.classic.groups
+            why = f"Group {group_id} is not a consumer group." if other else f"Consumer group {group_id} not found."
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return group
+
+    def interval_ms(self, group_id: str, name: str) -> int:
+        """A setting of a group: its own, or the node's."""
+        own = self.topics.image.config(RESOURCE_GROUP, group_id)
+        return self.settings.intervals[name].of(own.get(name))
+
+    # ------------------------------------------------------------------ timers
+
+    def arm_session(self, group_id: str, member: Member, now_ms: int, fx: Fx) -> None:
+        """A member has been heard of."""
+        wait = self.interval_ms(group_id, "consumer.session.timeout.ms")
+        if member.classic is not None:
+            wait = member.classic.session_timeout_ms
+        fx.timers.append(Arm(("consumer-session", group_id, member.id), now_ms + wait))
+
+    def watch_revocation(self, group_id: str, member: Member, now_ms: int, fx: Fx) -> None:
+        """Whoever has partitions to give up has its rebalance timeout for it; the older protocol has timers of its
+        own.
+        """
+        key = ("consumer-rebalance", group_id, member.id)
+        if member.classic is None:
+            revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+            fx.timers.append(Arm(key, now_ms + member.rebalance_timeout_ms) if revoking else Cancel(key))
+
+    def cancel_timers(self, group_id: str, member_id: str, fx: Fx) -> None:
+        """A member is gone."""
+        for name in ("consumer-session", "consumer-rebalance", "consumer-join", "consumer-sync"):
+            fx.timers.append(Cancel((name, group_id, member_id)))
+
+    def restore(self, now_ms: int) -> Iterator[Fx]:
+        """The shard has been read: every member has its whole session, and its time to give up, before it again."""
+        fx = Fx()
+        for group in self.groups.values():
+            for member in group.members.values():
+                wait = self.interval_ms(group.id, "consumer.session.timeout.ms")
+                fx.timers.append(Arm(("consumer-session", group.id, member.id), now_ms + wait))
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    self.watch_revocation(group.id, member, now_ms, fx)
+                if len(fx.timers) > RESTORED_AT_ONCE:
+                    yield fx
+                    fx = Fx()
+        yield fx

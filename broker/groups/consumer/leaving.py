@@ -1,0 +1,83 @@
+"""Members that leave, for good or for a while, and members that are given up.
+
+Source: ``GroupMetadataManager.consumerGroupLeave``, ``consumerGroupFenceMembers`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.state import (
+    LEAVING_FOR_A_WHILE,
+    NONE_HELD,
+    ConsumerGroup,
+    Member,
+    MemberState,
+    count_names,
+)
+from ottla.broker.groups.consumer.static import known_as
+from ottla.broker.groups.rebalance import Fx
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def leave(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: Fx) -> str:
+    """A member leaves; gives its id.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    group = groups.group(request.group_id)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = known_as(group, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVING_FOR_A_WHILE:
+            away = replace(
+                member,
+                epoch=LEAVING_FOR_A_WHILE,
+                assigned={topic: dict.fromkeys(held, 0) for topic, held in member.assigned.items()},
+                revoking=NONE_HELD,
+            )
+            fx.records.append(cr.current_record(group.id, away))
+            return member.id
+    fence(groups, group, [member], now_ms, fx)
+    return request.member_id
+
+
+def fence(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], now_ms: int, fx: Fx) -> None:
+    """The group goes on without these, in its next epoch."""
+    for member in members:
+        fx.records += cr.member_tombstones(group.id, member.id)
+    names = dict(group.names)
+    for regex, number in Counter(member.regex for member in members if member.regex).items():
+        if group.regexes.get(regex) == number:
+            fx.records.append(cr.regex_tombstone(group.id, regex))
+            if regex in group.resolved:
+                count_names(names, group.resolved[regex].topics, by_regex=-1)
+    for member in members:
+        count_names(names, member.names, by_name=-1)
+        groups.cancel_timers(group.id, member.id, fx)
+    fx.records.append(cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names)))
+
+
+def timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> Fx:
+    """A member's time is over: for its session, or for what it should have done."""
+    if key[0] == "consumer-regex":
+        from ottla.broker.groups.consumer.regex import search_on
+
+        return search_on(groups, key[1], now_ms)
+    fx = Fx()
+    group = groups.groups.get(key[1])
+    member = group.members.get(key[2]) if group is not None else None
+    if group is None or member is None:
+        return fx
+    if key[0] == "consumer-rebalance" and (
+        member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch == LEAVING_FOR_A_WHILE
+    ):
+        return fx
+    fence(groups, group, [member], now_ms, fx)
+    return fx

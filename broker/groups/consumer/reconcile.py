@@ -1,0 +1,116 @@
+"""How a member gets from what it has to its target: it gives up first, then takes what others have given up.
+
+Source: ``CurrentAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ottla.broker.groups.assignors.spec import Target
+from ottla.broker.groups.consumer.state import NONE_HELD, Held, Member, MemberState
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+
+Owned = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
+"""What a member says it has now; None where it says nothing."""
+_NO_EPOCHS: dict[int, int] = {}
+
+
+class Goal(NamedTuple):
+    """Where a member is to go: the target and its epoch, the topics it wants now, who holds what."""
+
+    epoch: int
+    target: Target
+    subscribed: frozenset[bytes]
+    subscription_changed: bool
+    owner_epoch: Callable[[bytes, int], int]
+    owned: Owned
+
+
+def reconcile(member: Member, goal: Goal) -> Member:
+    """The member after its next step; the same where it must wait.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH: nobody knows what state the member is in.
+    """
+    match member.state:
+        case MemberState.STABLE:
+            if member.epoch != goal.epoch:
+                return _next(member, goal, member.epoch)
+            return _dropped(member, goal) if goal.subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS:
+            if _owns_any(goal.owned, member.revoking):
+                return _dropped(member, goal) if goal.subscription_changed else member
+            return _next(member, goal, member.epoch)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _next(member, goal, member.epoch)
+        case _:
+            if goal.owned is None or goal.owned:
+                why = "The consumer group member is in a unknown state. The member must abandon all its partitions"
+                raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, f"{why} and rejoin.")
+            return _next(member, goal, goal.epoch)
+
+
+def _owns_any(owned: Owned, held: Held) -> bool:
+    """Whether a member has any of these still, as far as it has said."""
+    if owned is None:
+        return True
+    return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)
+
+
+def _dropped(member: Member, goal: Goal) -> Member:
+    """Take from a member the topics it does not want any more; the rest stays until its next step."""
+    gone = [topic for topic in member.assigned if topic not in goal.subscribed]
+    if not gone:
+        return member
+    assigned = {topic: held for topic, held in member.assigned.items() if topic in goal.subscribed}
+    revoking = dict(member.revoking)
+    for topic in gone:
+        revoking[topic] = {**revoking.get(topic, _NO_EPOCHS), **member.assigned[topic]}
+    moved = replace(member, previous_epoch=member.epoch, assigned=assigned)
+    if _owns_any(goal.owned, revoking):
+        return replace(moved, state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking)
+    return moved
+
+
+def _next(member: Member, goal: Goal, epoch: int) -> Member:
+    """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
+    kept: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
+    taken: dict[bytes, list[int]] = {}
+    held_back = False
+    for topic in {**goal.target, **member.assigned}:
+        wanted = dict.fromkeys(goal.target.get(topic, ()) if topic in goal.subscribed else ())
+        had = member.assigned.get(topic, _NO_EPOCHS)
+        own = member.revoking.get(topic, _NO_EPOCHS)
+        stay = {number: since for number, since in had.items() if number in wanted}
+        give = {number: since for number, since in had.items() if number not in wanted}
+        free = [n for n in wanted if n not in had and (n in own or goal.owner_epoch(topic, n) == -1)]
+        held_back = held_back or len(stay) + len(free) < len(wanted)
+        for out, part in ((kept, stay), (revoking, give)):
+            if part:
+                out[topic] = part
+        if free:
+            taken[topic] = free
+    if revoking and _owns_any(goal.owned, revoking):
+        return replace(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            epoch=epoch,
+            previous_epoch=member.epoch,
+            assigned=kept,
+            revoking=revoking,
+        )
+    for topic, numbers in taken.items():
+        kept[topic] = {**kept.get(topic, _NO_EPOCHS), **dict.fromkeys(numbers, goal.epoch)}
+    return replace(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if held_back else MemberState.STABLE,
+        epoch=goal.epoch,
+        previous_epoch=member.epoch,
+        assigned=kept,
+        revoking=NONE_HELD,
+    )

@@ -1,0 +1,148 @@
+"""Subscriptions by regular expression: what they stand for is found beside the heartbeats, and written down.
+
+Until a member's expression is resolved it gets nothing for it. One search goes on for a group at a time, over the
+topics the member may describe whose heartbeat began it; it takes a little of the loop again and again, and other events
+of the shard come in between.
+
+Source: ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handleRegularExpressionsResult``,
+``TopicRegexResolver.java`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import re2
+
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.change import Regex
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Resolved, count, count_names
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.state import Call
+from ottla.controller.image import Image
+from ottla.log.machine import Arm
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+LEAST_BETWEEN_MS = 10_000
+REFRESH_MS = 600_000
+"""``group.consumer.regex.refresh.interval.ms``, which Kafka keeps to itself."""
+NAMES_AT_ONCE = 10
+MOST_BYTES = 1 << 17
+"""A pattern may take so much memory, and with that so much time for a name."""
+
+Search = Generator[None, None, dict[str, Resolved]]
+
+
+def update(
+    groups: ConsumerGroups, group: ConsumerGroup, member: Member, updated: Member, call: Call, now_ms: int, fx: Fx
+) -> Regex:
+    """Take in a member's expression, and begin a search where one is needed.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION.
+    """
+    old, new = member.regex, updated.regex
+    outcome, wanted = Regex.SAME, False
+    if old != new:
+        outcome = Regex.CHANGED
+        if old and group.regexes.get(old) == 1:
+            fx.records.append(cr.regex_tombstone(group.id, old))
+        if new and new not in group.regexes:
+            _compiled(new)
+            wanted = True
+        elif (new and new in group.resolved) or (not new and old):
+            outcome = Regex.RESOLVED
+    if (not wanted and not group.regexes) or group.id in groups.searches:
+        return outcome
+    last = next(iter(group.resolved.values()), None)
+    if last is not None and now_ms <= last.at_ms + LEAST_BETWEEN_MS:
+        return outcome
+    regexes = dict(group.regexes)
+    count(regexes, old, -1)
+    count(regexes, new, 1)
+    wanted = (
+        wanted
+        or len(regexes) != len(group.resolved)
+        or (0 if last is None else last.version) < groups.topics.new_topics_at
+        or (last is not None and now_ms > last.at_ms + REFRESH_MS)
+    )
+    if wanted and regexes:
+        groups.searches[group.id] = _search(groups.topics.image, list(regexes), call.sees, now_ms)
+        fx.timers.append(Arm(("consumer-regex", group.id), now_ms))
+    return outcome
+
+
+def _compiled(regex: str) -> Any:
+    """A pattern.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 does not take it.
+    """
+    options = re2.Options()
+    options.log_errors, options.never_capture, options.max_mem = False, True, MOST_BYTES
+    try:
+        return re2.compile(regex, options)
+    except (re2.error, UnicodeError) as error:
+        said = error.args[0] if error.args else b""
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
+        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from None
+
+
+def _search(image: Image, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int) -> Search:
+    """The topics each expression stands for, in steps."""
+    out: dict[str, Resolved] = {}
+    for regex in regexes:
+        try:
+            pattern = _compiled(regex)
+        except ProtocolError:  # it stands in a log that others have written
+            out[regex] = Resolved(frozenset(), image.offset, now_ms)
+            continue
+        yield
+        topics = []
+        for name in image.topics:
+            if pattern.fullmatch(name) is not None and (sees is None or sees(name)):
+                topics.append(name)
+            yield
+        out[regex] = Resolved(frozenset(topics), image.offset, now_ms)
+    return out
+
+
+def search_on(groups: ConsumerGroups, group_id: str, now_ms: int) -> Fx:
+    """A group's search has its turn."""
+    fx = Fx()
+    search = groups.searches.get(group_id)
+    if search is None:
+        return fx
+    try:
+        for _ in range(NAMES_AT_ONCE):
+            next(search)
+    except StopIteration as end:
+        del groups.searches[group_id]
+        group = groups.groups.get(group_id)
+        if group is not None:
+            _resolved(groups, group, end.value, fx)
+    else:
+        fx.timers.append(Arm(("consumer-regex", group_id), now_ms))
+    return fx
+
+
+def _resolved(groups: ConsumerGroups, group: ConsumerGroup, found: dict[str, Resolved], fx: Fx) -> None:
+    """Write down what was found; where it is not what was known, the group needs a new target."""
+    names, bump = dict(group.names), False
+    for regex, resolved in found.items():
+        if regex not in group.regexes:
+            continue
+        old = group.resolved.get(regex)
+        before = frozenset[str]() if old is None else old.topics
+        if before != resolved.topics:
+            bump = True
+            count_names(names, before, by_regex=-1)
+            count_names(names, resolved.topics, by_regex=1)
+        fx.records.append(cr.regex_record(group.id, regex, resolved))
+    metadata_hash = groups.topics.hash_of(names)
+    if bump or metadata_hash != group.metadata_hash:
+        fx.records.append(cr.epoch_record(group.id, group.epoch + 1, metadata_hash))
+        group.fresh_epoch = group.epoch + 1

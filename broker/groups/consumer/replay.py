@@ -1,0 +1,75 @@
+"""Consumer groups from their records: the only place that changes them.
+
+Nobody vouches for what a log holds, and compaction leaves what it likes: a record about what is not there is passed
+over.
+
+Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+
+from ottla.broker.groups.assignors.spec import NOTHING
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.state import LEAVING, NONE_HELD, ConsumerGroup, Member, Resolved
+from ottla.broker.groups.records import GroupRecord
+from ottla.wire.messages import consumer_group_records as m
+
+
+def replay(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> None:
+    """Take in one record; a group comes into being with its first and goes with the tombstone of type 3."""
+    key, value = record
+    group_id: str = key.group_id  # type: ignore[attr-defined]  # every key of these has one
+    group = groups.get(group_id)
+    if group is None:
+        if value is None:
+            return
+        group = groups[group_id] = ConsumerGroup(group_id)
+    match key:
+        case m.ConsumerGroupMemberMetadataKey():
+            _member(group, key.member_id, value)
+        case m.ConsumerGroupCurrentMemberAssignmentKey():
+            _current(group, key.member_id, value)
+        case m.ConsumerGroupTargetAssignmentMemberKey():
+            if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
+                group.target[key.member_id] = cr.target_from(value) or NOTHING
+            else:
+                group.target.pop(key.member_id, None)
+        case m.ConsumerGroupTargetAssignmentMetadataKey():
+            known = isinstance(value, m.ConsumerGroupTargetAssignmentMetadataValue)
+            group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
+            group.target_at_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
+        case m.ConsumerGroupRegularExpressionKey():
+            _regex(group, key.regular_expression, value)
+        case m.ConsumerGroupPartitionMetadataKey():
+            group.has_partition_metadata = value is not None
+        case _:
+            assert isinstance(key, m.ConsumerGroupMetadataKey)
+            if isinstance(value, m.ConsumerGroupMetadataValue):
+                group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+            else:
+                del groups[group_id]
+
+
+def _member(group: ConsumerGroup, member_id: str, value: object) -> None:
+    if isinstance(value, m.ConsumerGroupMemberMetadataValue):
+        group.update(cr.with_metadata(group.members.get(member_id) or Member(member_id), value))
+    else:
+        group.remove(member_id)
+
+
+def _current(group: ConsumerGroup, member_id: str, value: object) -> None:
+    member = group.members.get(member_id)
+    if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
+        group.update(cr.with_assignment(member or Member(member_id), value))
+    elif member is not None:
+        gone = replace(member, epoch=LEAVING, previous_epoch=LEAVING, assigned=NONE_HELD, revoking=NONE_HELD)
+        group.update(gone)
+
+
+def _regex(group: ConsumerGroup, regex: str, value: object) -> None:
+    known = isinstance(value, m.ConsumerGroupRegularExpressionValue)
+    resolved = Resolved(frozenset(value.topics), value.version, value.timestamp) if known else None  # type: ignore[attr-defined]
+    group.resolve(regex, resolved)

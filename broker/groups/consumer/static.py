@@ -1,0 +1,66 @@
+"""Static members of consumer groups: they go for a while and come back to what they had.
+
+Source: ``GroupMetadataManager.getOrMaybeSubscribeStaticConsumerGroupMember``, ``replaceMember`` (apache/kafka 4.3.1),
+KIP-345, KIP-848.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.epochs import check_epoch
+from ottla.broker.groups.consumer.state import LEAVING_FOR_A_WHILE, ConsumerGroup, Member
+from ottla.broker.groups.rebalance import Fx
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def known_as(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
+    """The member that goes by an instance id, where it is this one.
+
+    Raises:
+        ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    member = group.static_member(instance_id)
+    if member is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.id != member_id:
+        why = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.id}."
+        raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, why)
+    return member
+
+
+def member_of(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: Fx) -> Member:
+    """The static member a heartbeat of the new protocol speaks for; one that comes back takes its forerunner's place.
+
+    Raises:
+        ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.
+    """
+    assert request.instance_id is not None
+    if request.member_epoch != 0:
+        member = known_as(group, member_id, request.instance_id)
+        check_epoch(member, request.member_epoch, request.topic_partitions)
+        return member
+    forerunner = group.static_member(request.instance_id)
+    if forerunner is None:
+        return group.members.get(member_id) or Member(member_id)
+    if forerunner.classic is None and forerunner.epoch != LEAVING_FOR_A_WHILE:
+        why = (
+            f"Static member {member_id} with instance id {request.instance_id} cannot join the group because the "
+            f"instance id is owned by {forerunner.id} member."
+        )
+        raise ProtocolError(ErrorCode.UNRELEASED_INSTANCE_ID, why)
+    return replaced(group, forerunner, member_id, fx)
+
+
+def replaced(group: ConsumerGroup, old: Member, member_id: str, fx: Fx) -> Member:
+    """The same member under another id, in epoch 0, with the target and all it had."""
+    new = replace(old, id=member_id, epoch=0, previous_epoch=0)
+    fx.records += cr.member_tombstones(group.id, old.id)
+    fx.records += [
+        cr.member_record(group.id, new),
+        cr.target_record(group.id, member_id, group.target.get(old.id, {})),
+        cr.current_record(group.id, new),
+    ]
+    return new

@@ -1,0 +1,123 @@
+"""A group's new target: what every member is to have. Computed in steps, and written so that it may be cut off.
+
+A large group's targets do not fit into one append. Whatever of them was written when the node dies, no partition may
+stand in two targets: the next computation would leave it there. So where they are many, everybody's target is first
+cut to what it keeps, then filled.
+
+Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups import java_order
+from ottla.broker.groups.assignors.named import assignor
+from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.topics import Topics
+from ottla.log.machine import SLICE
+
+RECORDS_AT_ONCE = 200
+MEMBERS_AT_ONCE = 100
+
+
+class Plan(NamedTuple):
+    """What a target is computed from, as it was when the heartbeat came. ``updated`` is the member that sent it."""
+
+    group_id: str
+    epoch: int
+    members: dict[str, Member]
+    target: dict[str, Target]
+    topics_of: Mapping[str, frozenset[str]]
+    """What each regular expression stands for."""
+    updated: Member
+    replaces: str | None
+    """The member whose instance id the updated one has taken over."""
+    homogeneous: bool
+    assignor: str
+
+    @property
+    def rows(self) -> int:
+        """About how much work it is, in members."""
+        return len(self.members) + sum(len(target) for target in self.target.values()) // 4
+
+
+def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool, name: str) -> Plan:
+    """Keep what the computation needs: the group goes on while it runs in slices."""
+    before = group.static_ids.get(updated.instance_id) if updated.instance_id is not None else None
+    return Plan(
+        group.id,
+        epoch,
+        dict(group.members),
+        dict(group.target),
+        {regex: resolved.topics for regex, resolved in group.resolved.items()},
+        updated,
+        before if before != updated.id else None,
+        homogeneous,
+        name,
+    )
+
+
+def compute(plan: Plan, topics: Topics) -> Generator[None, None, dict[str, Target]]:
+    """The new target of every member, in Kafka's order."""
+    spec = yield from _spec(plan, topics)
+    out = yield from assignor(plan.assignor)(spec)
+    return {member_id: out.get(member_id, NOTHING) for member_id in spec.members}
+
+
+def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
+    known = java_order.timeline(plan.members)
+    yield
+    if plan.updated.id not in plan.members:
+        known.append(plan.updated.id)
+    order = java_order.texts([name for name in known if name != plan.replaces], most=len(known))
+    yield
+    ids: dict[frozenset[str], tuple[bytes, ...]] = {}
+    claims: dict[str, Claim] = {}
+    for number, member_id in enumerate(order):
+        member = plan.updated if member_id == plan.updated.id else plan.members[member_id]
+        names = member.names | plan.topics_of.get(member.regex or "", frozenset())
+        if names not in ids:
+            ids[names] = tuple(topics.ids(java_order.texts(names, copied=True)))
+            yield
+        had = plan.target.get(member_id)
+        if member is plan.updated and plan.replaces is not None:
+            had = plan.target.get(plan.replaces)
+        claims[member_id] = Claim(ids[names], len(names), had or NOTHING, member.instance_id)
+        if number % MEMBERS_AT_ONCE == 0:
+            yield
+    every = {topic for some in ids.values() for topic in some}
+    return Spec(claims, plan.homogeneous, {topic: topics.partitions(topic) for topic in every})
+
+
+def differs(old: Target | None, new: Target) -> bool:
+    """Whether a member's target is another than before; one that had none gets a record even for nothing."""
+    if old is None:
+        return True
+    return old is not new and (
+        old.keys() != new.keys() or any(set(old[topic]) != set(numbers) for topic, numbers in new.items())
+    )
+
+
+def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]]:
+    """The records that make the new target, some at a time."""
+    changed = [name for name, target in new.items() if differs(plan.target.get(name), target)]
+    rows: list[GroupRecord] = []
+    for name in changed if len(changed) > SLICE else ():
+        old = plan.target.get(name, NOTHING)
+        kept = {t: tuple(n for n in old[t] if n in set(new[name].get(t, ()))) for t in old}
+        if kept != old:
+            rows.append(cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}))
+        if len(rows) == RECORDS_AT_ONCE:
+            yield rows
+            rows = []
+    for name in changed:
+        rows.append(cr.target_record(plan.group_id, name, new[name]))
+        if len(rows) == RECORDS_AT_ONCE:
+            yield rows
+            rows = []
+    yield rows

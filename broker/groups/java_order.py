@@ -1,0 +1,92 @@
+"""In which order Java's hash tables give what is in them: where Kafka's rules go through one, so must ours.
+
+Two members with the same claim are told apart by nothing but that order, and an Apache Kafka node that takes over a
+group shall find the assignment it would have made itself. A table of ours keeps the order of insertion; these give
+the keys as the named table would. Buckets that Java turns into trees (eight keys in one) keep that order as well,
+but for their first key: that is not followed.
+
+Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from operator import mul
+
+_LEAST = 16
+_FULL = 0.75
+_SCATTER = -7046029254386353131
+_POWERS = [pow(31, n, 1 << 32) for n in range(512)][::-1]
+
+
+@lru_cache(maxsize=4096)
+def text_hash(text: str) -> int:
+    """``String.hashCode``, as 32 bits without a sign."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    units = memoryview(raw).cast("H").tolist() if raw else []
+    value = 0
+    for at in range(0, len(units), 512):
+        part = units[at : at + 512]
+        value = (value * pow(31, len(part), 1 << 32) + sum(map(mul, part, _POWERS[512 - len(part) :]))) & 0xFFFFFFFF
+    return value
+
+
+def id_hash(uuid: bytes) -> int:
+    """``Uuid.hashCode`` of a topic's id, as 32 bits without a sign."""
+    mixed = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
+    return (mixed >> 32) ^ (mixed & 0xFFFFFFFF)
+
+
+def _grown(count: int, buckets: int) -> int:
+    while count > buckets * _FULL:
+        buckets *= 2
+    return buckets
+
+
+def _copied(count: int) -> int:
+    """How many buckets ``new HashSet<>(others)`` has: made for that many, and at least 16."""
+    wanted, buckets = int(count / _FULL + 1), _LEAST
+    while buckets < wanted:
+        buckets *= 2
+    return buckets
+
+
+def _bucket(value: int, buckets: int) -> int:
+    return (value ^ value >> 16) & (buckets - 1)
+
+
+def texts(keys: Collection[str], *, copied: bool = False, most: int = 0) -> list[str]:
+    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` that was copied."""
+    buckets = _copied(len(keys)) if copied else _grown(max(len(keys), most), _LEAST)
+    return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
+
+
+def ids(keys: Collection[bytes], *, copied_from: int | None = None) -> list[bytes]:
+    """Topic ids in a ``HashMap`` that grew with them, or in a ``HashSet`` made for ``copied_from`` of them."""
+    buckets = _grown(len(keys), _LEAST) if copied_from is None else _copied(copied_from)
+    buckets = _grown(len(keys), buckets)
+    return sorted(keys, key=lambda uuid: _bucket(id_hash(uuid), buckets))
+
+
+def numbers(keys: Iterable[int]) -> tuple[int, ...]:
+    """Partition numbers in a ``HashSet`` copied from a list."""
+    every = dict.fromkeys(keys)
+    buckets = _copied(len(every))
+    return tuple(sorted(every, key=lambda number: _bucket(number, buckets)))
+
+
+def timeline(keys: Collection[str]) -> list[str]:
+    """Texts in a ``TimelineHashMap``: slots by the high bits of a product, the newest of a slot first."""
+    slots = 2
+    while len(keys) * _FULL > slots:
+        slots *= 2
+    shift = 65 - slots.bit_length()
+
+    def slot(text: str) -> int:
+        value = text_hash(text)
+        signed = value - (1 << 32) if value >> 31 else value
+        return (signed * _SCATTER & 0xFFFFFFFFFFFFFFFF) >> shift
+
+    newest_first = list(keys)[::-1]
+    return sorted(newest_first, key=slot)

@@ -1,0 +1,59 @@
+"""The node's settings groups live by.
+
+Source: ``GroupCoordinatorConfig.java``, ``GroupConfigManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.config import NodeConfig
+
+_INTERVALS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+
+
+class Bounded(NamedTuple):
+    """A setting a group may have of its own, within bounds."""
+
+    default: int
+    least: int
+    most: int
+
+    def of(self, own: str | None) -> int:
+        """What holds for a group: its own value, moved into the bounds where the node's have changed since."""
+        return self.default if own is None else min(max(int(own), self.least), self.most)
+
+
+class ConsumerSettings(NamedTuple):
+    """For groups of the new consumer protocol; the bounded ones by a group's name for them."""
+
+    intervals: dict[str, Bounded] = {  # noqa: RUF012  # never changed
+        "consumer.session.timeout.ms": Bounded(45_000, 45_000, 60_000),
+        "consumer.heartbeat.interval.ms": Bounded(5_000, 5_000, 15_000),
+        "consumer.assignment.interval.ms": Bounded(1_000, 0, 15_000),
+    }
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is taken where no member names one."""
+    max_size: int = 2**31 - 1
+    upgrades: bool = True
+    """Whether a classic group becomes a consumer group when a member of the new protocol joins, and the other way."""
+    downgrades: bool = True
+    regex_refresh_ms: int = 600_000
+
+
+def consumer_settings(config: NodeConfig) -> ConsumerSettings:
+    """As a node has them."""
+
+    def bounded(name: str) -> Bounded:
+        keys = (f"group.consumer.{name}", f"group.consumer.min.{name}", f"group.consumer.max.{name}")
+        return Bounded(*(config.number(key) for key in keys))
+
+    policy = config.text("group.consumer.migration.policy").lower()
+    return ConsumerSettings(
+        {f"consumer.{name}": bounded(name) for name in _INTERVALS},
+        tuple(name.strip() for name in config.text("group.consumer.assignors").split(",") if name.strip()),
+        config.number("group.consumer.max.size"),
+        policy in ("upgrade", "bidirectional"),
+        policy in ("downgrade", "bidirectional"),
+    )

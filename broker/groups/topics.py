@@ -1,0 +1,85 @@
+"""The topics as groups see them: ids, numbers of partitions, and the hash that tells when any of that has changed.
+
+Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from xxhash import xxh3_64_intdigest
+
+from ottla.controller.image import Image, Topic
+
+_LONG = struct.Struct("<q")
+_INT = struct.Struct("<i")
+
+
+def _hash(raw: bytes) -> int:
+    """XXH3 in 64 bits with a sign, as Java has it."""
+    value = xxh3_64_intdigest(raw)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _text(text: str) -> bytes:
+    """A text as the hash takes it in: its UTF-16 units, then how many they are."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return raw + _INT.pack(len(raw) // 2)
+
+
+def topic_hash(topic: Topic, image: Image) -> int:
+    """The hash of a topic: name, id, partitions, and the racks their replicas are in."""
+    parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _INT.pack(len(topic.partitions))]
+    racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
+    for number in range(len(topic.partitions)):
+        parts.append(_INT.pack(number))
+        partition = topic.partitions.get(number) if racks else None
+        for rack in sorted(racks[i] for i in (partition.replicas if partition is not None else ()) if i in racks):
+            text = _text(rack)
+            parts += [text[-4:], text]
+    return _hash(b"".join(parts))
+
+
+class Topics:
+    """A shard's view of the metadata. Hashes are kept until a topic is touched."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.new_topics_at = image.offset
+        """The offset of the last image that brought a topic."""
+        self._hashes: dict[str, int] = {}
+
+    def follow(self, image: Image, touched: Iterable[str], *, has_new: bool) -> None:
+        """The metadata went on, and these topics were touched."""
+        self.image = image
+        if has_new:
+            self.new_topics_at = image.offset
+        for name in touched:
+            self._hashes.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """Nobody reads this topic any more."""
+        self._hashes.pop(name, None)
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """The hash of those topics that exist; 0 where there are none."""
+        parts = []
+        for name in sorted(names, key=lambda text: text.encode("utf-16-be", "surrogatepass")):
+            topic = self.image.topics.get(name)
+            if topic is None:
+                continue
+            known = self._hashes.get(name)
+            if known is None:
+                known = self._hashes[name] = topic_hash(topic, self.image)
+            parts.append(_LONG.pack(known))
+        return _hash(b"".join(parts)) if parts else 0
+
+    def ids(self, names: Iterable[str]) -> list[bytes]:
+        """The ids of those topics that exist."""
+        topics = self.image.topics
+        return [topics[name].id for name in names if name in topics]
+
+    def partitions(self, topic_id: bytes) -> int:
+        """How many partitions a topic has that exists."""
+        return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

@@ -1,0 +1,84 @@
+"""ConsumerGroupHeartbeat (68), v0-1: be in a group of the new protocol; the one request that joins, goes on, leaves.
+
+Behaviour: v0 may leave the member's id to the coordinator; v1 may subscribe by a regular expression. Where the new
+protocol is switched off (``group.coordinator.rebalance.protocols``, the feature group.version) it is
+UNSUPPORTED_VERSION. The rules are in `broker.groups.consumer`.
+
+Source: ``KafkaApis.handleConsumerGroupHeartbeat``, ``GroupCoordinatorService``, ``GroupMetadataManager`` (apache/kafka
+4.3.1).
+
+From KIP-848.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.handlers.membership import ask, kafka_uuid
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.schema import Message
+
+LEAVING = -1
+LEAVING_FOR_A_WHILE = -2
+
+
+def is_served(context: Context) -> bool:
+    """Whether groups of the new protocol may be used here."""
+    protocols = context.services.config.text("group.coordinator.rebalance.protocols")
+    return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
+
+
+def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
+    """Whether a request makes sense by itself.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+    """
+    epoch = request.member_epoch
+
+    def unless(holds: object, why: str) -> None:
+        if not holds:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+    named = version >= 1 or epoch > 0 or epoch == LEAVING
+    unless(not named or request.member_id.strip(), "MemberId can't be empty.")
+    unless(request.group_id.strip(), "GroupId can't be empty.")
+    unless(request.instance_id is None or request.instance_id.strip(), "InstanceId can't be empty.")
+    unless(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    if epoch == 0:
+        unless(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        unless(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        unless(
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == LEAVING_FOR_A_WHILE:
+        unless(request.instance_id is not None, "InstanceId can't be null.")
+    unless(epoch >= LEAVING_FOR_A_WHILE, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        why = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        raise ProtocolError(ErrorCode.UNSUPPORTED_ASSIGNOR, why)
+
+
+def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
+    """Ask the group's machine."""
+    if not is_served(context):
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    for name in request.subscribed_topic_names or ():
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    try:
+        check(request, context.version, context.services.groups.settings.consumer.assignors)
+    except ProtocolError as error:
+        return _refuse(error.code, error.message)
+    sees = None if context.services.authorizer is None else partial(context.may, Operation.DESCRIBE, Resource.TOPIC)
+    return ask(context, request, _refuse, kafka_uuid, sees)

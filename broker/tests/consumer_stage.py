@@ -1,0 +1,164 @@
+"""A shard with consumer groups in virtual time, and members that behave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.events import Loaded
+from ottla.broker.groups.consumer.state import ConsumerGroup
+from ottla.broker.groups.machine import GroupMachine, MetadataChanged
+from ottla.broker.groups.records import decode
+from ottla.broker.groups.settings import Bounded, ConsumerSettings
+from ottla.broker.groups.state import Call
+from ottla.broker.tests.test_classic_groups import Stage
+from ottla.broker.tests.world import topic_id_of
+from ottla.controller.image import RESOURCE_GROUP, Image, Partition, Topic
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import consumer_group_records as cr
+
+LED = Partition((1,), (1,), 1, 1, 1)
+TOLD = {
+    cr.ConsumerGroupMetadataKey: "3",
+    cr.ConsumerGroupPartitionMetadataKey: "4",
+    cr.ConsumerGroupMemberMetadataKey: "5",
+    cr.ConsumerGroupTargetAssignmentMetadataKey: "6",
+    cr.ConsumerGroupTargetAssignmentMemberKey: "7",
+    cr.ConsumerGroupCurrentMemberAssignmentKey: "8",
+    cr.ConsumerGroupRegularExpressionKey: "16",
+}
+
+
+def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> Image:
+    """Topics with so many partitions; settings of the group "g", with _ for a dot."""
+    made = {name: Topic(name, topic_id_of(name), dict.fromkeys(range(count), LED)) for name, count in topics.items()}
+    own = {name.replace("_", "."): value for name, value in settings.items()}
+    configs = {(RESOURCE_GROUP, "g"): own}
+    return Image(offset, topics=made, topic_names={topic.id: name for name, topic in made.items()}, configs=configs)
+
+
+def plain(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:
+    """An assignment by the first letters of the topics' ids."""
+    if assignment is None:
+        return None
+    return {row.topic_id.decode().rstrip("-"): sorted(row.partitions) for row in assignment.topic_partitions}
+
+
+class Shard(Stage):
+    """One shard; "g" is the group all talk about."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
+        super().__init__()
+        bounded = dict(ConsumerSettings().intervals)
+        bounded["consumer.assignment.interval.ms"] = Bounded(settings.pop("assignment_interval_ms", 0), 0, 15_000)
+        consumer = ConsumerSettings(bounded)._replace(**settings)
+        self.settings = self.machine.settings._replace(consumer=consumer)
+        self.machine = GroupMachine(self.settings)
+        self.now = 1_000_000
+        self.topics = {"t": 6} if topics is None else topics
+        self.image(self.topics, has_new=True)
+
+    def image(self, topics: dict[str, int], *, has_new: bool = False, **settings: str) -> None:
+        """The metadata goes on."""
+        touched = {name for name in {*topics, *self.topics} if topics.get(name) != self.topics.get(name)} or {*topics}
+        self.topics = topics
+        event = MetadataChanged(image_of(topics, self.now, **settings), frozenset(touched), has_new, {})
+        self.apply(self.machine.handle(self.now, event))
+
+    @property
+    def consumer(self) -> ConsumerGroup:
+        group = self.machine.consumer("g")
+        assert group is not None
+        return group
+
+    def call(self, request: Any, version: int = 1, **more: Any) -> Any:
+        """Any request, and its answer."""
+        self._count += 1
+        call = Call(f"call-{self._count}", request, version, "c", "10.0.0.1", f"id-{self._count}")
+        self.apply(self.machine.handle(self.now, call._replace(**more)))
+        return self.answers.get(call.ticket)
+
+    def heartbeat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+        """A heartbeat; one that joins says all it must, and reads "t" unless it says otherwise."""
+        if epoch == 0:
+            fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], **fields}
+            if "subscribed_topic_regex" not in fields:
+                fields.setdefault("subscribed_topic_names", ["t"])
+        answer: hb.ConsumerGroupHeartbeatResponse = self.call(
+            hb.ConsumerGroupHeartbeatRequest("g", member, epoch, **fields), version
+        )
+        return answer
+
+    def records(self, since: int = 0) -> list[str]:
+        """Types of what was written, those of tombstones with a minus; a member's id behind it."""
+        out = []
+        for key, value in self.log[since:]:
+            record = decode(key, value)
+            assert record is not None
+            name = TOLD.get(type(record.key), type(record.key).__name__)
+            out.append(("-" if value is None else "") + name + getattr(record.key, "member_id", ""))
+        return out
+
+    def restart(self) -> Shard:
+        """The same log, read by another shard."""
+        again = Shard()
+        again.machine = GroupMachine(self.settings)
+        again.now, again.log, again.topics = self.now, list(self.log), {}
+        for number, raw in enumerate(self.log):
+            record = decode(*raw)
+            assert record is not None
+            again.machine.replay(number, record)
+        again.apply(again.machine.handle(self.now, Loaded()))
+        again.image(self.topics)
+        return again
+
+
+class Follower:
+    """A member as a client is: it has what it was told to have, gives up first, and says so."""
+
+    def __init__(self, shard: Shard, name: str, **joining: Any) -> None:
+        self.shard, self.name, self.joining = shard, name, joining
+        self.epoch = 0
+        self.owned: dict[str, list[int]] = {}
+
+    def rows(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+        return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
+
+    def beat(self, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+        """One heartbeat; the answer is followed at once."""
+        if self.epoch == 0:
+            self.owned = {}
+            fields = {**self.joining, **fields}
+        else:
+            fields = {"topic_partitions": self.rows(), **fields}
+        answer = self.shard.heartbeat(self.name, self.epoch, **fields)
+        if answer.error_code:
+            self.epoch = 0
+            return answer
+        self.epoch = answer.member_epoch
+        told = plain(answer.assignment)
+        if told is not None:
+            self.owned = told
+        return answer
+
+
+def settled(*followers: Follower, rounds: int = 12, step_ms: int = 1_000) -> None:
+    """Everybody beats until nothing changes any more, or so often."""
+    for _ in range(rounds):
+        before = [(f.epoch, dict(f.owned)) for f in followers]
+        for follower in followers:
+            follower.beat()
+        followers[0].shard.wait(step_ms)
+        if before == [(f.epoch, dict(f.owned)) for f in followers]:
+            return
+
+
+def pair() -> tuple[Shard, Follower, Follower]:
+    """Two members that share "t": a has 0 to 2, b 3 to 5."""
+    shard = Shard()
+    a, b = Follower(shard, "a"), Follower(shard, "b")
+    settled(a)
+    settled(a, b)
+    assert (a.owned, b.owned) == ({"t": [0, 1, 2]}, {"t": [3, 4, 5]})
+    assert shard.consumer.state == "Stable"
+    return shard, a, b

@@ -1,0 +1,106 @@
+"""Assignors: all is given out, evenly, and what can stay stays. That they are Kafka's is shown beside its own."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from ottla.broker.groups import java_order
+from ottla.broker.groups.assignors.named import assignor
+from ottla.broker.groups.assignors.spec import Assigning, Claim, Spec, Target
+
+
+def done(steps: Assigning) -> dict[str, Target]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            out: dict[str, Target] = end.value
+            return out
+
+
+def topic(number: int) -> bytes:
+    return bytes([number]) * 16
+
+
+def some_group(rng: random.Random, *, homogeneous: bool) -> Spec:
+    topics = {topic(n): rng.randint(1, 12) for n in range(1, rng.randint(2, 6))}
+    every = tuple(topics)
+    members = {}
+    for n in range(rng.randint(1, 9)):
+        wanted = every if homogeneous else tuple(t for t in every if rng.random() < 0.6)
+        members[f"m{n}"] = Claim(wanted, len(wanted), {}, f"i{n}" if rng.random() < 0.2 else None)
+    return Spec(members, homogeneous, topics)
+
+
+def owners(spec: Spec, out: dict[str, Target]) -> Counter[tuple[bytes, int]]:
+    for member, target in out.items():
+        assert set(target) <= set(spec.members[member].topics)
+    return Counter((t, n) for target in out.values() for t, numbers in target.items() for n in numbers)
+
+
+def count(target: Target) -> int:
+    return sum(map(len, target.values()))
+
+
+@pytest.mark.parametrize("name", ["uniform", "range"])
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_every_partition_somebody_wants_has_one_owner(name: str, *, homogeneous: bool) -> None:
+    rng = random.Random(7)
+    for _ in range(150):
+        spec = some_group(rng, homogeneous=homogeneous)
+        held = owners(spec, done(assignor(name)(spec)))
+        wanted = {t for claim in spec.members.values() for t in claim.topics}
+        assert held == Counter((t, n) for t in wanted for n in range(spec.partitions[t]))
+
+
+def test_uniform_gives_everybody_equally_much_where_all_want_the_same() -> None:
+    rng = random.Random(8)
+    for _ in range(100):
+        spec = some_group(rng, homogeneous=True)
+        sizes = [count(target) for target in done(assignor("uniform")(spec)).values()]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous: bool) -> None:
+    rng = random.Random(9)
+    for _ in range(100):
+        spec = some_group(rng, homogeneous=homogeneous)
+        first = done(assignor("uniform")(spec))
+        gone = next(iter(spec.members))
+        rest = {m: c._replace(target=first.get(m, {})) for m, c in spec.members.items() if m != gone}
+        second = done(assignor("uniform")(Spec(rest, homogeneous, spec.partitions)))
+        if homogeneous:
+            for member, claim in rest.items():
+                before = {(t, n) for t, numbers in claim.target.items() for n in numbers}
+                assert before <= {(t, n) for t, numbers in second[member].items() for n in numbers}
+        again = {m: c._replace(target=second.get(m, {})) for m, c in rest.items()}
+        third = done(assignor("uniform")(Spec(again, homogeneous, spec.partitions)))
+        assert {m: {t: set(n) for t, n in x.items()} for m, x in third.items()} == {
+            m: {t: set(n) for t, n in x.items()} for m, x in second.items()
+        }
+
+
+def test_range_gives_the_first_in_order_of_instance_and_member_id_the_first_partitions() -> None:
+    claim = Claim((topic(1),), 1, {})
+    members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
+    out = done(assignor("range")(Spec(members, True, {topic(1): 5})))
+    assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
+
+
+def test_texts_ids_and_numbers_come_as_from_javas_tables() -> None:
+    """What ``String.hashCode``, ``HashMap`` and ``HashSet`` of a JVM gave."""
+    assert java_order.text_hash("") == 0
+    assert java_order.text_hash("consumer-group") == sum(
+        ord(c) * 31 ** (13 - n) for n, c in enumerate("consumer-group")
+    ) % (1 << 32)
+    assert java_order.text_hash("x" * 1500) == sum(120 * 31**n for n in range(1500)) % (1 << 32)
+    assert java_order.texts(["range", "uniform"]) == ["uniform", "range"]
+    squares = [121, 100, 144, 16, 49, 196, 361, 25, 36, 4, 9, 64, 81, 1, 0, 256, 289, 169, 225, 324]
+    assert java_order.texts([f"member-{n * n}" for n in range(20)]) == [f"member-{n}" for n in squares]
+    assert java_order.numbers([17, 16, 1, 0]) == (16, 0, 17, 1)
+    assert java_order.numbers(range(30)) == tuple(range(30))
+    assert java_order.id_hash(bytes(15) + b"\x07") == 7
