@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
+    from ottla.peers.access import Access
 
 Work = Callable[[], Awaitable[None]]
 
@@ -73,6 +74,7 @@ class Parts:
         nursery: trio.Nursery,
     ) -> None:
         self._env, self._config, self._nursery = env, config, nursery
+        quorum = quorum._replace(access=self._to_controllers)
         self.storage = storage
         fail = losses.fail
         defaults = Defaults(
@@ -88,7 +90,7 @@ class Parts:
         self.replicas = Replicas(env, config, storage, self.purgatory.wake, self.flusher.flush_due, fail)
         self.making = Making(env, config, storage, self.replicas, fail)
         self.applier = Applier(env, config, self.cache, self.replicas, self.making)
-        way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener)
+        way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
         forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
         self.admin = Admin(forwarding, config, self._once, self.applier.settled)
         newest = lambda: self.controller.image  # noqa: E731 - one line says it
@@ -110,6 +112,12 @@ class Parts:
         self.scrubber = Scrubber(env, storage, lambda: int(config.current(self.cache.image, SCRUB_RATE) or 0))
         self._join(losses)
         self.services = self._services(fail)
+
+    def _to_controllers(self) -> Access:
+        """What the controllers' listener wants; asked when one is spoken to that is elsewhere."""
+        from ottla.broker.auth.ways import to_controllers
+
+        return to_controllers(self._config)
 
     async def enrol(self) -> None:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""

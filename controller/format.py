@@ -45,6 +45,8 @@ class Plan(NamedTuple):
     levels: Mapping[str, int]
     voters: tuple[Voter, ...] = ()
     """Written into the metadata directory; empty: they are fixed by the settings, or come from the leader."""
+    credentials: tuple[Message, ...] = ()
+    """SCRAM credentials there are from the beginning (KIP-900)."""
 
     @property
     def own_directory_id(self) -> bytes | None:
@@ -152,7 +154,7 @@ def _format(
 ) -> Identity:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     disk.makedirs(directory.path)
-    raw = snapshot_bytes(Snapshot(bootstrap_records(plan.levels)), 0, now_ms)
+    raw = snapshot_bytes(Snapshot([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
     write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=0o644)
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)

@@ -5,9 +5,17 @@ From KIP-595 (static voters) and KIP-853 (voters as records, bootstrap servers).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.controller.raft.node import DEFAULT_TIMEOUTS, Timeouts
+
+if TYPE_CHECKING:
+    from ottla.peers.access import Access
+
+
+def _nothing() -> None:
+    return None
 
 
 class Endpoint(NamedTuple):
@@ -32,3 +40,5 @@ class QuorumConfig(NamedTuple):
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
+    access: Callable[[], Access | None] = _nothing
+    """What the controllers' listener wants of who speaks to them; asked when the first of them is spoken to."""

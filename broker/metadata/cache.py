@@ -24,6 +24,7 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self._kraft_version = kraft_version
         self.image = Image()
+        self._bound: dict[str, str] | None = None
 
     @property
     def kraft_version(self) -> int:
@@ -41,7 +42,7 @@ class MetadataCache:
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
                 continue
             if broker_id == self._config.node_id:
-                host, port = self._config.advertised(peer.listener) or peer.local
+                host, port = self._config.advertised(peer.listener) or self._dialled(peer)
             else:
                 end = next((e for e in broker.end_points if e.name == peer.listener), None)
                 if end is None:
@@ -49,3 +50,14 @@ class MetadataCache:
                 host, port = end.host, end.port
             out.append((broker_id, host, port, broker.rack))
         return out
+
+    def _dialled(self, peer: Peer) -> tuple[str, int]:
+        """Where a client came in: by the name the listener is bound to, which is what a certificate has, if it has one.
+
+        A name other nodes tell as well: who hears now one word for a broker and now another takes it for another.
+        """
+        if self._bound is None:
+            listeners = self._config.client_listeners
+            self._bound = {x.name: x.host for x in listeners if ":" not in x.host and not x.host[-1:].isdigit()}
+        host, port = peer.local
+        return self._bound.get(peer.listener) or host, port

@@ -12,8 +12,9 @@ From KIP-590.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -24,6 +25,9 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
+
+if TYPE_CHECKING:
+    from ottla.peers.access import Access
 
 logger = logging.getLogger("ottla.channel")
 
@@ -78,13 +82,22 @@ class ControllerChannel:
     """One way for one kind of request: one at a time over the wire, so whoever must not queue has his own."""
 
     def __init__(
-        self, env: Env, node_id: int, controller: LocalController, listener: str, limit_s: float = FORWARDING_S
+        self,
+        env: Env,
+        node_id: int,
+        controller: LocalController,
+        listener: str,
+        limit_s: float = FORWARDING_S,
+        access: Callable[[], Access | None] = lambda: None,
     ) -> None:
-        """``listener``: the name under which controllers are spoken to; ``limit_s``: how long a request is tried."""
+        """``listener``: the name under which controllers are spoken to, ``access``: what that one wants;
+        ``limit_s``: how long a request is tried.
+        """
         self._env = env
         self._client_id = str(node_id)
         self._controller = controller
         self._listener = listener
+        self._access = access
         self._limit_s = limit_s
         self._remote: Any = None
         self._told: tuple[str, int] | None = None
@@ -129,7 +142,9 @@ class ControllerChannel:
     def _there_now(self) -> Any:
         """What speaks over the wire, once it is needed."""
         if self._remote is None:
-            self._remote = import_module("ottla.broker.metadata.remote").Remote(self._env, self._client_id)
+            self._remote = import_module("ottla.broker.metadata.remote").Remote(
+                self._env, self._client_id, self._access()
+            )
         return self._remote
 
     # ------------------------------------------------------------------ one request

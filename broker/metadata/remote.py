@@ -13,6 +13,8 @@ from typing import Any
 
 from ottla.broker.metadata.channel import Asking
 from ottla.broker.refusals import tells
+from ottla.broker.server.peer import Peer
+from ottla.peers.access import Access
 from ottla.peers.client import Channel, Standing
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
@@ -36,8 +38,9 @@ _NOWHERE = bytes(4)
 class Remote:
     """The connection there, made anew where the controller is elsewhere; one request at a time."""
 
-    def __init__(self, env: Env, client_id: str) -> None:
-        self._standing = Standing(env, client_id, ANSWER_TIMEOUT_S)
+    def __init__(self, env: Env, client_id: str, access: Access | None = None) -> None:
+        """``access``: what the controllers' listener wants."""
+        self._standing = Standing(env, client_id, ANSWER_TIMEOUT_S, access=access)
 
     async def ask(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
         """The answer of who is there; None where that is not the controller.
@@ -68,7 +71,7 @@ async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
     """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer.principal), 0)
+    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer), 0)
     envelope = EnvelopeRequest(bytes(asking.frame), principal, _address(asking.peer.host))
     answer: EnvelopeResponse = await channel.call(envelope, 0)
     code = ErrorCode(answer.error_code)
@@ -99,9 +102,9 @@ def _inner_answer(asked: Buffer, data: bytes) -> Message:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 
-def _principal(text: str) -> DefaultPrincipalData:
-    kind, _, name = text.partition(":")
-    return DefaultPrincipalData(kind, name)
+def _principal(peer: Peer) -> DefaultPrincipalData:
+    kind, _, name = peer.principal.partition(":")
+    return DefaultPrincipalData(kind, name, peer.token_authenticated)
 
 
 def _address(host: str) -> bytes:

@@ -12,6 +12,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.following import DEFAULT_LIMITS, Limits
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
+from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Channel, Disconnected, Standing
 from ottla.wire.schema import Message
 from ottla.world.env import Env
@@ -37,6 +38,8 @@ class World(NamedTuple):
     """Hears of the bytes of such partitions."""
     is_over: Callable[[], bool] = lambda: False
     """Whether they were too many of late."""
+    access: Access = OPEN
+    """What the listener brokers reach each other at wants."""
 
 
 def limits_of(config: NodeConfig) -> Limits:
@@ -64,7 +67,7 @@ class LeaderLine:
     def __init__(self, world: World, leader_id: int, client_id: str) -> None:
         self._world = world
         self._leader_id = leader_id
-        self._standing = Standing(world.env, client_id, world.timeout_s, negotiates=False)
+        self._standing = Standing(world.env, client_id, world.timeout_s, negotiates=False, access=world.access)
 
     async def call(self, request: Message, version: int) -> Any:
         """Ask the leader; no ApiVersions comes first (R311).

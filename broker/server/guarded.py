@@ -64,9 +64,12 @@ class GuardedConnection(Connection):
         """Make the TLS handshake; the certificate's name is who it is where no login follows."""
         try:
             subject = await cast("Secured", self._stream).handshake()
-        except (OSError, trio.ClosedResourceError) as error:
+        except (ConnectionError, trio.ClosedResourceError):
+            return False  # it left: somebody may only have looked whether anybody is here
+        except OSError as error:
             logger.info("connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, error)
             return False
+        self._peer.local = self._stream.local
         if self._gate is None and subject is not None:
             name = self._door.name_of(subject)
             if name is None:

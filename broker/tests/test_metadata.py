@@ -57,6 +57,7 @@ OTHERS = {
         ({1: broker(1, fenced=True)}, {}, True, [(1, "dialled", 5, None)]),
         ({1: broker(1, in_controlled_shutdown=True)}, {}, False, []),
         ({1: broker(1, in_controlled_shutdown=True)}, {}, True, [(1, "dialled", 5, None)]),
+        ({1: broker(1)}, {"listeners": "PLAINTEXT://here.org:1"}, False, [(1, "here.org", 5, None)]),
         ({2: broker(2)}, {}, False, []),  # it has no listener that clients of this one could use
         ({2: broker(2, end("CONTROLLER", "no", 0))}, {}, False, []),
         ({}, {}, True, []),
@@ -65,7 +66,9 @@ OTHERS = {
 def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
     brokers: dict[int, m.RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
 ) -> None:
-    cache = MetadataCache(NodeConfig(values, node_id=ME), "c", lambda: 1)
+    config = NodeConfig(values, node_id=ME)
+    config.host, _ = config.first_listener
+    cache = MetadataCache(config, "c", lambda: 1)
     cache.image = Image(brokers=brokers)
     assert cache.endpoints(DIALLED, fenced=fenced) == expected
     if not fenced:

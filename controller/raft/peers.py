@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 
+from ottla.peers.access import Access
 from ottla.peers.client import Channel, Standing
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import WireError
@@ -67,8 +68,11 @@ class Peers:
         node_id: int,
         timeout_ms: float,
         address_of: Callable[[int], tuple[str, int] | None],
+        access: Callable[[], Access | None] = lambda: None,
     ) -> None:
+        """``access``: what their listener wants."""
         self._env = env
+        self._access = access
         self._client_id = f"raft-client-{node_id}"
         self._timeout_s = timeout_ms / 1000
         self._address_of = address_of
@@ -80,13 +84,16 @@ class Peers:
         """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
         peer = self._peers.get(to)
         if peer is None:
-            peer = self._peers[to] = _Peer(Standing(self._env, self._client_id, self._timeout_s))
+            peer = self._peers[to] = _Peer(self._standing())
             self._new.append(to)
             self._bell.set()
         replaced, peer.wanted = peer.wanted, [(key, encode, done)]
         for _, _, told in replaced:
             told(OSError("another request was more urgent"))
         peer.bell.set()
+
+    def _standing(self) -> Standing:
+        return Standing(self._env, self._client_id, self._timeout_s, access=self._access())
 
     async def run(self) -> None:
         """Speak with whoever there is to speak with, until cancelled."""

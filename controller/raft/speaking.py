@@ -58,7 +58,7 @@ class Speaking:
         self._quorum = quorum
         self._told = told
         self._hand_in = hand_in
-        self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, address_of)
+        self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
         self.run = self._peers.run
 
     def say(self, send: Send, to: ReplicaKey, also: Callable[[Heard | None], None] = lambda _: None) -> None:

@@ -116,7 +116,7 @@ def run(arguments: list[str]) -> int:
         async def work(client: ClusterClient) -> None:
             await asked(client, options)
 
-        return talk(options.bootstrap, work)
+        return talk(options.bootstrap, work, options.command_config)
     try:
         return _start(options)
     except (BadConfig, Failed) as error:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ottla.cli import blocking
+from ottla.peers.access import OPEN, Access
 from ottla.peers.client import ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
 
@@ -17,6 +18,7 @@ T = TypeVar("T")
 MOVES_WITHIN_MS = 30_000
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+CONFIG_VARIABLE = "OTTLA_COMMAND_CONFIG"
 
 
 class Failed(Exception):
@@ -31,7 +33,7 @@ def command_parser(name: str, text: str) -> argparse.ArgumentParser:
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap`` and ``-o json``."""
+    """``--bootstrap``, ``--command-config`` and ``-o json``."""
     parser.add_argument(
         "-b",
         "--bootstrap",
@@ -39,6 +41,12 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
         help=f"a broker of the cluster, any Kafka (default ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        default=os.environ.get(CONFIG_VARIABLE),
+        help=f"settings of a client as Kafka's tools take them: sasl.*, ssl.* (default ${CONFIG_VARIABLE})",
     )
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
 
@@ -65,11 +73,32 @@ def check(code: int, message: str | None, what: str) -> None:
         raise Failed(f"{what}: {message or ErrorCode(code).text}")
 
 
-def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
-    """Run something over a connection; gives the exit status."""
+def access(path: str | None) -> Access:
+    """What a file of client settings says of how a cluster is reached.
+
+    Raises:
+        Failed: it cannot be read, or says what cannot be.
+    """
+    if path is None:
+        return OPEN
+    from ottla.peers.security import BadAccess, access_of  # most clusters that are spoken to ask for nothing
+    from ottla.tools.doctor import lines_of
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return access_of({line.key: line.value for line in lines_of(file.read())})
+    except OSError as error:
+        raise Failed(f"{path}: {error.strerror}") from None
+    except BadAccess as error:
+        raise Failed(f"{path}: {error}") from None
+
+
+def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], config: str | None = None) -> int:
+    """Run something over a connection; gives the exit status. ``config``: a file that says how it is reached."""
 
     async def main() -> None:
-        client = ClusterClient(blocking.BlockingEnv(), bootstrap, timeout_s=30)
+        way = access(config or os.environ.get(CONFIG_VARIABLE))
+        client = ClusterClient(blocking.BlockingEnv(), bootstrap, timeout_s=30, access=way)
         try:
             await work(client)
         finally:

@@ -80,4 +80,4 @@ def run(arguments: list[str]) -> int:
                 if not items and options.exit:
                     ends[number] = at[number]
 
-    return talk(options.bootstrap, work)
+    return talk(options.bootstrap, work, options.command_config)

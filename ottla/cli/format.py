@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from ottla.broker import addresses
 from ottla.broker.addresses import BadConfig
@@ -14,6 +15,7 @@ from ottla.controller.format import CannotFormat, Plan, Voter, format_directorie
 from ottla.controller.levels import BadLevel, starting_levels
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse, LogDirectory
+from ottla.wire.schema import Message
 from ottla.world.this_machine import ThisMachine
 
 TEXT = """Make empty data directories a cluster's. A node that is a cluster of its own does this by itself.
@@ -26,6 +28,7 @@ examples:
   ottla format -t 5L6g3nShT-eMCtK--X86sw -c server.properties --standalone
   ottla format -t ID -c one.properties --initial-controllers 1@one:9093:DIR1,2@two:9093:DIR2,3@three:9093:DIR3
   ottla format -t ID -c four.properties --no-initial-controllers
+  ottla format -t ID -c one.properties -s --add-scram 'SCRAM-SHA-512=[name=admin,password=...]'
 """
 
 
@@ -44,6 +47,14 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument(
         "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="where a feature starts"
+    )
+    out.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="a user there is from the beginning; more in the brackets: salt, iterations, saltedpassword",
     )
     out.add_argument("-r", "--release-version", metavar="R", help="start at the features of that Kafka release")
     out.add_argument(
@@ -81,6 +92,18 @@ def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> t
     return ()
 
 
+def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tuple[Message, ...]:
+    """Users there are from the beginning."""
+    if not options.add_scram:
+        return ()
+    from ottla.controller.scram import BadScramOption, read_option  # hashes take their time to load
+
+    try:
+        return tuple(read_option(text, fresh()) for text in options.add_scram)
+    except BadScramOption as error:
+        raise CannotFormat(str(error)) from None
+
+
 def _format(options: argparse.Namespace) -> list[str]:
     values = read_settings(options)
     for text in check_values(values):
@@ -90,7 +113,7 @@ def _format(options: argparse.Namespace) -> list[str]:
     voters = _voters(options, config, machine.uuid())
     dynamic = not config.values.get(addresses.VOTERS, "").strip()
     levels = starting_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)
-    plan = Plan(config.node_id, options.cluster_id, levels, voters)
+    plan = Plan(config.node_id, options.cluster_id, levels, voters, _credentials(options, machine.uuid))
     paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
     directories = {path: LogDirectory(machine.disk, path) for path in paths}
     metadata = directories[config.metadata_dir or config.data_dirs[0]]

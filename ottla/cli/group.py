@@ -97,4 +97,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await verb(client, options)
 
-    return talk(options.bootstrap, work)
+    return talk(options.bootstrap, work, options.command_config)

@@ -64,4 +64,4 @@ def run(arguments: list[str]) -> int:
         await flush()
         show([{"topic": options.topic, "sent": sent}], options.output)
 
-    return talk(options.bootstrap, work)
+    return talk(options.bootstrap, work, options.command_config)

@@ -147,4 +147,4 @@ def run(arguments: list[str]) -> int:
             raise Failed("--partitions N: how many the topic shall have")
         await VERBS[options.verb](client, options)
 
-    return talk(options.bootstrap, work)
+    return talk(options.bootstrap, work, options.command_config)

@@ -155,11 +155,11 @@ class Standing:
     """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
 
     def __init__(
-        self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True, access: Access = OPEN
+        self, env: Env, client_id: str, timeout_s: float, *, negotiates: bool = True, access: Access | None = None
     ) -> None:
         """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
         self._env = env
-        self._access = access
+        self._access = access or OPEN
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._negotiates = negotiates
@@ -217,7 +217,7 @@ class ClusterClient:
         self, env: Env, bootstrap: str, client_id: str = CLIENT_ID, timeout_s: float = 60.0, access: Access = OPEN
     ) -> None:
         self._env = env
-        self._access = access
+        self._access = access or OPEN
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._timeout_s = timeout_s

@@ -171,10 +171,14 @@ def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
     except BadConfig:
         return  # said above
     if any(protocol != addresses.DEFAULT_LISTENER for protocol in served.values()):
-        from ottla.broker.auth.doors import refusals
+        from ottla.broker.auth import doors, ways
 
-        for key, text in refusals(values, served):
+        for key, text in (*doors.refusals(values, served), *ways.refusals(_as_node(c, values))):
             yield c.found(key, WRONG, text)
+
+
+def _as_node(c: _Config, values: dict[str, str]) -> NodeConfig:
+    return NodeConfig(values, node_id=int(c.given("node.id") or c.given("broker.id") or 1))
 
 
 def _is_alone(c: _Config) -> bool:

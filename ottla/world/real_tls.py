@@ -42,10 +42,22 @@ def server_context(tls: Tls) -> ssl.SSLContext:
         raise BadTls("a listener with TLS needs a key and a certificate: ssl.keystore.location, or ssl.keystore.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _common(context, tls)
+    context.sni_callback = _note
     context.verify_mode = _CLIENT_AUTH.get(tls.client_auth, ssl.CERT_NONE)
     if context.verify_mode is not ssl.CERT_NONE:
         _trust(context, tls.trusted, ssl.Purpose.CLIENT_AUTH)
     return context
+
+
+def _note(sock: Any, name: str | None, context: ssl.SSLContext) -> None:
+    """A client says by which name it dialled: it will want that name in the certificate of every broker."""
+    sock.dialled_as = name
+
+
+def dialled_as(sock: Any) -> str | None:
+    """The name by which a connection that came in was dialled; None where the client did not say."""
+    name: str | None = getattr(sock, "dialled_as", None)
+    return name
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:

@@ -18,7 +18,7 @@ from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S
 from ottla.world.hangups import Hangups
 from ottla.world.real_stream import RealStream
-from ottla.world.real_tls import subject_of
+from ottla.world.real_tls import dialled_as, subject_of
 
 _PIECE_BYTES = 256 * 1024
 _A_TURN_BYTES = 4 * 1024 * 1024
@@ -47,9 +47,12 @@ class TlsStream(RealStream):
         while True:
             try:
                 self._tls.do_handshake()
+                self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
                 return subject_of(self._tls.getpeercert())
             except _BUSY as busy:
                 await self._wait(busy)
+            except ssl.SSLEOFError:
+                raise ConnectionAbortedError("the other side left") from None
 
     async def _wait(self, busy: OSError) -> None:
         if isinstance(busy, ssl.SSLWantWriteError):

@@ -107,6 +107,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a client's address has 4 or 16 bytes")
     peer = Peer(str(ip_address(envelope.client_host_address)), context.peer.local, context.peer.listener)
     peer.principal = f"{principal.type}:{principal.name}"
+    peer.token_authenticated = principal.token_authenticated
     return peer
 
 
