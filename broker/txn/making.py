@@ -5,6 +5,9 @@ Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from functools import partial
+
+from ottla.broker.auth.ways import between_brokers
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.services import Services
 from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator
@@ -32,7 +35,9 @@ def make_coordinator(services: Services, timers: Timers, listener: str) -> Trans
 
         return await write_markers(services, request)
 
-    around = Around(config.node_id, lambda: replicas.image, address, here, config.number("request.timeout.ms") / 1000)
+    timeout_s = config.number("request.timeout.ms") / 1000
+    access = partial(between_brokers, config)
+    around = Around(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
     return TransactionCoordinator(
         services.env,
         config,

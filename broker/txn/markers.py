@@ -19,6 +19,7 @@ import trio
 from ottla.broker.txn.events import Marked, MarkersDue
 from ottla.broker.txn.state import S, TopicPartition
 from ottla.controller.image import Image
+from ottla.peers.access import Access
 from ottla.peers.client import Standing
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.write_txn_markers import (
@@ -71,6 +72,8 @@ class Around(NamedTuple):
     """Writes markers into partitions that are led from this node."""
     timeout_s: float
     """``request.timeout.ms``: for one answer."""
+    access: Callable[[], Access | None] = lambda: None
+    """What the listener brokers reach each other at wants."""
 
 
 class Markers:
@@ -215,7 +218,9 @@ class Markers:
         line = self._lines.get(leader)
         if line is None:
             client_id = f"broker-{self._around.node_id}-txn-marker-sender"
-            line = self._lines[leader] = Standing(self._env, client_id, self._around.timeout_s)
+            line = self._lines[leader] = Standing(
+                self._env, client_id, self._around.timeout_s, access=self._around.access()
+            )
         channel = await line.to(self._around.address(leader), f"broker {leader}")
         answer: WriteTxnMarkersResponse = await channel.call(request)
         return answer

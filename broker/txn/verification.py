@@ -269,12 +269,14 @@ class _Line:
         return answer
 
     async def _channel(self) -> Channel:
+        from ottla.broker.auth.ways import between_brokers
         from ottla.peers.client import Standing
 
         ground, config = self._ground, self._ground.config
         if self._standing is None:
             timeout_s = config.number("request.timeout.ms") / 1000
-            self._standing = Standing(ground.env, f"broker-{config.node_id}-transactions", timeout_s)
+            client_id, access = f"broker-{config.node_id}-transactions", between_brokers(config)
+            self._standing = Standing(ground.env, client_id, timeout_s, access=access)
         known = ground.metadata.image.brokers.get(self._broker)
         ends = () if known is None else known.end_points
         address = next(((e.host, e.port) for e in ends if e.name == config.inter_broker_listener), None)
