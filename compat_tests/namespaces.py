@@ -53,6 +53,10 @@ class Network:
     def _name(self, member: int) -> str:
         return f"on{self._mark}-{member}"
 
+    def _outside(self, member: int) -> str:
+        """Its device's other end, on the bridge."""
+        return f"ov{self._mark}-{member}"
+
     def _hardware(self, member: int) -> str:
         return f"02:00:00:00:00:{member + 1:02x}"
 
@@ -73,7 +77,7 @@ class Network:
     def _make(self) -> None:
         _ip("link", "add", self._bridge, "address", self._hardware(CLIENTS), "type", "bridge")
         for member in self.members[1:]:
-            outside = f"ov{self._mark}-{member}"
+            outside = self._outside(member)
             _ip("netns", "add", self._name(member))
             _ip("link", "add", outside, "type", "veth", "peer", "name", DEVICE, "netns", self._name(member))
             _ip("link", "set", outside, "master", self._bridge, "up")
@@ -87,7 +91,8 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for member in self.members[1:]:
+        for member in self.members[1:]:  # a namespace takes its device along, but some time later
+            subprocess.run(["ip", "link", "del", self._outside(member)], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", self._name(member)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
 

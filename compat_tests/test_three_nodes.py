@@ -8,7 +8,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -145,17 +145,17 @@ class FromFile(Process):
 
     def __init__(self, file: Path, data_dir: Path, port: int) -> None:
         super().__init__(data_dir, port)
-        self._file = file
+        self.file = file
 
     def command(self) -> list[str]:
         """The command line."""
-        return [OTTLA, "serve", "--config", str(self._file)]
+        return [OTTLA, "serve", "--config", str(self.file)]
 
 
-def start_together(nodes: list[FromFile]) -> None:
+def start_together(nodes: Sequence[Process]) -> None:
     """Start nodes that wait for one another."""
     with ThreadPoolExecutor(len(nodes)) as threads:
-        list(threads.map(FromFile.start, nodes))
+        list(threads.map(Process.start, nodes))
 
 
 SAMPLE = """
@@ -216,14 +216,14 @@ def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -
 
 
 @contextlib.contextmanager
-def running(nodes: list[FromFile]) -> Iterator[None]:
+def running(nodes: Sequence[Process]) -> Iterator[None]:
     """Nodes, started and stopped together."""
     try:
         start_together(nodes)
         yield
     finally:
         with ThreadPoolExecutor(len(nodes)) as threads:
-            list(threads.map(FromFile.stop, nodes))
+            list(threads.map(Process.stop, nodes))
 
 
 @pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])

@@ -1,0 +1,97 @@
+"""Three directories of an Apache Kafka cluster, taken over by three nodes of Ottla and given back."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from compat_tests.jars import classpath, jars
+from compat_tests.test_mixed import CLUSTER_ID
+from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, combined, make_topic, read, running, until
+
+GROUP = "kept"
+
+
+class KafkaFromFile(FromFile):
+    """Apache Kafka, started with the same file."""
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return ["java", "-Xmx300m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
+
+    def stop(self) -> int:
+        """SIGTERM. The last of a cluster waits five minutes for a controller that is gone: it is killed before."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            return self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return 0
+
+
+def as_kafka(nodes: list[FromFile]) -> list[FromFile]:
+    """Kafka's nodes with the same files, in directories that its own tool has formatted."""
+    jars("kafka")
+    for node in nodes:
+        shutil.rmtree(node.data_dir)
+        tool = ["java", "-cp", classpath(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+        subprocess.run([*tool, "-c", str(node.file)], check=True, capture_output=True)
+    return [KafkaFromFile(node.file, node.data_dir, node.port) for node in nodes]
+
+
+def write(bootstrap: str, topic: str, numbers: range) -> None:
+    """Records that every in-sync replica has."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    refused: list[object] = []
+    for number in numbers:
+        producer.produce(
+            topic, str(number).encode(), str(number % 7).encode(), on_delivery=lambda e, _: e and refused.append(e)
+        )
+    assert producer.flush(WITHIN_S) == 0
+    assert refused == []
+
+
+def commit(bootstrap: str, topic: str, offset: int) -> None:
+    """A group's position; its coordinator may still be on its way."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+
+    def is_committed() -> bool:
+        with contextlib.suppress(KafkaException):
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+            return True
+        return False
+
+    until(is_committed)
+    consumer.close()
+
+
+def committed(bootstrap: str, topic: str) -> int:
+    """The group's position."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    (found,) = consumer.committed([TopicPartition(topic, 0)], WITHIN_S)
+    consumer.close()
+    return int(found.offset)
+
+
+@pytest.mark.xdist_group("three-kafkas")
+def test_every_record_and_position_is_there_on_the_way_and_on_the_way_back(tmp_path: Path) -> None:
+    ours = combined(tmp_path)
+    theirs = as_kafka(ours)
+    bootstrap = ",".join(node.bootstrap for node in ours)
+    with running(theirs):
+        make_topic(bootstrap, "t")
+        write(bootstrap, "t", range(1000))
+        commit(bootstrap, "t", 11)
+    for nodes, known in ((ours, 1000), (theirs, 1500), (ours, 2000)):
+        with running(nodes):
+            until(lambda: all_in_sync(bootstrap, "t"))
+            assert sorted(read(bootstrap, "t", known)) == list(range(known))
+            assert committed(bootstrap, "t") == known // 500 + 9
+            write(bootstrap, "t", range(known, known + 500))
+            commit(bootstrap, "t", known // 500 + 10)
