@@ -19,6 +19,7 @@ PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols with their numbers in a registration."""
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
 NAMES = "controller.listener.names"
 ROLES = "process.roles"

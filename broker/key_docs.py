@@ -19,6 +19,7 @@ BROKER_DOCS: dict[str, str] = {
     "ends has ended.",
     "add.partitions.to.txn.retry.backoff.ms": "How often it asks.",
     "advertised.listeners": "The address clients are told to come back to. Left out, each is told the one it dialled.",
+    "authorizer.class.name": "Who decides who may do what: Kafka's StandardAuthorizer, or nobody.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic creates it.",
     "auto.leader.rebalance.enable": "Whether the controller lets the first replica of a partition lead again.",
     "broker.heartbeat.interval.ms": "How often a broker tells the controller that it is alive.",
@@ -203,6 +204,11 @@ TOPIC_DOCS: dict[str, str] = {
     "unclean.leader.election.enable": BROKER_DOCS["unclean.leader.election.enable"],
 }
 
+AUTHORIZER_DOCS: dict[str, str] = {
+    "super.users": "Who may do everything whatever the rules say: `User:name`, several parted by semicolons.",
+    "allow.everyone.if.no.acl.found": "Whether everybody may do what no rule of anybody names.",
+}
+
 OWN_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
     VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
@@ -240,7 +246,6 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("ssl.", "the library decides it"),
     ("security.providers", "no class is ever loaded by name"),
     ("principal.", "no class is ever loaded by name"),
-    ("authorizer.", "there are no ACLs yet"),
     ("delegation.token.", "there are no delegation tokens yet"),
     ("controller.quorum.append", "what waits is written at once, together"),
     ("controller.quorum.fetch.", "1 MiB goes to another controller at a time"),
@@ -265,7 +270,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("max.connection", "connections are not limited"),
     ("config.providers", "there are no plug-in providers"),
     ("kafka.metrics.", "there are no plug-in reporters"),
-    ("early.start.listeners", "there is no authorizer to wait for"),
+    ("early.start.listeners", "controllers' listeners open first, and until the metadata is read only super users may"),
     ("cordoned.log.dirs", "new partitions go to every directory that works"),
     ("replication.quota", "a rate is that of the last eleven seconds"),
     ("alter.log.dirs", "partitions do not move between directories yet"),

@@ -47,6 +47,7 @@ from ottla.log.directory import Identity
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.txn.coordinator import TransactionCoordinator
@@ -225,7 +226,19 @@ class Parts:
             self.watch,
             self.verifier,
             self.transactions,
+            self._authorizer(),
         )
+
+    def _authorizer(self) -> Authorizer | None:
+        """Who decides who may do what; it hears of the rules as soon as they are committed."""
+        if not self._config.text("authorizer.class.name"):
+            return None
+        from ottla.broker.auth.authorizer import Authorizer
+
+        made, controller = Authorizer.of(self._config), self.controller
+        made.publish(controller.image, Delta.everything(controller.image))
+        controller.listeners.append(made.publish)
+        return made
 
     def upkeep(self) -> Iterator[tuple[str, Work]]:
         """What goes on beside the requests, by name."""

@@ -34,6 +34,8 @@ _ROWS: dict[ApiKey, _Rows] = {
     ApiKey.CREATE_PARTITIONS: _Rows("topics", "results", "CreatePartitionsTopicResult", ("name",)),
     ApiKey.ALTER_CONFIGS: _RESOURCES,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
+    ApiKey.CREATE_ACLS: _Rows("creations", "results", "AclCreationResult", ()),
+    ApiKey.DELETE_ACLS: _Rows("filters", "filter_results", "DeleteAclsFilterResult", ()),
 }
 _SAYS_ITS_NAME = frozenset(
     {
@@ -67,7 +69,7 @@ def refusing(request: Any, version: int, code: ErrorCode, message: str | None = 
         answer.error_message = code.text if key in _SAYS_ITS_NAME else message
     special = _SPECIAL.get(key)
     if special is not None:
-        yield from special(request, answer, code, message)
+        yield from special(request, answer, code, message, version)
     return answer  # type: ignore[no-any-return]
 
 
@@ -87,7 +89,7 @@ def _beside(request: Any, name: str) -> Any:
     return getattr(sys.modules[type(request).__module__], name)
 
 
-def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """By name before version 6, by name or id from then on; without a message."""
     kind = _beside(request, "DeletableTopicResult")
     for name in request.topic_names:
@@ -98,7 +100,7 @@ def _deletions(request: Any, answer: Any, code: ErrorCode, message: str | None) 
         yield
 
 
-def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """One row a partition; none where all partitions were meant."""
     topic_row, row = _beside(request, "ReplicaElectionResult"), _beside(request, "PartitionResult")
     for topic in request.topic_partitions or ():
@@ -109,7 +111,7 @@ def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None) 
             yield
 
 
-def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """At the top, and again in each row."""
     topic_row, row = _beside(request, "ReassignableTopicResponse"), _beside(request, "ReassignablePartitionResponse")
     for topic in request.topics:
@@ -120,7 +122,7 @@ def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | No
             yield
 
 
-def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """At the top; what was asked for is repeated empty."""
     topic_row, row = _beside(request, "OngoingTopicReassignment"), _beside(request, "OngoingPartitionReassignment")
     for topic in request.topics or ():
@@ -131,7 +133,7 @@ def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None) ->
             yield
 
 
-def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None) -> Steps[None]:
+def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """One row a user."""
     kind = _beside(request, "AlterUserScramCredentialsResult")
     for name in sorted({x.name for x in (*request.deletions, *request.upsertions)}):
@@ -139,9 +141,28 @@ def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None
         yield
 
 
-_SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None], Steps[None]]] = {
+def _join(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """A protocol name that is empty before version 7, and null from then on."""
+    answer.protocol_name = None if version >= 7 else ""
+    yield
+
+
+def _commits(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """One row a partition."""
+    topic_row, row = _beside(request, "OffsetCommitResponseTopic"), _beside(request, "OffsetCommitResponsePartition")
+    for topic in request.topics:
+        told = topic_row(topic.name, topic.topic_id)
+        answer.topics.append(told)
+        for part in topic.partitions:
+            told.partitions.append(row(part.partition_index, code))
+            yield
+
+
+_SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.DELETE_TOPICS: _deletions,
+    ApiKey.JOIN_GROUP: _join,
+    ApiKey.OFFSET_COMMIT: _commits,
     ApiKey.ELECT_LEADERS: _elections,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _ongoing,

@@ -34,8 +34,9 @@ class RawClient:
 
     patience_s = 20.0
 
-    def __init__(self, port: int, timeout_s: float | None = None) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 10)
+    def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:
+        """``source``: the host it seems to sit at; all of 127.0.0.0/8 are this machine's."""
+        self.sock = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
         self.sock.settimeout(self.patience_s if timeout_s is None else timeout_s)
         self.number = 0
 

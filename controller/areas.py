@@ -83,6 +83,18 @@ def _allocate_producer_ids(machine: Decider, event: Any, version: int) -> Decisi
     return allocate_producer_ids(machine.latest, event)
 
 
+def _create_acls(machine: Decider, event: Any, version: int) -> Decision | Steps:
+    from ottla.controller.acls import create_acls
+
+    return create_acls(machine.latest, event, machine.new_id, machine.defaults.broker)
+
+
+def _delete_acls(machine: Decider, event: Any, version: int) -> Decision | Steps:
+    from ottla.controller.acls import delete_acls
+
+    return delete_acls(machine.latest, event, machine.defaults.broker)
+
+
 def _update_features(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.features import Deciding, update_features
 
@@ -152,6 +164,8 @@ RULES: dict[str, Rule] = {
     "IncrementalAlterConfigsRequest": _incremental_alter_configs,
     "AlterConfigsRequest": _alter_configs,
     "AllocateProducerIdsRequest": _allocate_producer_ids,
+    "CreateAclsRequest": _create_acls,
+    "DeleteAclsRequest": _delete_acls,
     "UpdateFeaturesRequest": _update_features,
     "UnregisterBrokerRequest": _unregister_broker,
     "ControllerRegistrationRequest": _register_controller,

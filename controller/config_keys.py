@@ -186,6 +186,11 @@ OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
     REPLICA_RECOVERY: ConfigKey(REPLICA_RECOVERY, "LONG", "0", "0.."),
 }
+AUTHORIZER_KEYS: dict[str, ConfigKey] = {
+    "super.users": ConfigKey("super.users", "STRING", ""),
+    "allow.everyone.if.no.acl.found": ConfigKey("allow.everyone.if.no.acl.found", "BOOLEAN", "false"),
+}
+"""Kafka's, but its authorizer's own: they lie outside the broker's definitions (``StandardAuthorizer.java``)."""
 GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
 
 # A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).
@@ -208,7 +213,8 @@ def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
 def broker_key(name: str) -> ConfigKey | None:
     """A broker's own setting, where one of this name is known."""
     known = BROKER_KEYS.get(name)
-    return OWN_BROKER_KEYS.get(name) if known is None else ConfigKey(name, known.type, known.default, known.check)
+    own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
+    return own if known is None else ConfigKey(name, known.type, known.default, known.check)
 
 
 def topic_key(name: str) -> ConfigKey | None:

@@ -12,6 +12,7 @@ from typing import Any
 from immutables import MapMutation
 from msgspec.structs import replace as changed_record
 
+from ottla.controller.acl import rule_of
 from ottla.controller.decision import PAUSE_EVERY, at_once
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.image import (
@@ -27,7 +28,7 @@ from ottla.controller.persistent import Changing, Numbered, as_map
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
-_TRIES = ("topics", "topic_names", "configs", "others")
+_TRIES = ("topics", "topic_names", "configs", "others", "acls")
 
 
 class Draft:
@@ -240,6 +241,21 @@ class Draft:
         self._trie("others").pop(about, None)
         self._others.add(about)
 
+    def _acl(self, record: m.AccessControlEntryRecord) -> None:
+        self._forget_rule(record)
+        self._trie("acls")[rule_of(record)] = record.id
+        self._carry(record)
+
+    def _remove_acl(self, record: m.RemoveAccessControlEntryRecord) -> None:
+        self._forget_rule(record)
+        self._drop(record)
+
+    def _forget_rule(self, record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> None:
+        """What stood under an id is no rule any more, unless another id has it too."""
+        old = self._trie("others").get(_about(record))
+        if old is not None and self._trie("acls").get(rule_of(old)) == record.id:
+            del self._trie("acls")[rule_of(old)]
+
     def _quota(self, record: m.ClientQuotaRecord) -> None:
         if record.remove:
             self._drop(record)
@@ -276,8 +292,8 @@ _TAKE: dict[type[Message], Any] = {
     m.UnregisterBrokerRecord: Draft._unregister_broker,
     m.RegisterControllerRecord: Draft._register_controller,
     m.ProducerIdsRecord: Draft._ids,
-    m.AccessControlEntryRecord: Draft._carry,
-    m.RemoveAccessControlEntryRecord: Draft._drop,
+    m.AccessControlEntryRecord: Draft._acl,
+    m.RemoveAccessControlEntryRecord: Draft._remove_acl,
     m.UserScramCredentialRecord: Draft._carry,
     m.RemoveUserScramCredentialRecord: Draft._drop,
     m.DelegationTokenRecord: Draft._carry,

@@ -14,6 +14,7 @@ from typing import Any
 
 from immutables import Map
 
+from ottla.controller.acl import Acl
 from ottla.controller.persistent import Numbered
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
@@ -70,7 +71,9 @@ class Image:
     controllers: Mapping[int, m.RegisterControllerRecord] = field(default_factory=dict)
     next_producer_id: m.ProducerIdsRecord | None = None
     others: Mapping[Any, Message] = field(default_factory=Map)
-    """Records of areas we only carry along (ACLs, quotas, SCRAM, tokens), by what they are about."""
+    """Records of areas that are few rules and many records (ACLs, quotas, SCRAM, tokens), by what they are about."""
+    acls: Mapping[Acl, bytes] = field(default_factory=Map)
+    """The access rules among them, with their ids."""
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with that id."""

@@ -19,8 +19,7 @@ from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
 from sim.copies import batches_on, differences
-from sim.exactly_once import ExactlyOnce
-from sim.faults import TO_CLIENTS, Disturber, Swarm
+from sim.faults import Disturber, Swarm
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
 from sim.lives import Guard, Lives, until_peace
@@ -61,9 +60,6 @@ def settings_of(number: int, names: list[str]) -> dict[str, str]:
         "broker.rack": f"rack{number}",
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": "2" if len(names) > 1 else "1",
-        "transaction.state.log.num.partitions": "2",
         "min.insync.replicas": "2" if len(names) > 1 else "1",
     }
 
@@ -75,8 +71,7 @@ def format_host(host: Host, number: int, swarm: Swarm) -> None:
     directories = [LogDirectory(session, path) for path in paths if path]
     named = swarm.settings.get("metadata.log.dir")
     metadata = next(x for x in directories if x.path == (named or directories[0].path))
-    levels = {"transaction.version": swarm.transactions} if swarm.transactions else {}
-    plan = Plan(number, CLUSTER_ID, starting_levels(None, levels, dynamic_quorum=False))
+    plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=False))
     ids = (bytes([2, number, *index.to_bytes(14, "big")]) for index in range(1, 100))
     for _ in format_directories(directories, metadata, plan, host.clock.wall_ms(), lambda: next(ids)):
         pass
@@ -122,25 +117,12 @@ class ClusterGuard(Guard):
 class Cluster(Scenario):
     """A run under way."""
 
-    def __init__(
-        self, seed: int, nodes: int = 3, run_s: float = RUN_S, transactions: int = 0, *, only_late: bool = False
-    ) -> None:
-        """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
-
-        ``only_late``: nothing goes wrong but that what clients say comes late.
-        """
+    def __init__(self, seed: int, nodes: int = 3, run_s: float = RUN_S) -> None:
         world = World(seed)
         self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
         names = list(self.numbers)
         service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True)
-        swarm = Swarm.of_cluster(world.rng)
-        swarm.transactions = transactions
-        super().__init__(world, swarm, names, service)
-        if transactions:
-            self.transactions = ExactlyOnce(world, service, transactions)
-            swarm.disturbances.append(TO_CLIENTS)
-        if only_late:
-            swarm.only_late()
+        super().__init__(world, Swarm.of_cluster(world.rng), names, service)
         self._run_s = run_s
         guard = ClusterGuard(self)
         self.lives = {
@@ -194,8 +176,8 @@ class Cluster(Scenario):
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
             everything.start_soon(Invariants(world, self.living).run)
-            several, die = len(self.numbers) > 1, bool(self.swarm.fates)
-            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
+            several = len(self.numbers) > 1
+            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several)
             world.network.mend()
             world.note("peace")
             await self._progress()
@@ -296,16 +278,10 @@ class Cluster(Scenario):
 
 
 def simulate_cluster(
-    seed: int,
-    nodes: int = 3,
-    run_s: float = RUN_S,
-    listen: Callable[[str], None] | None = None,
-    transactions: int = 0,
-    *,
-    only_late: bool = False,
+    seed: int, nodes: int = 3, run_s: float = RUN_S, listen: Callable[[str], None] | None = None
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late)
+    cluster = Cluster(seed, nodes, run_s)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
+from ottla.broker.key_docs import AUTHORIZER_DOCS, BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
 from ottla.broker.server.dispatch import ROUTES
 from ottla.cli.main import COMMANDS
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
+from ottla.controller.config_keys import AUTHORIZER_KEYS, GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
 from ottla.wire.apis import ApiKey, request_spec
 
 WHERE = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- written by python -m tests.reference -->"
 # Values that a node does not start with, since it could not keep to them.
 REJECTED = {
-    "authorizer.class.name": "any: nothing is authorized here yet",
+    "authorizer.class.name": "any but Kafka's StandardAuthorizer",
     "controller.quorum.voters": "what is not ID@HOST:PORT; a controller that is missing, a broker that is named",
     "listeners": "two listeners with one name or port, one without a protocol, one with TLS and no key",
     "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
@@ -59,6 +59,9 @@ def config() -> str:
     lines += [f"| `{n}` | {_shown(k.default)} | {TOPIC_DOCS[n]} |" for n, k in sorted(TOPIC_KEYS.items())]
     lines += ["", f"## Group settings ({len(GROUP_KEYS)})", "", "| name | default | what it does |", "|---|---|---|"]
     lines += [f"| `{n}` | {_shown(k.default)} | {GROUP_DOCS[n]} |" for n, k in sorted(GROUP_KEYS.items())]
+    lines += ["", f"## Settings of the authorizer ({len(AUTHORIZER_KEYS)})", ""]
+    lines += ["| name | default | what it does |", "|---|---|---|"]
+    lines += [f"| `{n}` | {_shown(k.default)} | {AUTHORIZER_DOCS[n]} |" for n, k in sorted(AUTHORIZER_KEYS.items())]
     own = {**OWN_TOPIC_KEYS, **OWN_BROKER_KEYS}
     lines += [
         "",

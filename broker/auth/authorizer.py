@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.auth.rules import Rules
+from ottla.broker.config import NodeConfig
 from ottla.controller.acl import CANDIDATES, Operation, Resource, bits, rule_of
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
@@ -39,6 +41,23 @@ class Authorizer:
         """``allow.everyone.if.no.acl.found``."""
         self._rules = Rules()
         self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+
+    @staticmethod
+    def of(config: NodeConfig) -> Authorizer:
+        """As a node's settings have it.
+
+        Raises:
+            BadConfig: an authorizer that is not here, or a super user that is none.
+        """
+        named = config.text("authorizer.class.name")
+        if named != STANDARD_AUTHORIZER:
+            raise BadConfig(f"authorizer.class.name={named}: there is {STANDARD_AUTHORIZER}")
+        users = [x.strip() for x in config.values.get("super.users", "").split(";") if x.strip()]
+        for user in users:
+            if ":" not in user:
+                raise BadConfig(f"super.users: {user} is not of the form User:name")
+        is_open = config.values.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
+        return Authorizer(users, is_open=is_open)
 
     def publish(self, image: Image, delta: Delta) -> None:
         """Take in what changed."""

@@ -9,7 +9,7 @@ From KIP-700; endpoint types: KIP-919; fenced brokers: KIP-1073.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS
+from ottla.broker.handlers.metadata import cluster_operations
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -38,5 +38,5 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
         fenced = context.image.brokers[broker_id].fenced if context.version >= 2 else False
         response.brokers.append(DescribeClusterBroker(broker_id, host, port, rack, fenced))
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response

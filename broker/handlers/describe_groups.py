@@ -19,6 +19,7 @@ from ottla.broker.groups.state import Group, GroupState
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -27,9 +28,6 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from ottla.wire.written import Written
-
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclEntry.java).
-ALL_GROUP_OPERATIONS = 3400
 
 
 def _members(group: Group) -> list[DescribedGroupMember]:
@@ -67,6 +65,9 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
         yield None
         if group_id is None:
             continue
+        if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+            out.groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+            continue
         try:
             shard = context.services.groups.shard_of(group_id)
         except ProtocolError as error:
@@ -76,7 +77,7 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             other = machine.consumer(group_id) is not None
             row = _describe(context, machine.groups.groups.get(group_id), group_id, other=other)
             if request.include_authorized_operations and row.error_code == 0:
-                row.authorized_operations = ALL_GROUP_OPERATIONS
+                row.authorized_operations = context.authorized(Resource.GROUP, group_id)
             out.groups.append(row)
             ticket = shard.read()
             if ticket is not None:

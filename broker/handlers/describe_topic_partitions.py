@@ -10,10 +10,11 @@ From KIP-966.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.handlers.rows import in_order
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -67,14 +68,19 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
     response = DescribeTopicPartitionsResponse(topics=Written(DescribeTopicPartitionsResponse, context.version))
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield
-        topic = image.topics.get(name)
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            if asked:  # without being asked for, it is left out
+                denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            continue
+        topic, operations = image.topics.get(name), context.authorized(Resource.TOPIC, name)
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if topic is None:
             bad = name_error(name) is not None
             code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            row = DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=ALL_TOPIC_OPERATIONS)
+            row = DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=operations)
             response.topics.append(row)
             continue
         if left == 0:
@@ -83,9 +89,12 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
         rows = _partitions(image, topic, max(first, 0), left)
         left -= len(rows)
         response.topics.append(
-            DescribeTopicPartitionsResponseTopic(0, name, topic.id, name in INTERNAL_TOPICS, rows, ALL_TOPIC_OPERATIONS)
+            DescribeTopicPartitionsResponseTopic(0, name, topic.id, name in INTERNAL_TOPICS, rows, operations)
         )
         if first + len(rows) < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first + len(rows))
             break
+    for row in denied:
+        response.topics.append(row)
+        yield
     return response

@@ -30,6 +30,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -114,9 +115,18 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     return None
 
 
-def _replica(context: Context, want: Wanted) -> Replica:
+def _may(context: Context, topic: str, follower: int) -> bool:
+    """Whether who asks may read a topic; one that follows must be a broker."""
+    if follower >= 0:
+        return context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    return context.may(Operation.READ, Resource.TOPIC, topic)
+
+
+def _replica(context: Context, want: Wanted, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if context.services.authorizer is not None and not _may(context, want.topic, follower):
+        raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
@@ -129,7 +139,8 @@ def _read(
 ) -> PartitionData:
     """Read one partition; an error becomes its error code."""
     try:
-        replica, follower = _replica(context, want), reader.follower
+        follower = reader.follower
+        replica = _replica(context, want, follower)
         if reader.leader_only:
             replica.check_leads(want.current_leader_epoch)
         elif want.current_leader_epoch != -1:

@@ -18,6 +18,7 @@ from ottla.broker.groups.state import CONSUMER
 from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import Written
@@ -27,6 +28,7 @@ CLASSIC = "classic"
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
     out, waits = ListGroupsResponse(groups=Written(ListGroupsResponse, context.version)), Waits()
+    may_all = context.may(Operation.DESCRIBE, Resource.CLUSTER)
     states = {s.lower() for s in request.states_filter}
     types = {t.lower() for t in request.types_filter}
 
@@ -49,7 +51,8 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
             (ListedGroup(g.id, CONSUMER, g.state, CONSUMER) for g in machine.every_consumer()),
         )
         for row in rows:
-            if (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
+            may_see = may_all or context.may(Operation.DESCRIBE, Resource.GROUP, row.group_id)
+            if may_see and (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
                 out.groups.append(row)
             yield None
         ticket = shard.read()

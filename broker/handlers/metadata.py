@@ -16,6 +16,7 @@ from collections.abc import Hashable
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -32,12 +33,14 @@ from ottla.wire.schema import ZERO_UUID
 from ottla.wire.written import Written
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Bits of every operation a topic or the cluster knows: without an authorizer all are allowed (AclEntry.java).
-ALL_TOPIC_OPERATIONS = 3576
-ALL_CLUSTER_OPERATIONS = 8096
 
 
-def _row(image: Image, topic: Topic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
+def cluster_operations(context: Context) -> int:
+    """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
+    return context.authorized(Resource.CLUSTER) if context.may(Operation.DESCRIBE, Resource.CLUSTER) else 0
+
+
+def _row(context: Context, image: Image, topic: Topic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
@@ -54,8 +57,13 @@ def _row(image: Image, topic: Topic, request: MetadataRequest) -> Steps[Metadata
         )
         yield
     if request.include_topic_authorized_operations:
-        row.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        row.topic_authorized_operations = context.authorized(Resource.TOPIC, topic.name)
     return row
+
+
+def _denied(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    """The row of a topic that who asks may not see, or not make: it does not say whether there is one."""
+    return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
 def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTopic:
@@ -64,6 +72,11 @@ def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTo
     if name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif create:
+        may_create = context.may(Operation.CREATE, Resource.CLUSTER) or context.may(
+            Operation.CREATE, Resource.TOPIC, name
+        )
+        if not may_create:
+            return _denied(name)
         context.services.admin.auto_create(name)
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
@@ -72,7 +85,9 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     topic = context.image.topic_by_id(wanted.topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
-    return (yield from _row(context.image, topic, request))
+    if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+        return _denied(None if context.version >= 12 else "", wanted.topic_id)
+    return (yield from _row(context, context.image, topic, request))
 
 
 def _named(wanted: MetadataRequestTopic) -> Hashable:
@@ -100,8 +115,10 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
         for topic in (image.topics[name] for name in sorted(image.topics)):
-            response.topics.append((yield from _row(image, topic, request)))
-        return _authorized(response, request)
+            if context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+                response.topics.append((yield from _row(context, image, topic, request)))
+            yield
+        return _authorized(context, response, request)
     asked: set[Hashable] = set()
     for wanted in request.topics:
         yield
@@ -113,15 +130,17 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
             row = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name, wanted.topic_id)
         elif wanted.name is None or wanted.topic_id != ZERO_UUID:
             row = yield from _by_id(context, wanted, request)
+        elif not context.may(Operation.DESCRIBE, Resource.TOPIC, wanted.name):
+            row = _denied(wanted.name)
         elif wanted.name in image.topics:
-            row = yield from _row(image, image.topics[wanted.name], request)
+            row = yield from _row(context, image, image.topics[wanted.name], request)
         else:
             row = _missing(context, wanted.name, create=create)
         response.topics.append(row)
-    return _authorized(response, request)
+    return _authorized(context, response, request)
 
 
-def _authorized(response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
+def _authorized(context: Context, response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response

@@ -21,6 +21,7 @@ from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
+from ottla.controller.acl import Operation, Resource
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
@@ -70,6 +71,8 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
         topic_id = reader.id_of(name)
         if reader.context.version >= 10 and topic_id == ZERO_UUID:
             continue
+        if not reader.context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            continue
         topic = m.OffsetFetchResponseTopics(name, topic_id, Written(m.OffsetFetchResponse, reader.context.version))
         out.topics.append(topic)
         yield from reader.rows(topic.partitions, list(stored), stored, topic_id)
@@ -79,20 +82,23 @@ def _some(
     reader: _Reader, offsets: Offsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
 ) -> Steps[None]:
     by_id = reader.context.version >= 10
-    unknown = []
+    failed = []
     for asked in wanted.topics or ():
         topic = m.OffsetFetchResponseTopics(
             asked.name, asked.topic_id, Written(m.OffsetFetchResponse, reader.context.version)
         )
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
-            unknown.append(topic)
+            failed.append(topic)
             yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif not reader.context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            failed.append(topic)
+            yield from reader.refused(topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
             out.topics.append(topic)
             stored = offsets.of_topic(wanted.group_id, name)
             yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name))
-    out.topics += unknown
+    out.topics += failed
 
 
 def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
@@ -102,6 +108,9 @@ def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
 
 def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Steps[None]:
     """One group, in the form of v8 and later."""
+    if not reader.context.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
+        out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return
     try:
         shard = reader.context.services.groups.shard_of(wanted.group_id)
     except ProtocolError as error:

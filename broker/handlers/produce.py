@@ -30,6 +30,7 @@ from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single
 from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -127,6 +128,8 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if context.services.authorizer is not None and not context.may(Operation.WRITE, Resource.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
         replica = context.services.replicas.leader(name, part.index)

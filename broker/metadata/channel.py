@@ -12,7 +12,7 @@ From KIP-590.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,8 @@ import trio
 
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
+from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.image import Image
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
@@ -76,6 +78,17 @@ class Asking(Protocol):
     peer: Peer
     turn: Turn
     frame: Buffer
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there is an authorizer to be asked."""
+
+    @property
+    def image(self) -> Image:
+        """The newest committed metadata."""
+
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """Whether who asks may do something."""
 
 
 class ControllerChannel:
@@ -160,12 +173,21 @@ class ControllerChannel:
         """Ask, and ask again, until somebody answers who is the controller (R345)."""
         while True:
             if self._controller.is_active:
-                answer = await self._here(request, version)
+                answer = await self._guarded(request, version, asking)
             else:
                 answer = await self._there(request, version, asking)
             if answer is not None:
                 return answer
             await self._env.sleep(RETRY_S)
+
+    async def _guarded(self, request: Any, version: int, asking: Asking | None) -> Any:
+        """As `_here`, as far as the client may."""
+        if asking is None or not asking.is_guarded:
+            return await self._here(request, version)
+        from ottla.broker.auth.guard import guarded
+
+        answer = guarded(asking, request, lambda _, rest: self._here(rest, version), at_controller=True)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _here(self, request: Any, version: int) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""

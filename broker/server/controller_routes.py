@@ -16,6 +16,8 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
     ApiKey.CREATE_TOPICS: Route(2, 7, "quorum.decided"),
     ApiKey.DELETE_TOPICS: Route(1, 6, "quorum.delete_topics"),
+    ApiKey.CREATE_ACLS: Route(1, 3, "quorum.decided"),
+    ApiKey.DELETE_ACLS: Route(1, 3, "quorum.decided"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
     ApiKey.ALTER_CONFIGS: Route(0, 2, "quorum.decided"),
     ApiKey.SASL_AUTHENTICATE: Route(0, 2, "sasl_authenticate"),

@@ -85,6 +85,9 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.END_TXN: Route(0, 5, "end_txn"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
     ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
+    ApiKey.DESCRIBE_ACLS: Route(1, 3, "describe_acls"),
+    ApiKey.CREATE_ACLS: Route(1, 3, "forwarded"),
+    ApiKey.DELETE_ACLS: Route(1, 3, "forwarded"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
     ApiKey.ALTER_CONFIGS: Route(0, 2, "forwarded"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
@@ -136,6 +139,11 @@ class Context:
         """The newest committed metadata."""
         return self.services.metadata.image
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there is an authorizer to be asked."""
+        return self.services.authorizer is not None
+
     def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something to what has this name; everybody may where there is no authorizer."""
         authorizer = self.services.authorizer
@@ -157,6 +165,13 @@ def handler_of(module: str) -> Handler:
     """The handler of an API; its module is loaded on first use."""
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
+
+
+def guarding(handler: Handler, *, at_controller: bool) -> Handler:
+    """The handler, behind what stands before it where there is an authorizer."""
+    from ottla.broker.auth.guard import guarded
+
+    return lambda context, body: guarded(context, body, handler, at_controller=at_controller)
 
 
 class Dispatcher:
@@ -196,9 +211,13 @@ class Dispatcher:
         if len(request.frame) >= LARGE_BYTES:
             return self._large(context, request, handler)
         body, _ = compiler.decode(request_class(key), version, request.frame, request.body)
-        return self._handled(context, handler, body) if self.services.making else handler(context, body)
+        if self.services.making or self.services.authorizer is not None:
+            return self._handled(context, handler, body)
+        return handler(context, body)
 
     def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
+        if self.services.authorizer is not None:
+            handler = guarding(handler, at_controller=ApiKey.ENVELOPE in self.apis)
         if self.services.making and context.key in NAMING:  # a topic of many partitions was made a moment ago
             return Preparing(self._once_made(context, handler, body))
         return handler(context, body)

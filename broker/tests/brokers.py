@@ -156,6 +156,7 @@ class Broker:
             making=self.making,
             purgatory=self.purgatory,
             sessions=Sessions(env, 10),
+            authorizer=None,
             storage=storage,
             fetch_max_bytes=config.number("fetch.max.bytes"),
             fail=fail,

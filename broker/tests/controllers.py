@@ -72,7 +72,7 @@ class Remote:
         self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
         self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
         apis = {key: Route(0, 9, f"remote-{port}") for key in self.spoken}
-        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=())
+        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=(), authorizer=None)
         self.dispatcher = Dispatcher(services, apis)
         before = dispatch.handler_of
         found = {f"remote-{port}": self._handle}
@@ -122,7 +122,7 @@ class Stage:
         frame = request_frame(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
         peer = Peer(host, ("here", 1))
         peer.principal = principal
-        return SimpleNamespace(version=version, peer=peer, turn=Turn(self.env), frame=frame)
+        return SimpleNamespace(version=version, peer=peer, turn=Turn(self.env), frame=frame, is_guarded=False)
 
 
 def sealed(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:

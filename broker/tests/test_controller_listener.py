@@ -23,12 +23,19 @@ from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_user_scram_credentials as us
 from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_configs as dcf
 from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
@@ -121,32 +128,27 @@ class Listener:
         return compiler.decode_whole(response_class(key), version, compiler.encode(answer, version))
 
 
+SAYING = {
+    ApiKey.CREATE_PARTITIONS: cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("a", 3)]),
+    ApiKey.ALTER_CONFIGS: ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "a")]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "a")]),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: us.AlterUserScramCredentialsRequest([us.ScramCredentialDeletion("a", 1)]),
+    ApiKey.CREATE_ACLS: ca.CreateAclsRequest([ca.AclCreation()]),
+    ApiKey.DELETE_ACLS: da.DeleteAclsRequest([da.DeleteAclsFilter()]),
+    ApiKey.ELECT_LEADERS: el.ElectLeadersRequest(0, [el.TopicPartitions("a", [0])]),
+}
+
+
 def of(key: ApiKey, version: int) -> Any:
     """A request with something in it where its rows have the errors."""
-    request: Any = request_class(key)()
     match key:
         case ApiKey.CREATE_TOPICS:
             return CREATE
         case ApiKey.DELETE_TOPICS:
             names = ["a"] if version < 6 else []
             return dt.DeleteTopicsRequest([] if names else [dt.DeleteTopicState("a")], names)
-        case ApiKey.CREATE_PARTITIONS:
-            module = __import__("ottla.wire.messages.create_partitions", fromlist=["x"])
-            return module.CreatePartitionsRequest([module.CreatePartitionsTopic("a", 3)])
-        case ApiKey.ALTER_CONFIGS:
-            module = __import__("ottla.wire.messages.alter_configs", fromlist=["x"])
-            return module.AlterConfigsRequest([module.AlterConfigsResource(2, "a")])
-        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
-            module = __import__("ottla.wire.messages.incremental_alter_configs", fromlist=["x"])
-            return module.IncrementalAlterConfigsRequest([module.AlterConfigsResource(2, "a")])
-        case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
-            module = __import__("ottla.wire.messages.alter_user_scram_credentials", fromlist=["x"])
-            return module.AlterUserScramCredentialsRequest([module.ScramCredentialDeletion("a", 1)])
-        case ApiKey.ELECT_LEADERS:
-            module = __import__("ottla.wire.messages.elect_leaders", fromlist=["x"])
-            return module.ElectLeadersRequest(0, [module.TopicPartitions("a", [0])])
         case _:
-            return request
+            return SAYING.get(key) or request_class(key)()
 
 
 VERSIONS = [(key, version) for key, route in CONTROLLER_ROUTES.items() for version in range(route.low, route.high + 1)]

@@ -119,6 +119,7 @@ class Cluster:
                     controller=self.controller,
                     metadata=metadata,
                     making=(),
+                    authorizer=None,
                     watch=lambda: watch,
                 )
                 listener = await self.net.listen("h", CONTROLLER_PORT)

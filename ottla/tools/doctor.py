@@ -209,8 +209,10 @@ def _replication(c: _Config) -> Iterator[Finding]:
 
 
 def _security(c: _Config) -> Iterator[Finding]:
-    if c.given("authorizer.class.name"):
-        yield c.found("authorizer.class.name", WRONG, "nothing is authorized here yet: everybody may do everything")
+    named = c.given("authorizer.class.name")
+    if named not in ("", addresses.STANDARD_AUTHORIZER):
+        text = f"{named} is not here: write {addresses.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
+        yield c.found("authorizer.class.name", WRONG, text)
     if c.get("remote.log.storage.system.enable").lower() == "true":
         yield c.found("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
 

@@ -12,7 +12,7 @@ From KIP-919.
 from __future__ import annotations
 
 from ottla.broker.handlers.describe_cluster import BROKERS, CONTROLLERS
-from ottla.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS
+from ottla.broker.handlers.metadata import cluster_operations
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -43,5 +43,5 @@ def handle(context: Context, request: DescribeClusterRequest) -> Answer:
     if any(node.broker_id == leader_id for node in response.brokers):
         response.controller_id = leader_id
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response

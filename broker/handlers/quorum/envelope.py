@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.refusals import tells
-from ottla.broker.server.dispatch import LARGE_BYTES, Answer, Context, Route, handler_of
+from ottla.broker.server.dispatch import LARGE_BYTES, Answer, Context, Route, guarding, handler_of
 from ottla.broker.server.peer import Peer
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
@@ -83,7 +83,10 @@ async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResp
         peer=peer,
         frame=request.frame,
     )
-    answer = handler_of(route.module)(inner, await _body(context, request))
+    handler = handler_of(route.module)
+    if context.is_guarded:
+        handler = guarding(handler, at_controller=True)
+    answer: Any = handler(inner, await _body(context, request))
     if isinstance(answer, Awaitable):
         answer = await answer
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"

@@ -88,7 +88,8 @@ def test_lines_are_read_as_java_reads_properties() -> None:
 
 
 def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
-    assert refusals({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
+    assert refusals({"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"})
+    assert not refusals({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
     assert refusals({"listeners": "SASL_SSL://:9092"})
     assert refusals({"controller.quorum.voters": "1@a:9093,2@b"})
     assert not refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})

@@ -1,0 +1,184 @@
+"""What stands before the handlers where there is an authorizer: the table of `operations`, carried out.
+
+A request that may not be at all is refused here. Of one that names things, what may not be is taken out before the
+handler sees it, and gets its rows behind those the handler gave.
+
+Source: ``AuthHelper.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from ottla.broker.auth.operations import BROKER, CONTROLLER, DENIED, Need, Rows, Whole
+from ottla.broker.auth.split import SPLITS, Split, hide_configs
+from ottla.broker.refusals import refusing
+from ottla.broker.turn import Steps, Turn
+from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.decision import named_twice
+from ottla.controller.image import Image
+from ottla.wire.apis import ApiKey, response_class
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Message
+
+
+class Asking(Protocol):
+    """A request on its way: the dispatcher's `Context`."""
+
+    version: int
+    turn: Turn
+
+    @property
+    def image(self) -> Image:
+        """The newest committed metadata."""
+
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """Whether who asks may do something."""
+
+
+A = TypeVar("A", bound=Asking)
+Handling = Callable[[A, Any], Any]
+"""A handler: gives an answer, or something that is waited for."""
+
+
+def needs_of(key: ApiKey, *, at_controller: bool) -> tuple[Need, ...]:
+    """What a request needs."""
+    return (CONTROLLER if at_controller else BROKER).get(key, ())
+
+
+def guarded(asking: A, request: Any, handler: Handling[A], *, at_controller: bool) -> Any:
+    """Handle a request as far as who asks may; gives what a handler gives."""
+    key = ApiKey(request.SPEC.key)
+    rows: list[Rows] = []
+    for need in needs_of(key, at_controller=at_controller):
+        if isinstance(need, Whole):
+            code = _refused(asking, request, need)
+            if code is not None:
+                text = None if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED else _words(key, need.operation)
+                return asking.turn.go(refusing(request, asking.version, code, text))
+        elif isinstance(need, Rows):
+            rows.append(need)
+    special = SPLITS.get(key)
+    if not rows and special is None:
+        return handler(asking, request)
+    return asking.turn.go(_by_rows(asking, request, handler, rows, special))
+
+
+def _words(key: ApiKey, operation: Operation) -> str:
+    return f"Request {key.name} needs {operation.name} permission."
+
+
+def _refused(asking: Asking, request: Any, need: Whole) -> ErrorCode | None:
+    """How a request is refused that lacks what it needs."""
+    name = CLUSTER_NAME if need.field is None else getattr(request, need.field)
+    return None if asking.may(need.operation, need.resource, name) else DENIED[need.resource]
+
+
+def _by_rows(
+    asking: A, request: Any, handler: Handling[A], needs: list[Rows], special: tuple[str, Split] | None
+) -> Steps[Any]:
+    answered, refused = "", list[Any]()
+    for need in needs:
+        answered = need.answered
+        request, refused = yield from _split(asking, request, need)
+    if special is not None:
+        answered = special[0]
+        request, refused = yield from special[1](asking, request)
+    answer = handler(asking, request)
+    if isinstance(answer, Awaitable):
+        return _later(asking, answer, answered, refused)
+    if isinstance(answer, Message):
+        yield from _join(asking, answer, answered, refused)
+    return answer
+
+
+async def _later(asking: Asking, waited: Awaitable[Any], answered: str, refused: list[Any]) -> Any:
+    answer = await waited
+    if isinstance(answer, Message):
+        await asking.turn.through(_join(asking, answer, answered, refused))
+    return answer
+
+
+def _join(asking: Asking, answer: Message, answered: str, refused: list[Any]) -> Steps[None]:
+    """Put the refused rows behind the others; an answer that is an error as a whole stays as it is."""
+    if getattr(answer, "error_code", 0):
+        return
+    rows = getattr(answer, answered)
+    if type(answer) is response_class(ApiKey.CREATE_TOPICS):
+        yield from hide_configs(asking, rows)
+    for row in refused:
+        rows.append(row)
+        yield
+
+
+def _split(asking: Asking, request: Any, need: Rows) -> Steps[tuple[Any, list[Any]]]:
+    """What is left of a request, and the rows for what is not."""
+    if need.instead is not None and asking.may(need.instead, Resource.CLUSTER):
+        return request, []
+    row_class = _beside(request, need.row)
+    part_class = _beside(request, need.part) if need.part else None
+    code, topic_names = DENIED[need.resource], asking.image.topic_names
+    rows = getattr(request, need.asked)
+    twice = (yield from named_twice(x.name for x in rows)) if need.twice_is_wrong else set()
+    left: list[Any] = []
+    refused: dict[Any, Any] = {}
+    for asked in rows:
+        yield
+        name = asked if isinstance(asked, str) else _name(asked, topic_names, asking.version, need)
+        if name is None or name in twice or asking.may(need.operation, need.resource, name):
+            left.append(asked)
+            continue
+        row = _row(row_class, asked, name, code, tells_why=need.tells_why)
+        if part_class is None:
+            refused[name] = row
+            continue
+        assert need.parts is not None
+        for part in getattr(asked, need.parts):
+            row.partitions.append(_part(part_class, part, code))
+            yield
+        refused[len(refused)] = row
+    return (replace(request, **{need.asked: left}) if refused else request), list(refused.values())
+
+
+def _name(asked: Any, topic_names: Mapping[bytes, str], version: int, need: Rows) -> str | None:
+    """How a topic is called; None where its id says nothing here, which the handler tells."""
+    if need.names_topics_by_id and version >= 10:
+        return topic_names.get(asked.topic_id)
+    name: str = asked.topic if hasattr(asked, "topic") else asked.name
+    return name
+
+
+def _row(row_class: Any, asked: Any, name: str, code: ErrorCode, *, tells_why: bool) -> Any:
+    row = row_class()
+    for field in ("name", "topic", "topic_id"):
+        if hasattr(row, field) and hasattr(asked, field):
+            setattr(row, field, getattr(asked, field))
+    if hasattr(row, "group_id"):
+        row.group_id = name
+    if hasattr(row, "error_code"):
+        row.error_code = code
+        if hasattr(row, "error_message"):
+            row.error_message = "Authorization failed." if tells_why else None
+    return row
+
+
+def _part(part_class: Any, asked: Any, code: ErrorCode) -> Any:
+    """A partition's row; the request has numbers, or rows that have them."""
+    row = part_class(error_code=code)
+    field = "partition_index" if hasattr(row, "partition_index") else "partition"
+    number = asked if isinstance(asked, int) else getattr(asked, field)
+    setattr(row, field, number)
+    if hasattr(row, "low_watermark"):
+        row.low_watermark = -1
+    if hasattr(row, "error_message"):
+        row.error_message = code.text
+    return row
+
+
+def _beside(request: Any, name: str) -> Any:
+    """A class out of the module of a request."""
+    return getattr(sys.modules[type(request).__module__], name)

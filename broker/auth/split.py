@@ -1,0 +1,136 @@
+"""Requests whose rows need more than one rule: which of them may be, and the rows of those that may not.
+
+Source: ``ControllerApis.deleteTopics``, ``ControllerApis.authorizeAlterResource``, ``ConfigHelper.scala``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from ottla.broker.auth.operations import DENIED
+from ottla.broker.turn import Steps
+from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.decision import named_twice
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    Image,
+)
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import ZERO_UUID
+
+BROKER_LOGGER = 8
+_OF_CLUSTER = (RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
+
+
+class Asking(Protocol):
+    """Who asks, and what there is."""
+
+    @property
+    def image(self) -> Image:
+        """The newest committed metadata."""
+
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """Whether who asks may do something."""
+
+
+Parts = tuple[Any, list[Any]]
+"""What is left of a request, and the rows of the answer for the rest."""
+Split = Callable[[Any, Any], Steps[Parts]]
+
+
+def _config_kind(kind: int, name: str) -> tuple[Resource, str] | None:
+    """What settings belong to; None for a kind nobody knows, which the handler tells."""
+    if kind in _OF_CLUSTER:
+        return Resource.CLUSTER, CLUSTER_NAME
+    known = {RESOURCE_TOPIC: Resource.TOPIC, RESOURCE_GROUP: Resource.GROUP}.get(kind)
+    return None if known is None else (known, name)
+
+
+def _configs(operation: Operation, row_class_name: str) -> Split:
+    """The rows of a request about settings."""
+
+    def split(asking: Asking, request: Any) -> Steps[Parts]:
+        row_class = getattr(sys.modules[type(request).__module__], row_class_name)
+        keys = ((r.resource_type, r.resource_name) for r in request.resources)
+        twice = (yield from named_twice(keys)) if operation is Operation.ALTER_CONFIGS else set()
+        left, refused = [], {}
+        for asked in request.resources:
+            yield
+            at = asked.resource_type, asked.resource_name
+            of = _config_kind(*at)
+            if of is None or at in twice or asking.may(operation, *of):
+                left.append(asked)
+                continue
+            code = DENIED[of[0]]
+            refused[at] = row_class(code, code.text, *at)
+        return (replace(request, resources=left) if refused else request), list(refused.values())
+
+    return split
+
+
+def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
+    """Topics to be deleted, by name or id: the name behind an id is only told to who may see it."""
+    if asking.may(Operation.DELETE, Resource.CLUSTER):
+        return request, []
+    row_class = sys.modules[type(request).__module__].DeletableTopicResult
+    asked = [*((name, None) for name in request.topic_names), *((t.name, t) for t in request.topics)]
+    twice = yield from named_twice((name, b"" if t is None else t.topic_id) for name, t in asked)
+    names, topics, refused = [], [], {}
+    for name, topic in asked:
+        yield
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        told = _shown(asking, name, topic_id)
+        if told is None or (name, b"" if topic is None else topic_id) in twice:
+            topics.append(topic) if topic is not None else names.append(name)
+        else:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused[name, topic_id] = row_class(told[0], topic_id, code, code.text)
+    if not refused:
+        return request, []
+    return replace(request, topic_names=names, topics=topics), list(refused.values())
+
+
+def _shown(asking: Asking, name: str | None, topic_id: bytes) -> tuple[str | None] | None:
+    """Under which name a topic is refused; None where it is not: it may be deleted, or is none."""
+    if name is not None and topic_id != ZERO_UUID:
+        return None
+    real = asking.image.topic_names.get(topic_id) if name is None else name
+    if real is None:
+        return None
+    may_see = asking.may(Operation.DESCRIBE, Resource.TOPIC, real)
+    may_delete = asking.may(Operation.DELETE, Resource.TOPIC, real)
+    if name is None:
+        return None if may_delete else (real if may_see else None,)
+    if not may_see:
+        return (real,)
+    return None if may_delete or real not in asking.image.topics else (real,)
+
+
+SPLITS: dict[ApiKey, tuple[str, Split]] = {
+    ApiKey.DESCRIBE_CONFIGS: ("results", _configs(Operation.DESCRIBE_CONFIGS, "DescribeConfigsResult")),
+    ApiKey.ALTER_CONFIGS: ("responses", _configs(Operation.ALTER_CONFIGS, "AlterConfigsResourceResponse")),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        "responses",
+        _configs(Operation.ALTER_CONFIGS, "AlterConfigsResourceResponse"),
+    ),
+    ApiKey.DELETE_TOPICS: ("responses", _deletions),
+}
+"""The answer's list, and who takes the request apart."""
+
+
+def hide_configs(asking: Asking, rows: Iterable[Any]) -> Steps[None]:
+    """A topic that was made is told with its settings only to who may see those (KIP-525)."""
+    for row in rows:
+        yield
+        if not row.error_code and not asking.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, row.name):
+            row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            row.configs, row.num_partitions, row.replication_factor = [], -1, -1

@@ -1,0 +1,51 @@
+"""DescribeAcls (29), v1-3: the access rules a filter means, by what they are about.
+
+Behaviour: without an authorizer SECURITY_DISABLED. A filter's pattern MATCH means every rule that covers the name, ANY
+every kind of pattern by its own name. A filter that says something nobody knows ends the connection.
+
+Source: ``AclApis.handleDescribeAcls``, ``DescribeAclsResponse.aclsResources`` (apache/kafka 4.3.1).
+
+From KIP-140; prefixes: KIP-290.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.acl import Acl
+from ottla.controller.acls import filter_of, found
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+def handle(context: Context, request: DescribeAclsRequest) -> Answer:
+    """Look through all rules."""
+    wanted = filter_of(request)
+    if wanted.is_unknown:
+        raise WireError(f"DescribeAcls with a filter nobody knows: {wanted}")
+    if not context.is_guarded:
+        code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=code, error_message=text)
+    return context.turn.go(_describe(context, request))
+
+
+def _describe(context: Context, request: DescribeAclsRequest) -> Steps[Answer]:
+    acls = yield from found(context.image, filter_of(request))
+    rows: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in acls:
+        row = _resource(rows, acl)
+        row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
+        yield
+    return DescribeAclsResponse(error_message=None, resources=[rows[at] for at in sorted(rows)])
+
+
+def _resource(rows: dict[tuple[int, str, int], DescribeAclsResource], acl: Acl) -> DescribeAclsResource:
+    at = int(acl.resource), acl.name, int(acl.pattern)
+    if at not in rows:
+        rows[at] = DescribeAclsResource(*at)
+    return rows[at]

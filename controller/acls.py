@@ -1,0 +1,223 @@
+"""Access rules as the controller keeps them: made, found by filters, removed.
+
+Rules that are there already are made again silently. Each row of a request stands for itself; what the good ones make
+is written together. A rule found by two filters is told by both and removed once.
+
+Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple, Protocol
+
+from ottla.controller.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    known,
+)
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.schema import Message
+
+MOST_RECORDS = 10_000
+"""A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+
+
+class _Asked(Protocol):
+    """The fields a filter has on the wire."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+class Filter(NamedTuple):
+    """Which rules are meant; None and ANY mean every one."""
+
+    resource: Resource
+    name: str | None
+    pattern: Pattern
+    principal: str | None
+    host: str | None
+    operation: Operation
+    permission: Permission
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it says something nobody here knows."""
+        return 0 in (self.resource, self.pattern, self.operation, self.permission)
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether a rule is meant."""
+        return (
+            self.resource in (Resource.ANY, acl.resource)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+            and (self.principal is None or self.principal == acl.principal)
+            and (self.host is None or self.host == acl.host)
+            and self._names(acl)
+        )
+
+    def _names(self, acl: Acl) -> bool:
+        """MATCH means every pattern that covers the name; all others mean the pattern's own name (item 341)."""
+        if self.pattern is Pattern.MATCH and self.name is not None:
+            if acl.pattern is Pattern.PREFIXED:
+                return self.name.startswith(acl.name)
+            return acl.name in (self.name, WILDCARD)
+        return self.pattern in (Pattern.ANY, Pattern.MATCH, acl.pattern) and self.name in (None, acl.name)
+
+
+def filter_of(asked: _Asked) -> Filter:
+    """A filter as it came."""
+    return Filter(
+        known(Resource, asked.resource_type_filter),
+        asked.resource_name_filter,
+        known(Pattern, asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        known(Operation, asked.operation),
+        known(Permission, asked.permission_type),
+    )
+
+
+def asked_acl(row: ca.AclCreation) -> Acl:
+    """A rule as it was asked for; what nobody here knows is UNKNOWN."""
+    return Acl(
+        known(Resource, row.resource_type),
+        row.resource_name,
+        known(Pattern, row.resource_pattern_type),
+        row.principal,
+        row.host,
+        known(Operation, row.operation),
+        known(Permission, row.permission_type),
+    )
+
+
+def _wrong(acl: Acl) -> str | None:
+    """Why a rule cannot be made (item 340)."""
+    if acl.resource is Resource.CLUSTER and acl.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not acl.name:
+        return "Invalid empty resource name"
+    if acl.resource in (Resource.UNKNOWN, Resource.ANY):
+        return f"Invalid resourceType {acl.resource.name}"
+    if acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
+        return f"Invalid patternType {acl.pattern.name}"
+    if acl.operation in (Operation.UNKNOWN, Operation.ANY):
+        return f"Invalid operation {acl.operation.name}"
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        return f"Invalid permissionType {acl.permission.name}"
+    if ":" not in acl.principal:
+        why = "(no colon is present separating the principal type from the principal name)"
+        return f"Could not parse principal from `{acl.principal}` {why}"
+    return None
+
+
+def _need_authorizer(static: Mapping[str, str]) -> None:
+    if not static.get("authorizer.class.name"):
+        raise ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def create_acls(
+    image: Image, request: ca.CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
+) -> Steps:
+    """Make the rules that are not there yet. ``static``: what was set in this node's configuration.
+
+    Raises:
+        ProtocolError: SECURITY_DISABLED, there is no authorizer; POLICY_VIOLATION, they are too many.
+    """
+    _need_authorizer(static)
+    rows: list[ca.AclCreationResult] = []
+    records: list[Message] = []
+    made: set[Acl] = set()
+    for number, asked in enumerate(request.creations, 1):
+        acl = asked_acl(asked)
+        why = _wrong(acl)
+        rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why))
+        if why is None and acl not in image.acls and acl not in made:
+            made.add(acl)
+            if len(records) >= MOST_RECORDS:
+                why = "Unable to perform excessively large batch operation."
+                raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
+            records.append(_record(new_id(), acl))
+        if number % PAUSE_EVERY == 0:
+            yield
+    return Decision(ca.CreateAclsResponse(results=rows), records)
+
+
+def _record(acl_id: bytes, acl: Acl) -> m.AccessControlEntryRecord:
+    return m.AccessControlEntryRecord(
+        acl_id,
+        int(acl.resource),
+        acl.name,
+        int(acl.pattern),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
+
+
+def delete_acls(image: Image, request: da.DeleteAclsRequest, static: Mapping[str, str]) -> Steps:
+    """Remove what the filters find.
+
+    Raises:
+        ProtocolError: SECURITY_DISABLED, there is no authorizer; INVALID_REQUEST, that is too much.
+    """
+    _need_authorizer(static)
+    rows: list[da.DeleteAclsFilterResult] = []
+    doomed: dict[bytes, None] = {}
+    for asked in request.filters:
+        row = da.DeleteAclsFilterResult(error_message=None)
+        rows.append(row)
+        wanted = filter_of(asked)
+        if wanted.is_unknown:
+            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
+            continue
+        for acl in (yield from found(image, wanted)):
+            if len(doomed) >= MOST_RECORDS:
+                why = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+            doomed[image.acls[acl]] = None
+            row.matching_acls.append(_told(acl))
+    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(doomed)]
+    return Decision(da.DeleteAclsResponse(filter_results=rows), records)
+
+
+def _told(acl: Acl) -> da.DeleteAclsMatchingAcl:
+    return da.DeleteAclsMatchingAcl(
+        0,
+        None,
+        int(acl.resource),
+        acl.name,
+        int(acl.pattern),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
+
+
+def found(image: Image, wanted: Filter) -> Generator[None, None, list[Acl]]:
+    """The rules a filter means, in steps."""
+    out: list[Acl] = []
+    for number, acl in enumerate(image.acls, 1):
+        if wanted.matches(acl):
+            out.append(acl)
+        if number % PAUSE_EVERY == 0:
+            yield
+    return out
