@@ -1,0 +1,186 @@
+"""Transactions of stock producers, fenced, aborted, killed and moved; Kafka's own tool that looks at them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+
+from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.jars import classpath
+
+WAIT_S = 30.0
+
+
+def make(bootstrap: str, topic: str, replicas: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 2, replicas)])[topic].result(WAIT_S)
+
+
+def confluent(bootstrap: str, name: str, **more: Any) -> Producer:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 10_000, **more}
+    producer = Producer(settings)
+    producer.init_transactions(WAIT_S)
+    return producer
+
+
+def write(producer: Producer, topic: str, value: str) -> None:
+    for partition in (0, 1):
+        producer.produce(topic, f"{value}{partition}".encode(), partition=partition)
+    assert producer.flush(WAIT_S) == 0
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """What a reader sees up to where it may read now."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": isolation}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, 0) for number in (0, 1)])
+    out: list[str] = []
+    ends, deadline = 0, time.monotonic() + WAIT_S
+    while ends < 2:
+        assert time.monotonic() < deadline, out
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if message.error() is None:
+            out.append(message.value().decode())
+        else:
+            ends += 1
+    consumer.close()
+    return sorted(out)
+
+
+# ---------------------------------------------------------------------- one node
+
+
+def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    producer = confluent(node.bootstrap, topic)
+    for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
+        producer.begin_transaction()
+        write(producer, topic, value)
+        ends(WAIT_S)
+    producer.begin_transaction()
+    write(producer, topic, "c")
+    assert read(node.bootstrap, topic) == ["a0", "a1"], "c is still open"
+    assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1", "c0", "c1"]
+    producer.commit_transaction(WAIT_S)
+    assert read(node.bootstrap, topic) == ["a0", "a1", "c0", "c1"]
+
+
+def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    first = confluent(node.bootstrap, topic)
+    first.begin_transaction()
+    write(first, topic, "a")
+    second = confluent(node.bootstrap, topic)
+    with pytest.raises(KafkaException) as caught:
+        first.commit_transaction(WAIT_S)
+    assert caught.value.args[0].fatal()
+    second.begin_transaction()
+    write(second, topic, "b")
+    second.commit_transaction(WAIT_S)
+    assert read(node.bootstrap, topic) == ["b0", "b1"]
+
+
+def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    producer = KafkaProducer(bootstrap_servers=node.bootstrap, transactional_id=topic, transaction_timeout_ms=10_000)
+    producer.init_transactions()
+    for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.send(topic, f"{value}{partition}".encode(), partition=partition).get(WAIT_S)
+        ends()
+    producer.close()
+    assert read(node.bootstrap, topic) == ["a0", "a1"]
+    assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1"]
+
+
+def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    program = Path(__file__).parent / "java" / "Transact.java"
+    done = subprocess.run(
+        ["java", "-cp", classpath(), str(program), node.bootstrap, topic, topic],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    committed = sorted(f"{v}{p}" for v in ["a", *(f"c{i}-" for i in range(20)), "f"] for p in (0, 1))
+    lines = done.stdout.splitlines()
+    assert lines[:5] == ["committed", "aborted", "aborted nothing", "committed 20", "second began"]
+    assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
+    assert lines[6] == f"committed: [{', '.join(committed)}]"
+    assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"
+
+
+def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topic: str) -> None:
+    with OttlaProcess(data_dir) as node:
+        make(node.bootstrap, topic)
+        producer = confluent(node.bootstrap, topic)
+        producer.begin_transaction()
+        write(producer, topic, "a")
+        node.kill()
+        node.start()
+        write(producer, topic, "b")
+        producer.commit_transaction(WAIT_S)
+        assert read(node.bootstrap, topic) == ["a0", "a1", "b0", "b1"]
+
+
+def within(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str) -> None:
+    every = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with OttlaProcess(data_dir, **every) as node:
+        make(node.bootstrap, topic)
+        left = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 1_000})
+        left.begin_transaction()
+        write(left, topic, "a")
+        other = confluent(node.bootstrap, "other")
+        other.begin_transaction()
+        write(other, topic, "b")
+        other.commit_transaction(WAIT_S)
+        within(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
+
+
+# ---------------------------------------------------------------------- Kafka's own tool
+
+
+def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    at = ["--bootstrap-server", node.bootstrap]
+    producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})
+    producer.begin_transaction()
+    write(producer, topic, "a")
+    listed = java_tool("TransactionsCommand", *at, "list")
+    row = next(line.split() for line in listed.splitlines() if line.startswith(topic))
+    assert row[3] == "Ongoing"
+    told = java_tool("TransactionsCommand", *at, "describe", "--transactional-id", topic)
+    row = next(line.split() for line in told.splitlines() if topic in line)
+    assert row[4] == "Ongoing"
+    assert row[-1] == f"{topic}-0,{topic}-1"
+    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
+    row = told.splitlines()[1].split()
+    assert (row[1], row[-1]) == ("0", "0"), "its epoch, and the first offset of its transaction"
+    hanging = java_tool(
+        "TransactionsCommand", *at, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "1"
+    )
+    assert topic not in hanging, "its coordinator knows it"
+    java_tool("TransactionsCommand", *at, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1"]
+    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
+    assert told.splitlines()[1].split()[-1] == "None"
