@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
+import ottla
 from compat_tests.cluster import OttlaProcess, java_tool
 from compat_tests.jars import classpath
+from compat_tests.test_three_nodes import all_in_sync, make_topic, until
 
 WAIT_S = 30.0
 
@@ -136,13 +139,6 @@ def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topi
         assert read(node.bootstrap, topic) == ["a0", "a1", "b0", "b1"]
 
 
-def within(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str) -> None:
     every = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     with OttlaProcess(data_dir, **every) as node:
@@ -154,7 +150,7 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
         other.begin_transaction()
         write(other, topic, "b")
         other.commit_transaction(WAIT_S)
-        within(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
+        until(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
 
 
 # ---------------------------------------------------------------------- Kafka's own tool
@@ -172,7 +168,7 @@ def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, to
     told = java_tool("TransactionsCommand", *at, "describe", "--transactional-id", topic)
     row = next(line.split() for line in told.splitlines() if topic in line)
     assert row[4] == "Ongoing"
-    assert row[-1] == f"{topic}-0,{topic}-1"
+    assert sorted(row[-1].split(",")) == [f"{topic}-0", f"{topic}-1"]
     told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
     row = told.splitlines()[1].split()
     assert (row[1], row[-1]) == ("0", "0"), "its epoch, and the first offset of its transaction"
@@ -184,3 +180,62 @@ def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, to
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1"]
     told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
     assert told.splitlines()[1].split()[-1] == "None"
+
+
+# ---------------------------------------------------------------------- three nodes
+
+
+class Ledger:
+    """Writes each number in a transaction of its own, and again where that was aborted."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._producer = confluent(bootstrap, "ledger", **{"transaction.timeout.ms": 60_000})
+        self.committed: list[str] = []
+
+    def _begin(self, value: str) -> None:
+        self._producer.begin_transaction()
+        for partition in (0, 1):
+            self._producer.produce(self._topic, f"{value}{partition}".encode(), partition=partition)
+
+    def write(self, number: int, between: Callable[[], None] = lambda: None) -> None:
+        """One number; ``between`` happens while its transaction is open. Before every third one is aborted."""
+        deadline = time.monotonic() + 2 * WAIT_S
+        if number % 3 == 0:
+            self._begin(f"never-{number}-")
+            self._producer.abort_transaction(WAIT_S)
+        while True:
+            assert time.monotonic() < deadline
+            try:
+                self._begin(f"{number}-")
+                self._producer.flush(WAIT_S)
+                between()
+                between = lambda: None  # noqa: E731 - once
+                self._producer.commit_transaction(WAIT_S)
+            except KafkaException as error:
+                why = error.args[0]
+                assert not why.fatal(), why
+                if why.txn_requires_abort():
+                    self._producer.abort_transaction(WAIT_S)
+                else:
+                    self._producer.commit_transaction(WAIT_S)
+                    break
+            else:
+                break
+        self.committed += [f"{number}-0", f"{number}-1"]
+
+
+def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
+    with ottla.Cluster(3) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        make_topic(bootstrap, "t", 2)
+        ledger = Ledger(bootstrap, "t")
+        ledger.write(0)
+        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        for number in (1, 2, 3):
+            ledger.write(10 * number, partial(cluster.kill, number))
+            ledger.write(10 * number + 1)
+            cluster.restart(number)
+            for name in ("t", "__transaction_state"):
+                until(partial(all_in_sync, bootstrap, name))
+        assert read(bootstrap, "t") == sorted(ledger.committed)
