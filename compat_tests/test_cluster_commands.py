@@ -170,3 +170,28 @@ def test_a_node_is_removed_for_good_and_what_it_had_lies_elsewhere() -> None:
         assert all(row["not in sync"] == 0 for row in rows)
         assert sum(row["replicas"] for row in rows) >= 8
         assert round_trip(everybody, "t", b"more") == b"more"
+
+
+def test_one_controller_that_is_left_goes_on_alone_and_takes_others_in_again(tmp_path: Path) -> None:
+    with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        client.create_topics([NewTopic("t", 2, 3)])["t"].result(30)
+        assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
+        survivor = cluster.nodes[2]
+        for node in cluster.nodes:
+            cluster.kill(node.id)
+        command = [OTTLA, "cluster", "recover", "--config", survivor.config]
+        looked = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert looked.returncode == 1
+        assert "lost: what controllers 1, 2 decided after that without it" in looked.stdout
+        assert looked.stderr == "nothing was changed: --yes does it\n"
+        done = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        cluster.restart(3)
+        alone = survivor.bootstrap_servers
+        removed = cluster_verb(alone, "remove", "1", "2", "--fewer-copies")
+        assert (removed.stderr, json.loads(removed.stdout)) == ("", [{"removed": 1}, {"removed": 2}])
+        rows = json.loads(cluster_verb(alone, "status").stdout)
+        assert [(row["node"], row["broker"], row["quorum"]) for row in rows] == [(3, "alive", "leader")]
+        assert rows[0]["not in sync"] == 0
+        assert round_trip(alone, "t", b"more") == b"more", "the first record is committed, the group goes on behind it"

@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ottla.cli import cluster_moves, cluster_remove
+from ottla.cli import cluster_moves, cluster_recover, cluster_remove
 from ottla.cli.common import Failed, add_connection, check, command_parser, pairs, show, talk
 from ottla.peers.client import ClusterClient
 from ottla.tools.status import status_of
@@ -21,6 +21,7 @@ examples:
   ottla cluster status
   ottla cluster drain 3 --dry-run
   ottla cluster remove 3
+  ottla cluster recover --config node-1.properties
   ottla cluster rebalance
   ottla cluster reassign events:0=1,2,3
   ottla cluster elect
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     add_connection(verbs.add_parser("status", help=text, description=text))
     cluster_moves.add_verbs(verbs)
     cluster_remove.add_verb(verbs)
+    cluster_recover.add_verb(verbs)
     return out
 
 
@@ -110,6 +112,8 @@ def run(arguments: list[str]) -> int:
     from ottla.broker.addresses import BadConfig
 
     options = _parser().parse_args(arguments)
+    if options.verb == "recover":
+        return cluster_recover.run(options)
     if options.verb != "start":
         asked = {"status": _status, "remove": cluster_remove.remove, **cluster_moves.VERBS}[options.verb]
 

@@ -6,7 +6,7 @@ It is no product: it keeps one connection to each broker, negotiates versions, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,12 +250,11 @@ class ClusterClient:
         """Ask the bootstrap broker."""
         return await (await self.any()).call(request, version)
 
-    def stay_away_from(self, node_id: int) -> None:
-        """From now on any of the other brokers that the metadata named is asked: this one is about to go."""
-        others = [
-            (f"[{host}]" if ":" in host else host, port) for i, (host, port) in self._brokers.items() if i != node_id
-        ]
-        self._bootstrap = ",".join(f"{host}:{port}" for host, port in others) or self._bootstrap
+    def stay_away_from(self, node_ids: Collection[int]) -> None:
+        """From now on any of the other brokers that the metadata named is asked: these are about to go."""
+        others = (x for i, x in self._brokers.items() if i not in node_ids)
+        named = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in others]
+        self._bootstrap = ",".join(named) or self._bootstrap
 
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
         """Brokers and leaders; None means all topics."""

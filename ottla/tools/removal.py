@@ -1,4 +1,4 @@
-"""May a node leave for good, and what must be done before: seen from outside, on any Kafka.
+"""May nodes leave for good, and what must be done before: seen from outside, on any Kafka.
 
 The rules are Ottla's own. Kafka leaves it to people to empty a broker, take a controller's vote away and strike the
 broker off, and lets them do each at the wrong time.
@@ -6,7 +6,7 @@ broker off, and lets them do each at the wrong time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from ottla.controller.plan_moves import At
@@ -46,9 +46,9 @@ class Sight(NamedTuple):
         voter = self.voters.get(node)
         return self.brokers.get(node, voter is not None and voter.alive)
 
-    def held(self, node: int) -> dict[At, Partition]:
-        """What lies on a node."""
-        return {at: p for at, p in self.partitions.items() if node in p.replicas}
+    def left(self, leaving: Collection[int]) -> list[Voter]:
+        """Who still votes without some nodes."""
+        return [v for i, v in self.voters.items() if i not in leaving]
 
 
 def sight(cluster: Any, topics: Any, quorum: Any) -> Sight:
@@ -79,34 +79,39 @@ def _named(partitions: list[At]) -> str:
     return ", ".join(f"{topic}:{number}" for topic, number in sorted(partitions)[:3]) + more
 
 
-def refusal(seen: Sight, node: int, *, joins_again: bool = False) -> str | None:
-    """Why a node must not leave; None where it may. ``joins_again``: running, it makes itself a voter."""
-    if node not in seen.brokers and node not in seen.voters:
-        return f"no node {node} in this cluster"
-    runs = seen.runs(node)
-    if not runs:
-        lost = [at for at, p in seen.held(node).items() if p.leader < 0 or set(p.isr) <= {node}]
-        if lost:
-            return f"records would be lost: nobody but node {node} has all of {_named(lost)}; start it again first"
-    if node not in seen.voters:
+def _nodes(ids: Collection[int]) -> str:
+    return f"node{'s' if len(ids) > 1 else ''} {', '.join(str(i) for i in sorted(ids))}"
+
+
+def refusal(seen: Sight, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
+    """Why nodes must not leave; None where they may. ``joins_again``: one that runs makes itself a voter."""
+    for node in sorted(leaving):
+        if node not in seen.brokers and node not in seen.voters:
+            return f"no node {node} in this cluster"
+    dead = {i for i in leaving if not seen.runs(i)}
+    lost = [at for at, p in seen.partitions.items() if dead & set(p.replicas) and (p.leader < 0 or set(p.isr) <= dead)]
+    if lost:
+        return f"records would be lost: nobody but {_nodes(dead)} has all of {_named(lost)}; start it again first"
+    votes = [i for i in sorted(leaving) if i in seen.voters]
+    if not votes:
         return None
-    left = {i: v for i, v in seen.voters.items() if i != node}
-    alive = sum(v.alive for v in left.values())
+    left = seen.left(leaving)
+    alive = sum(v.alive for v in left)
     if not left:
-        return f"node {node} is the only controller that votes: another one must vote first"
-    if seen.voters[node].directory_id == ZERO_UUID:
+        return f"nobody but {_nodes(votes)} votes among the controllers: another one must vote first"
+    if any(seen.voters[i].directory_id == ZERO_UUID for i in votes):
         return "who votes is fixed by configuration here (kraft.version 0): raise it with kafka-features.sh first"
     if alive * 2 <= len(left):
         return f"the quorum would be lost: of the {len(left)} other controllers that vote only {alive} are alive"
-    if runs and joins_again and alive * 2 <= len(seen.voters):
+    if joins_again and votes_to_the_end(seen, leaving):
         return (
-            f"with node {node} stopped nobody could take its vote away, and while it runs it takes it again: start it "
-            "with controller.quorum.auto.join.enable=false, or have another controller vote first"
+            f"with {_nodes(votes)} stopped nobody could take the vote away, and a node that runs takes it again: start "
+            "it with controller.quorum.auto.join.enable=false, or have another controller vote first"
         )
     return None
 
 
-def votes_to_the_end(seen: Sight, node: int) -> bool:
-    """Whether a node's vote must be taken away while it runs: without it the others could decide nothing."""
-    alive = sum(v.alive for i, v in seen.voters.items() if i != node)
-    return node in seen.voters and alive * 2 <= len(seen.voters)
+def votes_to_the_end(seen: Sight, leaving: Collection[int]) -> bool:
+    """Whether votes must be taken away while the nodes run: without them the others could decide nothing."""
+    alive = sum(v.alive for v in seen.left(leaving))
+    return any(i in seen.voters and seen.runs(i) for i in leaving) and alive * 2 <= len(seen.voters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -36,8 +37,8 @@ class WithQuorum(Cluster):
         self.busy = 1
         self.joins = False
 
-    def stay_away_from(self, node_id: int) -> None:
-        self.away.append(node_id)
+    def stay_away_from(self, node_ids: Collection[int]) -> None:
+        self.away += node_ids
 
     async def broker(self, node_id: int) -> Any:
         return self
@@ -129,6 +130,19 @@ def test_what_has_nowhere_to_go_ends_it_unless_fewer_copies_will_do(capsys: pyte
     alone.voters = [2]
     with pytest.raises(Failed, match=r"1 partitions have no other broker to go to: t:0$"):
         run(alone, capsys, "1", "--fewer-copies")
+
+
+def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = WithQuorum(3, [1, 2, 3], [2, 3, 1])
+    cluster.voters = [1]
+    for dead in (2, 3):
+        beat(cluster.machine, dead, want_fence=True)
+    with pytest.raises(Failed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"):
+        run(cluster, capsys, "3", "--fewer-copies")
+    told, said = run(cluster, capsys, "2", "3", "--fewer-copies")
+    assert (told, said) == ([{"removed": 2}, {"removed": 3}], "")
+    assert cluster.sets() == [(1,), (1,)]
+    assert sorted(cluster.machine.image.brokers) == [1]
 
 
 def test_a_node_that_is_not_stopped_in_time_is_waited_for_no_longer(capsys: pytest.CaptureFixture[str]) -> None:

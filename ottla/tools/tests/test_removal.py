@@ -36,7 +36,7 @@ ROWS = [
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: nobody but node 3"),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [Partition((3, 1), (3,), 3)], "has all of t:0; start it again first"),
     ({1: UP, 2: UP}, {1: UP, 2: UP}, [], "no node 3"),
-    ({3: UP}, {3: UP}, [], "the only controller that votes"),
+    ({3: UP}, {3: UP}, [], "nobody but node 3 votes among the controllers"),
     ({1: UP, 3: UP}, {1: UP, 3: UP}, [], None),
     (THREE, {1: UP, 2: DOWN, 3: UP}, [], "the quorum would be lost: of the 2 other controllers that vote only 1"),
     (THREE, {1: UP, 2: UP}, [], None),  # a broker only
@@ -49,23 +49,36 @@ ROWS = [
 def test_a_node_leaves_where_neither_quorum_nor_records_are_lost(
     brokers: dict[int, bool], voters: dict[int, bool], partitions: list[Partition], why: str | None
 ) -> None:
-    told = refusal(seen(brokers, voters, *partitions), 3)
+    told = refusal(seen(brokers, voters, *partitions), [3])
     assert told == why if why is None or told is None else why in told
 
 
 def test_whoever_votes_by_configuration_is_not_removed() -> None:
-    told = refusal(seen(THREE, THREE, directory=ZERO_UUID), 3)
+    told = refusal(seen(THREE, THREE, directory=ZERO_UUID), [3])
     assert told is not None
     assert "kraft.version 0" in told
 
 
+def test_several_leave_together_where_those_that_stay_have_everything() -> None:
+    dead = {1: UP, 2: DOWN, 3: DOWN}
+    voters = {1: UP}
+    assert refusal(seen(dead, voters, Partition((1, 2, 3), (1,), 1)), [2, 3]) is None
+    told = refusal(seen({1: UP, 2: DOWN, 3: UP}, voters, Partition((2, 3), (2,), 2)), [2, 3])
+    assert told == "records would be lost: nobody but node 2 has all of t:0; start it again first"
+    assert refusal(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
+        "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
+    )
+    assert refusal(seen(THREE, {1: UP, 2: UP, 3: DOWN}), [2, 3]) is None
+    assert not votes_to_the_end(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "the dead have no vote to give"
+
+
 def test_one_of_two_voters_gives_its_vote_while_it_runs_and_must_not_take_it_again() -> None:
     two = seen({1: UP, 3: UP}, {1: UP, 3: UP})
-    assert votes_to_the_end(two, 3)
-    assert not votes_to_the_end(seen(THREE, THREE), 3)
-    assert not votes_to_the_end(seen(THREE, {1: UP}), 3)
-    assert "takes it again" in (refusal(two, 3, joins_again=True) or "")
-    assert refusal(seen(THREE, THREE), 3, joins_again=True) is None
+    assert votes_to_the_end(two, [3])
+    assert not votes_to_the_end(seen(THREE, THREE), [3])
+    assert not votes_to_the_end(seen(THREE, {1: UP}), [3])
+    assert "takes it again" in (refusal(two, [3], joins_again=True) or "")
+    assert refusal(seen(THREE, THREE), [3], joins_again=True) is None
 
 
 def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers() -> None:

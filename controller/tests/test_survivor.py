@@ -1,0 +1,141 @@
+"""A new quorum out of one controller's directory."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.controller import survivor
+from ottla.controller.format import Plan, Voter, format_directories
+from ottla.controller.levels import starting_levels
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft import events
+from ottla.controller.raft.events import Append, HardState, ReplicaKey
+from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.quorum_state import QuorumStateFile
+from ottla.controller.raft.store import MetadataStore
+from ottla.controller.records import BatchWriter
+from ottla.log.directory import Identity, LogDirectory
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.primitives import uuid_text
+from ottla.world.disk import read_file
+from ottla.world.memory_disk import MemoryDisk
+
+ME = 2
+TOPIC = bytes([7]) * 16
+
+
+def directory_of(node: int) -> bytes:
+    return bytes(15) + bytes([node])
+
+
+def one_of(*voters: int, node: int = ME) -> tuple[MemoryDisk, Identity]:
+    """A node's formatted disk; without voters they are fixed by configuration."""
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    rows = tuple(Voter(i, directory_of(i), (Endpoint("C", f"n{i}", 9093),)) for i in voters)
+    levels = starting_levels(None, {}, dynamic_quorum=bool(voters))
+    directory = LogDirectory(disk.session(), "/data")
+    directory.lock()
+    plan = Plan(node, uuid_text(bytes([9]) * 16), levels, rows)
+    format_directories([directory], directory, plan, 0, lambda: directory_of(node))
+    identity = directory.read_identity()
+    assert identity is not None
+    directory.unlock()
+    return disk, identity
+
+
+def opened(disk: MemoryDisk, identity: Identity) -> MetadataStore:
+    return MetadataStore(disk.session(), "/data", identity, 0)
+
+
+def contents(disk: MemoryDisk) -> dict[str, bytes]:
+    return {path: read_file(disk.session(), path) for path in sorted(disk.files)}
+
+
+def partition(number: int, isr: list[int], replicas: list[int]) -> m.PartitionRecord:
+    return m.PartitionRecord(number, TOPIC, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+
+
+def heard(store: MetadataStore, epoch: int, *records: Any) -> None:
+    """What a leader said, and this replica has on disk."""
+    writer = BatchWriter(1_000)
+    for record in records:
+        writer.add_message(record)
+    store.append(Append(store.log.log_end_offset, len(records), epoch, batch=writer.done()), 1_000)
+    store.begin_state(HardState(epoch, 1), store.voters(QuorumConfig(bootstrap=(("x", 1),))))()
+    job = store.begin_sync()
+    job()
+    store.finish_sync(job)
+
+
+def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
+    disk, identity = one_of(1, 2, 3)
+    store = opened(disk, identity)
+    heard(store, 4, m.TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
+    end = store.log.log_end_offset
+    assert survivor.recover(store, {}, 2_000) == 5
+    disk.lose_power()  # nothing of it hangs on a clean end
+    again = opened(disk, identity)
+    voters = again.voters(QuorumConfig())
+    assert list(voters.current) == [ReplicaKey(ME, directory_of(ME))]
+    assert QuorumStateFile.read(disk.session(), "/data/__cluster_metadata-0/quorum-state").hard == HardState(5)
+    assert (again.log.log_end_offset, again.chain().last_epoch) == (end + 1, 5)
+    raft = RaftMachine(again.me, voters, again.hard, again.chain(), lambda: 0.5)
+    ready = raft.step(0, events.Start())
+    assert raft.is_leader
+    assert ready.hard_state == HardState(6, ME), "under an epoch that the others never heard of"
+
+
+def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
+    disk, identity = one_of(1, 2, 3)
+    store = opened(disk, identity)
+    rows = [partition(0, [1, 2, 3], [1, 2, 3]), partition(1, [4, 2], [4, 2]), partition(2, [3], [3, 2])]
+    brokers = [m.RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
+    heard(store, 4, *brokers, m.TopicRecord("t", TOPIC), *rows)
+    survivor.recover(store, {}, 2_000)
+    image = survivor._machine(opened(disk, identity)).latest
+    assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
+    told = image.topics["t"].partitions
+    assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
+    assert (told[1].leader, told[1].isr) == (4, (4, 2))
+    assert (told[2].leader, told[2].isr) == (3, (3,)), "nobody else has its records"
+
+
+def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
+    disk, identity = one_of(1, 2, 3)
+    store = opened(disk, identity)
+    rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
+    heard(store, 4, m.TopicRecord("t", TOPIC), *rows)
+    before = contents(disk)
+    told = survivor.prospect(opened(disk, identity))
+    assert told == survivor.Prospect(ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",))
+    assert contents(disk) == before
+
+
+@pytest.mark.parametrize(
+    ("voters", "node", "why"),
+    [
+        ((), ME, "kraft.version 0"),
+        ((2,), ME, "the only controller"),
+        ((1, 3, 4), ME, r"node 2 is none of the controllers that decide: \[1, 3, 4\]"),
+    ],
+)
+def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: int, why: str) -> None:
+    disk, identity = one_of(*voters, node=node)
+    store = opened(disk, identity)
+    end = store.log.log_end_offset
+    for attempt in (lambda: survivor.prospect(store), lambda: survivor.recover(store, {}, 0)):
+        with pytest.raises(survivor.CannotRecover, match=why):
+            attempt()
+    assert store.log.log_end_offset == end
+
+
+def test_broken_off_after_the_epoch_it_is_done_again() -> None:
+    disk, identity = one_of(1, 2, 3)
+    store = opened(disk, identity)
+    heard(store, 4, m.TopicRecord("t", TOPIC))
+    store.begin_state(HardState(5), store.voters(QuorumConfig(bootstrap=(("x", 1),))))()
+    assert survivor.recover(opened(disk, identity), {}, 0) == 6
+    assert [v.id for v in opened(disk, identity).voters(QuorumConfig()).current] == [ME]

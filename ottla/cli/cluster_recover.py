@@ -1,0 +1,91 @@
+"""``ottla cluster recover``: most controllers are gone for good; one that is left goes on alone. Offline."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+TEXT = """Make one controller's directory a quorum of its own, where most of the others are gone for good.
+
+The node must not run. Without --yes it only says what would be lost. Where several controllers are left, take the one
+whose metadata reaches furthest, and empty the directories of all others before they are started again.
+"""
+SHOWN = 10
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the parser to the subparsers of ``ottla cluster``."""
+    from ottla.cli.settings import add_settings
+
+    text = "go on with one controller where most of them are gone for good: it may lose what only they knew"
+    verb = verbs.add_parser(
+        "recover", help=text, description=TEXT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_settings(verb)
+    verb.add_argument("--yes", action="store_true", help="do it")
+
+
+def _some(partitions: tuple[str, ...]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    return ", ".join(partitions[:SHOWN]) + more
+
+
+def _lines(told: Any, now_ms: int) -> list[str]:
+    """What is known and what may be lost."""
+    age_s = (now_ms - told.last_timestamp_ms) // 1000
+    others = ", ".join(str(i) for i in told.lost_voters)
+    out = [
+        f"node {told.node_id} knows the metadata up to offset {told.end_offset}, epoch {told.epoch}, "
+        f"the last of it written {age_s} s ago",
+        f"lost: what controllers {others} decided after that without it: topics, settings, leaders, in-sync replicas",
+        f"{told.led_here} partitions have an in-sync replica on node {told.node_id} and go on with it",
+    ]
+    if told.behind_here:
+        out.append(
+            f"{len(told.behind_here)} have a replica on it that was behind: they wait for another broker to come "
+            f"back, or go on without their newest records (ottla cluster elect --unclean): {_some(told.behind_here)}"
+        )
+    if told.elsewhere:
+        out.append(f"{len(told.elsewhere)} lie on other brokers only, and wait for them: {_some(told.elsewhere)}")
+    out.append(f"the directories of controllers {others} must never be started again: empty them first")
+    return out
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look, and with ``--yes`` do it; gives the exit status."""
+    from ottla.broker.addresses import BadConfig
+    from ottla.cli.settings import configure_again, read_settings
+    from ottla.controller import survivor
+    from ottla.controller.raft.store import MetadataStore, StoreSettings
+    from ottla.log.checkpoints import CorruptFile
+    from ottla.log.directory import DirectoryInUse, LogDirectory
+    from ottla.wire.errors import WireError
+    from ottla.world.this_machine import ThisMachine
+
+    machine = ThisMachine()
+    try:
+        values = read_settings(options)
+        config = configure_again(values, options.data_dir, None)
+        directory = LogDirectory(machine.disk, config.metadata_dir or config.data_dirs[0])
+        if not machine.disk.exists(directory.path):
+            raise survivor.CannotRecover(f"{directory.path}: there is no such directory")
+        directory.lock()
+        try:
+            identity = directory.read_identity()
+            if identity is None:
+                raise survivor.CannotRecover(f"{directory.path} belongs to no cluster")
+            now_ms = machine.now_ms()
+            store = MetadataStore(machine.disk, directory.path, identity, now_ms, StoreSettings.of(config.values))
+            print("\n".join(_lines(survivor.prospect(store), now_ms)))
+            if not options.yes:
+                print("nothing was changed: --yes does it", file=sys.stderr)
+                return 1
+            epoch = survivor.recover(store, config.values, now_ms)
+            print(f"node {identity.node_id} decides alone from epoch {epoch} on: start it")
+            return 0
+        finally:
+            directory.unlock()
+    except (BadConfig, survivor.CannotRecover, DirectoryInUse, CorruptFile, WireError, OSError) as error:
+        print(f"ottla cluster: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadConfig) else 1
