@@ -42,17 +42,22 @@ class ClassicGroups:
         """Hard state: each group's last record."""
         self.groups: dict[str, Group] = {}
         """Soft state."""
+        self.is_loaded = False
+        """Whether what comes now is written by ourselves."""
 
     def replay(self, key: o.GroupMetadataKey, value: o.GroupMetadataValue | None) -> None:
         """Take in a group's record."""
         if value is None:
             self.stored.pop(key.group, None)
             self.groups.pop(key.group, None)
-        else:
-            self.stored[key.group] = value
+            return
+        self.stored[key.group] = value
+        if self.is_loaded and value.members and key.group not in self.groups:
+            self.groups[key.group] = Group.restored(key.group, value)  # it was a group of the newer protocol
 
     def loaded(self, now_ms: int) -> Fx:
         """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
+        self.is_loaded = True
         return Fx(then=self._restore(now_ms)) if self.stored else Fx()
 
     def _restore(self, now_ms: int) -> Iterator[Fx]:

@@ -18,6 +18,7 @@ from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
+from ottla.broker.groups.static import Replaced
 from ottla.controller.image import Image
 from ottla.log.machine import Arm, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -106,7 +107,7 @@ class GroupMachine:
         match event:
             case Loaded():
                 return self._loaded(now_ms)
-            case Settled(what=NewGroup()) if self.consumer(event.what.call.request.group_id) is not None:
+            case Settled(what=NewGroup() | Replaced()) if self.consumer(event.what.call.request.group_id) is not None:
                 return self.handle(now_ms, event.what.call)  # it has become another kind of group meanwhile
             case Settled():
                 return self.groups.settled(event.what, event.error, now_ms)

@@ -54,6 +54,7 @@ class Shard(Stage):
         self.settings = self.machine.settings._replace(consumer=consumer)
         self.machine = GroupMachine(self.settings)
         self.now = 1_000_000
+        self.apply(self.machine.handle(self.now, Loaded()))
         self.topics = {"t": 6} if topics is None else topics
         self.image(self.topics, has_new=True)
 

@@ -55,10 +55,10 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     epoch, homogeneous = group.epoch, None
     stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
     if ask.bump or stale:
-        epoch, homogeneous = _new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)
+        epoch, homogeneous = new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)
     if group.target_epoch >= epoch or not _is_time(groups, group, ask.now_ms):
         goal = group.target_epoch, group.target_of(updated.id, updated.instance_id)
-        _go_on(groups, group, step, updated, goal, ask, fx)
+        ask.finish(group, step, go_on(groups, group, step, updated, goal, ask.now_ms, fx), fx)
         return
     if homogeneous is None:
         homogeneous = is_homogeneous(group.regexes, group.names, len(group.members))
@@ -67,7 +67,7 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     fx.follow(_assign(groups, group, step, plan, ask), plan.rows)
 
 
-def _new_epoch(
+def new_epoch(
     groups: ConsumerGroups, group: ConsumerGroup, old: Member, new: Member, fx: Fx, *, bump: bool
 ) -> tuple[int, bool]:
     """The group's epoch, one more where the topics or who wants them changed; and whether all want the same."""
@@ -112,25 +112,30 @@ def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: targ
     for rows in target.changes(plan, new):
         yield Fx(records=rows)
     fx = Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
-    _go_on(groups, group, step, plan.updated, (plan.epoch, new[plan.updated.id]), ask, fx)
+    goal = plan.epoch, new[plan.updated.id]
+    ask.finish(group, step, go_on(groups, group, step, plan.updated, goal, ask.now_ms, fx), fx)
     yield fx
 
 
-def _go_on(
+def go_on(
     groups: ConsumerGroups,
     group: ConsumerGroup,
     step: Step,
     updated: Member,
     goal: tuple[int, Target],
-    ask: Ask,
+    now_ms: int,
     fx: Fx,
-) -> None:
-    """Bring the member nearer to its target, where there is anything to do, and have it answered."""
-    moved = updated
-    if step.wants_other or not updated.is_at(goal[0]):
-        wanted = frozenset(groups.topics.ids(group.subscription(updated)))
-        moved = reconcile(updated, Goal(*goal, wanted, step.wants_other, group.owner_epoch, step.owned))
+) -> Member:
+    """Bring the member nearer to its target, where there is anything to do for it.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.
+    """
+    if not step.wants_other and updated.is_at(goal[0]):
+        return updated
+    wanted = frozenset(groups.topics.ids(group.subscription(updated)))
+    moved = reconcile(updated, Goal(*goal, wanted, step.wants_other, group.owner_epoch, step.owned))
     if moved != updated:
         fx.records.append(cr.current_record(group.id, moved))
-        groups.watch_revocation(group.id, moved, ask.now_ms, fx)
-    ask.finish(group, step, moved, fx)
+        groups.watch_revocation(group.id, moved, now_ms, fx)
+    return moved

@@ -31,6 +31,8 @@ class ConsumerGroups:
         self.groups: dict[str, ConsumerGroup] = {}
         self.searches: dict[str, Generator[None, None, dict[str, Resolved]]] = {}
         """Soft: groups whose regular expressions are being resolved."""
+        self.awaited: set[tuple[str, str]] = set()
+        """Soft: members of the older protocol that were told to join again, (group, member)."""
 
     def replay(self, record: GroupRecord) -> None:
         """Take in a record. A simple consumer's group, which has no records of its own, becomes this one."""
@@ -83,6 +85,7 @@ class ConsumerGroups:
 
     def cancel_timers(self, group_id: str, member_id: str, fx: Fx) -> None:
         """A member is gone."""
+        self.awaited.discard((group_id, member_id))
         for name in ("consumer-session", "consumer-rebalance", "consumer-join", "consumer-sync"):
             fx.timers.append(Cancel((name, group_id, member_id)))
 

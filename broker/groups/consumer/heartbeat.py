@@ -20,10 +20,12 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.leaving import leave
 from ottla.broker.groups.consumer.state import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, Held, Member
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import offset_records as o
 
 
 def heartbeat(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
@@ -37,7 +39,7 @@ def heartbeat(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
         else:
             _Beat(groups, call, response, now_ms, fx).go()
     except ProtocolError as error:
-        return Fx(replies=[Reply(call.ticket, refusal(error))])
+        return Fx(replies=[*fx.replies[1:], Reply(call.ticket, refusal(error))])  # who waited for a classic group goes
     return fx
 
 
@@ -100,6 +102,8 @@ class _Beat:
             return known if known is not None else self._groups.group(group_id)
         classic = self._groups.classic.groups.get(group_id)
         if classic is None:
+            if group_id in self._groups.classic.stored:  # one that is only just being made
+                self._fx.records.append(GroupRecord(o.GroupMetadataKey(group_id), None))
             return ConsumerGroup(group_id)
         from ottla.broker.groups.consumer.upgrade import upgraded
 

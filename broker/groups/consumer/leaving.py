@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ottla.broker.groups.consumer import records as cr
@@ -21,6 +22,7 @@ from ottla.broker.groups.consumer.state import (
 )
 from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.rebalance import Fx
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
@@ -49,7 +51,15 @@ def leave(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms
 
 
 def fence(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], now_ms: int, fx: Fx) -> None:
-    """The group goes on without these, in its next epoch."""
+    """The group goes on without these, in its next epoch, or as a classic group."""
+    if group.classic_members:
+        from ottla.broker.groups.consumer.downgrade import downgrade, is_due
+
+        if is_due(groups, group, members):
+            gone = {member.id for member in members}
+            with suppress(ProtocolError):  # where somebody's words cannot be read it stays what it is
+                downgrade(groups, group, gone, None, now_ms, fx, rebalance=True)
+                return
     for member in members:
         fx.records += cr.member_tombstones(group.id, member.id)
     names = dict(group.names)

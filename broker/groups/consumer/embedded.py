@@ -1,0 +1,70 @@
+"""What members of the older protocol say and hear in Kafka's own words: subscriptions and assignments as bytes.
+
+Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.groups import java_order
+from ottla.controller.image import Image
+from ottla.wire import compiler
+from ottla.wire.errors import WireError
+from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+
+_VERSION = struct.Struct(">h")
+NEWEST = 3
+
+
+def version_of(raw: bytes) -> int:
+    """The version of something embedded; what is newer than all we know is read as the newest.
+
+    Raises:
+        WireError: there is none.
+    """
+    if len(raw) < 2:
+        raise WireError("embedded metadata without a version")
+    version: int = _VERSION.unpack_from(raw)[0]
+    if version < 0:
+        raise WireError(f"embedded metadata of version {version}")
+    return min(version, NEWEST)
+
+
+def subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
+    """What a member wants.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    return compiler.decode(cp.ConsumerProtocolSubscription, version_of(raw), raw, 2)[0]
+
+
+def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
+    """What a member was given; none where nothing was said.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    if not raw:
+        return cp.ConsumerProtocolAssignment()
+    return compiler.decode(cp.ConsumerProtocolAssignment, version_of(raw), raw, 2)[0]
+
+
+def owned(said: cp.ConsumerProtocolSubscription, image: Image) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    """What a member says it has, of topics that exist."""
+    row = ConsumerGroupHeartbeatRequestTopicPartitions
+    topics = image.topics
+    return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]
+
+
+def written(held: Mapping[bytes, Iterable[int]], image: Image, version: int) -> bytes:
+    """Partitions as a member of the older protocol reads them; topics that are gone are left out."""
+    rows = []
+    for topic in java_order.ids(held):
+        name = image.topic_names.get(topic)
+        if name is not None:
+            rows.append(cp.ConsumerProtocolAssignmentTopicPartition(name, list(java_order.numbers(held[topic]))))
+    return _VERSION.pack(version) + compiler.encode(cp.ConsumerProtocolAssignment(rows), version)
