@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from ottla.log.verification import Guard
+from ottla.wire.control import TxnEnd
 
 R = TypeVar("R")
 
@@ -40,6 +43,25 @@ class Reply(NamedTuple):
     message: Any
 
 
+class InTransaction(NamedTuple):
+    """Whose transaction records belong to: all of a turn's are one batch."""
+
+    producer_id: int
+    epoch: int
+    guard: Guard | None
+    """The proof that its coordinator knows of this partition; None where the transaction is open here."""
+
+
+class Ends(NamedTuple):
+    """The end of a transaction: a marker in the log, and no records."""
+
+    producer_id: int
+    epoch: int
+    end: TxnEnd
+    version: int
+    """Of the protocol it is written under."""
+
+
 SLICE = 500
 """So many records, or looks that lead to none, are one slice: a few milliseconds of work."""
 
@@ -52,6 +74,8 @@ class Effects(Generic[R]):
     replies: list[Reply] = field(default_factory=list)
     at_once: list[Reply] = field(default_factory=list)
     """Answers that hang on nothing that is not committed: they leave in the same turn, whatever becomes of it."""
+    txn: InTransaction | Ends | None = None
+    """Where the records belong to a transaction, or one ends: then there is no ``then``."""
     timers: list[Arm | Cancel] = field(default_factory=list)
     settle: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
@@ -101,3 +125,14 @@ class Machine(Protocol[R]):
 
     def replay(self, offset: int, record: R) -> None:
         """Take over one committed record."""
+
+
+@runtime_checkable
+class TransactionalMachine(Machine[R], Protocol[R]):
+    """One whose log takes transactions."""
+
+    def replay_pending(self, offset: int, producer_id: int, record: R) -> None:
+        """Take over a record of a transaction that is open."""
+
+    def replay_end(self, producer_id: int, *, commits: bool) -> None:
+        """A producer's transaction has ended."""

@@ -17,13 +17,13 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from ottla.broker.coordinator.shard import Ground, Serde, Shard, State
+from ottla.broker.coordinator.batches import Serde, replayed
+from ottla.broker.coordinator.shard import Ground, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.log.machine import Machine
-from ottla.wire import records as r
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.disk import is_passing
@@ -220,11 +220,8 @@ class CoordinatorRuntime(Generic[R]):
         work = 0
         for header, raw in batches:
             work += BATCH_COST_BYTES
-            for record in () if header.is_control else r.iterate(raw, header):
-                decoded = self._serde.decode(record.key, record.value)
-                if decoded is not None:
-                    shard.machine.replay(record.offset, decoded)
-                work += RECORD_COST_BYTES + len(record.key or b"") + len(record.value or b"")
+            for size in replayed(shard.machine, self._serde, header, raw):
+                work += RECORD_COST_BYTES + size
                 if work >= SLICE_BYTES:
                     work = 0
                     await trio.lowlevel.checkpoint()

@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
 
+from ottla.broker.coordinator.batches import Batch, Serde, batches
 from ottla.broker.coordinator.errors import told
 from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
 from ottla.broker.coordinator.ticket import Ticket
@@ -29,16 +30,13 @@ from ottla.broker.replica.storage import Fail
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
 from ottla.log.validate import Origin
-from ottla.wire import records as r
-from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
 
 R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")
+__all__ = ["Ground", "Serde", "Shard", "State"]
 
-RECORD_OVERHEAD_BYTES = 21
-"""At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 TURNS_AT_ONCE = 50
 """So many queued events at most are worked off before others get the loop; fewer where they take long."""
 
@@ -50,15 +48,6 @@ class State(Enum):
     ACTIVE = "Active"
     FAILED = "Failed"
     CLOSED = "Closed"
-
-
-class Serde(NamedTuple, Generic[R]):
-    """How records lie in the log. ``decode`` gives None for a type nobody knows; Raises: WireError."""
-
-    encode: Callable[[R], tuple[bytes, bytes | None]]
-    decode: Callable[[bytes | None, bytes | None], R | None]
-    base_sequence: int = 0
-    """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
 
 
 class Ground(NamedTuple):
@@ -157,9 +146,9 @@ class Shard(Generic[R]):
         """Decide, append, replay, set timers, answer: in that order."""
         fx = self.machine.handle(self._ground.env.now_ms(), event)
         self._give(fx.at_once)
-        error = self._write(fx.records)
+        error = self._write(fx)
         self._set(fx.timers)
-        if not fx.records and isinstance(event, Settled):
+        if not fx.records and fx.txn is None and isinstance(event, Settled):
             self._give(fx.replies)  # what they hung on is committed, or never will be
             fx.replies = []
         if fx.then is None or error is not ErrorCode.NONE:
@@ -194,7 +183,7 @@ class Shard(Generic[R]):
             assert part.then is None
             assert part.settle is None, "only the whole has something to settle"
             self._give(part.at_once)
-            error = self._write(part.records)
+            error = self._write(part)
             self._set(part.timers)
             self._finish(part, error)
             if error is not ErrorCode.NONE:
@@ -236,16 +225,19 @@ class Shard(Generic[R]):
 
     # ------------------------------------------------------------------ the log
 
-    def _write(self, records: list[R]) -> ErrorCode:
-        """Append and replay, in batches of at most ``max.message.bytes``; says what went wrong.
+    def _write(self, fx: Effects[R]) -> ErrorCode:
+        """Append and replay; says what went wrong.
 
-        A record larger than that is refused by the log. What was appended before a batch that is refused stays.
+        A record larger than ``max.message.bytes`` is refused by the log. What was appended before a batch that is
+        refused stays.
         """
         assert self.state is State.ACTIVE
-        if not records:
+        if not fx.records and fx.txn is None:
             return ErrorCode.NONE
+        now, limit = self._ground.env.now_ms(), self.replica.log.settings.max_message_bytes
         try:
-            self._write_batches(records)
+            for batch in batches(self.machine, self._serde, fx, limit, now):
+                self._append(batch, now)
         except ProtocolError as error:
             return error.code
         except WireError as error:  # a text too long for its field: a group of 40,000 letters, say
@@ -256,31 +248,14 @@ class Shard(Generic[R]):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _write_batches(self, records: list[R]) -> None:
-        now, limit = self._ground.env.now_ms(), self.replica.log.settings.max_message_bytes
-        raw: list[r.NewRecord] = []
-        begin, size = 0, HEADER_BYTES
-        for number, record in enumerate(records):
-            key, value = self._serde.encode(record)
-            more = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-            if raw and size + more > limit:
-                self._append(records[begin:number], raw, now)
-                begin, size, raw = number, HEADER_BYTES, []
-            raw.append(r.NewRecord(key, value, now))
-            size += more
-        self._append(records[begin:], raw, now)
-
-    def _append(self, records: list[R], raw: list[r.NewRecord], now_ms: int) -> None:
-        done = self.replica.append(
-            bytearray(r.build(raw, base_sequence=self._serde.base_sequence)), now_ms, Origin.COORDINATOR
-        )
+    def _append(self, batch: Batch, now_ms: int) -> None:
+        done = self.replica.append(batch.data, now_ms, Origin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.written:
             # Somebody else has written to this partition: what is known here is not what the log says.
             logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
             self._out_of_step()
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        for index, record in enumerate(records):
-            self.machine.replay(done.first_offset + index, record)
+        batch.replay(done.first_offset)
         self.written = self.replica.log.log_end_offset
 
     @property

@@ -109,6 +109,10 @@ class GroupCoordinator:
         """Hand in an event about a group that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
         return self._runtime.ask(self.partition_for(group_id), event_of)
 
+    def ask_partition(self, partition: int, event_of: Callable[[Ticket], Any]) -> Ticket:
+        """Hand in an event about a partition of `__consumer_offsets`, as `ask`."""
+        return self._runtime.ask(partition, event_of)
+
     def close(self, group_id: str, ticket: Ticket) -> None:
         """The connection is gone whose request about a group waits with this ticket."""
         self._runtime.close(self.partition_for(group_id), group_id, ticket)

@@ -56,10 +56,12 @@ def _of_group(
         read = yield from subscribed_topics(group)
     if read is None:
         return  # what it reads cannot be told: nothing of it is given up
-    kept = False
+    kept = offsets.pending.has(group_id)
     for topic, partitions in list(offsets.topics(group_id).items()):
+        pending = offsets.pending.of_topic(group_id, topic)
         for partition, raw in list(partitions.items()):
             gone = topic not in read and _expired(group, unpack(raw), retention_ms, now_ms)
+            gone = gone and partition not in pending  # what it will be is not known yet
             kept = kept or not gone
             yield tombstone(group_id, topic, partition) if gone else None
     if not kept and group is not None and group.state is GroupState.EMPTY and not group.pending:
@@ -70,10 +72,12 @@ def _of_consumer(
     group: ConsumerGroup, offsets: Offsets, retention_ms: int, now_ms: int
 ) -> Iterator[GroupRecord | None]:
     """A consumer group's positions have their time from the commit; one without members goes with the last."""
-    kept = False
+    kept = offsets.pending.has(group.id)
     for topic, partitions in list(offsets.topics(group.id).items()):
+        pending = offsets.pending.of_topic(group.id, topic)
         for partition, raw in list(partitions.items()):
             gone = topic not in group.names and _is_over(unpack(raw), unpack(raw).commit_ms, retention_ms, now_ms)
+            gone = gone and partition not in pending
             kept = kept or not gone
             yield tombstone(group.id, topic, partition) if gone else None
     if not kept and not group.members:

@@ -20,7 +20,7 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
 from ottla.broker.groups.static import Replaced
 from ottla.controller.image import Image
-from ottla.log.machine import Arm, Reply
+from ottla.log.machine import Arm, Ends, InTransaction, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import heartbeat as hb
@@ -46,6 +46,15 @@ class Commit(NamedTuple):
     retention_ms: int
     offsets: Iterable[NewOffset]
     version: int
+    txn: InTransaction | None = None
+    """Within which transaction; None: they count at once."""
+
+
+class EndTxn(NamedTuple):
+    """A transaction ends in this partition, whether or not it has stored anything here; the answer is an error code."""
+
+    ticket: Any
+    ends: Ends
 
 
 class DeleteGroup(NamedTuple):
@@ -123,6 +132,8 @@ class GroupMachine:
                 return self._metadata_changed(event)
             case Commit():
                 return self._commit(event, now_ms)
+            case EndTxn(ticket, ends):
+                return Fx(replies=[Reply(ticket, ErrorCode.NONE)], txn=ends)
             case DeleteGroup():
                 return self._delete_group(event)
             case DeleteOffsets():
@@ -177,6 +188,11 @@ class GroupMachine:
 
     def _positions_in(self, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
         """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
+        for group in self.offsets.pending.groups():
+            yield None
+            for topic, partition in self.offsets.pending.of_group(group):
+                if topic in ids:
+                    yield tombstone(group, topic, partition)
         for group in self.offsets.groups():
             yield None
             topics = self.offsets.topics(group)
@@ -191,16 +207,25 @@ class GroupMachine:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
         consumer = self.consumer(event.group_id)
+        whose, txn = (event.member_id, event.instance_id), event.txn is not None
         try:
             if consumer is None:
-                check_commit(group, event.member_id, event.instance_id, event.generation, event.version)
+                check_commit(group, *whose, event.generation, event.version, txn=txn)
             else:
                 from ottla.broker.groups.consumer import offsets
 
                 event = event._replace(offsets=list(event.offsets))
-                offsets.check_commit(consumer, event.member_id, event.generation, event.version, event.offsets)
+                offsets.check_commit(consumer, whose[0], event.generation, event.version, event.offsets, txn=txn)
         except ProtocolError as error:
             fx.replies.append(Reply(event.ticket, error.code))
+            return fx
+        if event.txn is not None:
+            # One batch, so that they are there together or not at all; their records do not say which topic it was.
+            fx.records += commit_records(
+                event.group_id, (x._replace(topic_id=ZERO_UUID) for x in event.offsets), now_ms, -1
+            )
+            fx.txn = event.txn if fx.records else None
+            fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
             return fx
         if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members.get(event.member_id)
@@ -256,7 +281,7 @@ class GroupMachine:
                 kept.add(topic)
                 yield None
             else:
-                there = partition in self.offsets.of_topic(event.group_id, topic)
+                there = self.offsets.has(event.group_id, topic, partition)
                 yield tombstone(event.group_id, topic, partition) if there else None
 
     def replay(self, offset: int, record: GroupRecord) -> None:
@@ -264,11 +289,31 @@ class GroupMachine:
         key, value = record
         if isinstance(key, o.OffsetCommitKey):
             assert value is None or isinstance(value, o.OffsetCommitValue)
-            self.offsets.replay(key, value)
-            if value is not None and key.group not in self.groups.groups and self.consumer(key.group) is None:
-                self.groups.groups[key.group] = Group(key.group)  # a simple consumer's: it never has members
+            self.offsets.replay(offset, key, value)
+            if value is not None:
+                self._keep(key.group)
         elif isinstance(key, o.GroupMetadataKey):
             assert value is None or isinstance(value, o.GroupMetadataValue)
             self.groups.replay(key, value)
         else:
             self.consumers.replay(record)
+
+    def _keep(self, group_id: str) -> None:
+        """Who commits and was in no group before is a simple consumer: its group never has members."""
+        if group_id not in self.groups.groups and self.consumer(group_id) is None:
+            self.groups.groups[group_id] = Group(group_id)
+
+    def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:
+        """Take in one record of a transaction that is open."""
+        key, value = record
+        if not isinstance(key, o.OffsetCommitKey):
+            self.replay(offset, record)
+            return
+        assert value is None or isinstance(value, o.OffsetCommitValue)
+        self.offsets.replay_pending(offset, producer_id, key, value)
+        if value is not None:
+            self._keep(key.group)
+
+    def replay_end(self, producer_id: int, *, commits: bool) -> None:
+        """A producer's transaction has ended."""
+        self.offsets.replay_end(producer_id, commits=commits)

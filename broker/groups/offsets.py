@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.broker.groups.pending import Pending, Where
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Group, GroupState
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -19,7 +20,9 @@ from ottla.wire.messages import offset_records as o
 from ottla.wire.schema import ZERO_UUID
 
 INVALID_OFFSET = -1
-_FIXED = struct.Struct(">qiqq16s")
+_FIXED = struct.Struct(">qiqqq16s")
+_LIES_AT = struct.Struct(">q")
+_LIES_AT_BYTE = 28
 _NONE: Mapping[int, bytes] = {}
 
 
@@ -41,15 +44,16 @@ class Position(NamedTuple):
     leader_epoch: int
     commit_ms: int
     expire_ms: int
+    lies_at: int
+    """The offset of its record."""
     topic_id: bytes
     metadata: str
 
 
-def pack(value: o.OffsetCommitValue) -> bytes:
-    """A position's record in few bytes."""
-    fixed = _FIXED.pack(
-        value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
-    )
+def pack(value: o.OffsetCommitValue, lies_at: int) -> bytes:
+    """A position's record, which lies at that offset, in few bytes."""
+    times = value.commit_timestamp, value.expire_timestamp
+    fixed = _FIXED.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
     return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
 
 
@@ -63,19 +67,40 @@ class Offsets:
 
     def __init__(self) -> None:
         self._stored: dict[str, dict[str, dict[int, bytes]]] = {}
+        self.pending = Pending()
 
-    def replay(self, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None) -> None:
+    def replay(self, offset: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None) -> None:
         """Take in a position's record."""
         if value is None:
             self._forget(key.group, key.topic, key.partition)
+            self.pending.forget(Where(key.group, key.topic, key.partition))
             return
-        topics = self._stored.get(key.group)
+        self._store(key.group, key.topic, key.partition, pack(value, offset))
+
+    def replay_pending(
+        self, offset: int, producer_id: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None
+    ) -> None:
+        """Take in the record of a position committed within a transaction. A tombstone counts at once."""
+        if value is None:
+            self.replay(offset, key, None)
+        else:
+            self.pending.add(producer_id, Where(key.group, key.topic, key.partition), pack(value, offset))
+
+    def replay_end(self, producer_id: int, *, commits: bool) -> None:
+        """A transaction has ended: each of its positions counts, unless another was committed behind its record."""
+        for where, raw in self.pending.take(producer_id).items():
+            known = self.of_topic(where.group, where.topic).get(where.partition)
+            if commits and (known is None or _lies_at(known) < _lies_at(raw)):
+                self._store(*where, raw)
+
+    def _store(self, group: str, topic: str, partition: int, raw: bytes) -> None:
+        topics = self._stored.get(group)
         if topics is None:
-            topics = self._stored[key.group] = {}
-        partitions = topics.get(key.topic)
+            topics = self._stored[group] = {}
+        partitions = topics.get(topic)
         if partitions is None:
-            partitions = topics[sys.intern(key.topic)] = {}  # one text for all groups that read a topic
-        partitions[key.partition] = pack(value)
+            partitions = topics[sys.intern(topic)] = {}  # one text for all groups that read a topic
+        partitions[partition] = raw
 
     def _forget(self, group: str, topic: str, partition: int) -> None:
         topics = self._stored.get(group)
@@ -108,10 +133,17 @@ class Offsets:
         return list(self._stored)
 
     def tombstones(self, group: str) -> Iterator[GroupRecord]:
-        """What removes all positions of a group. They may be removed while this goes on."""
+        """What removes all positions of a group, pending ones too. They may be removed while this goes on."""
         for topic, partitions in list(self.topics(group).items()):
             for partition in list(partitions):
                 yield tombstone(group, topic, partition)
+        for topic, partition in self.pending.of_group(group):
+            if partition not in self.of_topic(group, topic):
+                yield tombstone(group, topic, partition)
+
+    def has(self, group: str, topic: str, partition: int) -> bool:
+        """Whether there is a position, or one pending."""
+        return partition in self.of_topic(group, topic) or partition in self.pending.of_topic(group, topic)
 
 
 def tombstone(group: str, topic: str, partition: int) -> GroupRecord:
@@ -119,17 +151,27 @@ def tombstone(group: str, topic: str, partition: int) -> GroupRecord:
     return GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
 
 
-def check_commit(group: Group | None, member_id: str, instance_id: str | None, generation: int, version: int) -> None:
+def _lies_at(raw: bytes) -> int:
+    """The offset of a position's record."""
+    at: int = _LIES_AT.unpack_from(raw, _LIES_AT_BYTE)[0]
+    return at
+
+
+def check_commit(
+    group: Group | None, member_id: str, instance_id: str | None, generation: int, version: int, *, txn: bool = False
+) -> None:
     """Whether this member may commit now.
 
-    A request without generation and member is a simple consumer's: allowed only while the group has no members.
+    A request without generation and member is a simple consumer's: allowed only while the group has no members. Within
+    a transaction (``txn``) it may be an older producer's, and what the group is doing does not matter.
 
     Raises:
         ProtocolError: the group's answer to it.
     """
     if group is None:
         if generation >= 0:
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
+            known = version < 9 or txn
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.GROUP_ID_NOT_FOUND)
         return
     if generation < 0 and group.state is GroupState.EMPTY:
         return
@@ -137,9 +179,9 @@ def check_commit(group: Group | None, member_id: str, instance_id: str | None, g
         group.check_member(member_id, instance_id)
         if generation != group.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
-    else:
+    elif not txn:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE and not txn:
         raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 

@@ -2,7 +2,8 @@
 
 Behaviour: what was never committed is -1 with empty metadata and no error, also for a group nobody knows. Null topics
 mean all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; ids nobody knows are
-answered last. While positions wait for the disk or for followers, so does the answer that shows them.
+answered last. While positions wait for the disk or for followers, so does the answer that shows them. Who asks for
+stable positions (v7) is told UNSTABLE_OFFSET_COMMIT where a transaction that is open may change one.
 Deviation: a group whose every position is asked for twice is answered once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
@@ -12,7 +13,7 @@ Several groups: KIP-709; only stable positions: KIP-447.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,18 +35,32 @@ Row = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
 class _Reader:
     """One request: rows of the form its version has."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, stable: bool) -> None:
         self.context = context
+        self._stable = stable
         self.image: Image = context.image
         self.row = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
         self.waits = Waits()
 
+    def unstable(self, offsets: Offsets, group_id: str, topic: str) -> Container[int]:
+        """Partitions that must not be shown, as a transaction is open there."""
+        return offsets.pending.of_topic(group_id, topic) if self._stable else ()
+
     def rows(
-        self, out: list[Any], partitions: Iterable[int], stored: Mapping[int, bytes], topic_id: bytes
+        self,
+        out: list[Any],
+        partitions: Iterable[int],
+        stored: Mapping[int, bytes],
+        topic_id: bytes,
+        unstable: Container[int],
     ) -> Steps[None]:
         """A topic's positions; those of an earlier topic of the same name are none."""
         row = self.row
         for number in partitions:
+            if unstable and number in unstable:
+                out.append(row(number, INVALID_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                yield
+                continue
             raw = stored.get(number)
             found = None if raw is None else unpack(raw)
             if found is None or (topic_id != ZERO_UUID and found.topic_id not in (ZERO_UUID, topic_id)):
@@ -75,7 +90,8 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
             continue
         topic = m.OffsetFetchResponseTopics(name, topic_id, Written(m.OffsetFetchResponse, reader.context.version))
         out.topics.append(topic)
-        yield from reader.rows(topic.partitions, list(stored), stored, topic_id)
+        unstable = reader.unstable(offsets, group_id, name)
+        yield from reader.rows(topic.partitions, list(stored), stored, topic_id, unstable)
 
 
 def _some(
@@ -97,7 +113,8 @@ def _some(
         else:
             out.topics.append(topic)
             stored = offsets.of_topic(wanted.group_id, name)
-            yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name))
+            unstable = reader.unstable(offsets, wanted.group_id, name)
+            yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable)
     out.topics += failed
 
 
@@ -179,5 +196,6 @@ def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:
 
 def _answer(context: Context, request: m.OffsetFetchRequest) -> Waiting[Answer]:
     response = m.OffsetFetchResponse(groups=Written(m.OffsetFetchResponse, context.version))
-    yield from (_read_old if context.version < 8 else _read_all)(_Reader(context), request, response)
+    reader = _Reader(context, stable=request.require_stable)
+    yield from (_read_old if context.version < 8 else _read_all)(reader, request, response)
     return response

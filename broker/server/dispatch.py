@@ -85,6 +85,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.END_TXN: Route(0, 5, "end_txn"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
     ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
+    ApiKey.TXN_OFFSET_COMMIT: Route(0, 5, "txn_offset_commit"),
     ApiKey.DESCRIBE_ACLS: Route(1, 3, "describe_acls"),
     ApiKey.CREATE_ACLS: Route(1, 3, "forwarded"),
     ApiKey.DELETE_ACLS: Route(1, 3, "forwarded"),

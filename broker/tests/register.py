@@ -210,7 +210,7 @@ class Refusing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    def append(self, *args: Any) -> Any:
+    def append(self, *args: Any, **more: Any) -> Any:
         if self._left <= 0:
             raise self._error
         self._left -= 1

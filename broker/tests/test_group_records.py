@@ -76,9 +76,9 @@ def test_what_does_not_parse_says_so_and_nothing_else(key: bytes | None, value: 
 @pytest.mark.parametrize("metadata", ["", "meta", "\u00e9\U0001f600"])
 def test_a_position_is_kept_as_a_few_bytes(metadata: str) -> None:
     value = o.OffsetCommitValue(2**62, 7, metadata, 77, -1, TOPIC_ID)
-    raw = pack(value)
-    assert len(raw) == 44 + len(metadata.encode())
-    assert unpack(raw) == Position(2**62, 7, 77, -1, TOPIC_ID, metadata)
+    raw = pack(value, 99)
+    assert len(raw) == 52 + len(metadata.encode())
+    assert unpack(raw) == Position(2**62, 7, 77, -1, 99, TOPIC_ID, metadata)
 
 
 def test_positions_are_replayed_by_group_topic_and_partition() -> None:
@@ -87,7 +87,7 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
         for topic in ("t", "u"):
             for partition in (0, 1):
                 value = o.OffsetCommitValue(partition + 5, -1, "", 1)
-                offsets.replay(o.OffsetCommitKey(group, topic, partition), value)
+                offsets.replay(5, o.OffsetCommitKey(group, topic, partition), value)
     assert offsets.groups() == ["g", "h"]
     found = offsets.get("g", "u", 1)
     assert found is not None
@@ -106,7 +106,7 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
         ("g", "u", 0),
         ("g", "u", 1),
     ):
-        offsets.replay(o.OffsetCommitKey(*key), None)
+        offsets.replay(6, o.OffsetCommitKey(*key), None)
     assert offsets.groups() == ["h"]
     gone = list(offsets.tombstones("h"))
     assert {(r.key.group, r.key.topic, r.key.partition) for r in gone if isinstance(r.key, o.OffsetCommitKey)} == {

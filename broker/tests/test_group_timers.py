@@ -158,7 +158,7 @@ def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
 )
 def test_c_offset_expiration_condition(state: GroupState, kind: str | None, age_ms: int, gone: bool) -> None:
     group = Group("g", state, protocol_type=kind, state_since_ms=50)
-    position = Position(5, -1, 50, -1, bytes(16), "")
+    position = Position(5, -1, 50, -1, 0, bytes(16), "")
     assert _expired(group, position, 1000, 50 + age_ms) is gone
 
 

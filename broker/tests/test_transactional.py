@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker.handlers import produce
+from ottla.broker.tests.confirming import Coordinator
 from ottla.broker.tests.world import Stage, awaited, topic_id_of, virtually
-from ottla.broker.txn.verification import Ground, Verifier
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import a_batch
 from ottla.log.validate import PIECE_BYTES, Origin
@@ -20,44 +20,9 @@ from ottla.wire.batch import TRANSACTIONAL_BIT
 from ottla.wire.compression import Codec
 from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import add_partitions_to_txn as m
 from ottla.wire.messages import produce as p
 
 PID = 7
-
-
-class Coordinator(Verifier):
-    """One that says what the test wants it to, and notes what it was asked."""
-
-    def __init__(self, services: Any, *codes: E) -> None:
-        super().__init__(
-            Ground(services.env, services.config, services.metadata, services.replicas, lambda x: 0, self._add)
-        )
-        self.codes = list(codes) or [E.NONE]
-        self.asked: list[m.AddPartitionsToTxnTransaction] = []
-        self.at_ms: list[float] = []
-        self.meanwhile: Any = None
-
-    def _coordinator(self, transactional_id: str) -> int | None:
-        return 1 if self.codes[0] is not E.NOT_COORDINATOR else None
-
-    async def _add(self, request: m.AddPartitionsToTxnRequest, version: int) -> m.AddPartitionsToTxnResponse:
-        assert version == 5
-        (transaction,) = request.transactions
-        self.asked.append(transaction)
-        self.at_ms.append(self._ground.env.monotonic_ms())
-        code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
-        if self.meanwhile is not None:
-            self.meanwhile()
-        rows = [
-            m.AddPartitionsToTxnTopicResult(
-                t.name, [m.AddPartitionsToTxnPartitionResult(number, code) for number in t.partitions]
-            )
-            for t in transaction.topics
-        ]
-        return m.AddPartitionsToTxnResponse(
-            results_by_transaction=[m.AddPartitionsToTxnResult(transaction.transactional_id, rows)]
-        )
 
 
 def a_stage(*codes: E, **settings: str) -> tuple[Stage, Coordinator]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.machine import EndTxn
 from ottla.broker.replica.waiting import Waiting, decided
 from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.log.machine import Ends
 from ottla.log.validate import Origin
 from ottla.log.verification import Txn
 from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
@@ -76,10 +78,17 @@ class _Work:
             row.error_code = error.code
 
     def _hand_on(self, marker: m.WritableTxnMarker, row: Row) -> None:
+        """Have the group coordinator write a marker, and do with its positions as it says.
+
+        Raises:
+            ProtocolError: the partition is not hosted here.
+        """
         services = self._services
         if services.replicas.get(OFFSETS_TOPIC, row.partition_index) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        ends = Ends(marker.producer_id, marker.producer_epoch, _end(marker), marker.transaction_version)
+        ticket = services.groups.ask_partition(row.partition_index, lambda own: EndTxn(own, ends))
+        self.asked.append(_Asked(ticket, row))
 
     def _append(self, marker: m.WritableTxnMarker, topic: str, row: Row) -> None:
         """Append a marker to a partition of data.

@@ -1,0 +1,125 @@
+"""What a turn's effects are in the log: batches, each with what it changes in the machine once it is there.
+
+Records go in batches of at most ``max.message.bytes``; those of a transaction are one batch, and its end is a marker.
+
+Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from ottla.log.machine import Effects, Ends, InTransaction, Machine, TransactionalMachine
+from ottla.log.state import txn_ends
+from ottla.log.verification import NO_TXN, Txn
+from ottla.wire import records as r
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.control import ControlType, end_of_transaction
+from ottla.wire.primitives import Buffer
+
+R = TypeVar("R")
+RECORD_OVERHEAD_BYTES = 21
+"""At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
+
+
+class Serde(NamedTuple, Generic[R]):
+    """How records lie in the log. ``decode`` gives None for a type nobody knows; Raises: WireError."""
+
+    encode: Callable[[R], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes | None, bytes | None], R | None]
+    base_sequence: int = 0
+    """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
+
+
+class Batch(NamedTuple):
+    """One batch, and what it means where it begins at an offset."""
+
+    data: bytearray
+    replay: Callable[[int], None]
+    txn: Txn = NO_TXN
+
+
+def batches(machine: Machine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int) -> Iterator[Batch]:
+    """The batches of a turn, in their order.
+
+    Raises:
+        WireError: a record does not fit its schema.
+    """
+    if isinstance(fx.txn, Ends):
+        yield _end(machine, fx.txn, now_ms)
+    elif fx.txn is not None:
+        yield _of_transaction(machine, serde, fx.records, fx.txn, now_ms)
+    elif fx.records:
+        yield from _plain(machine, serde, fx.records, limit_bytes, now_ms)
+
+
+def _plain(machine: Machine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int) -> Iterator[Batch]:
+    def batch(part: list[R]) -> Batch:
+        def replay(offset: int) -> None:
+            for index, record in enumerate(part):
+                machine.replay(offset + index, record)
+
+        return Batch(bytearray(r.build(raw, base_sequence=serde.base_sequence)), replay)
+
+    raw: list[r.NewRecord] = []
+    begin, size = 0, HEADER_BYTES
+    for number, record in enumerate(records):
+        key, value = serde.encode(record)
+        more = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        if raw and size + more > limit_bytes:
+            yield batch(records[begin:number])
+            begin, size, raw = number, HEADER_BYTES, []
+        raw.append(r.NewRecord(key, value, now_ms))
+        size += more
+    yield batch(records[begin:])
+
+
+def _of_transaction(machine: Machine[R], serde: Serde[R], records: list[R], whose: InTransaction, now_ms: int) -> Batch:
+    assert isinstance(machine, TransactionalMachine)
+
+    def replay(offset: int) -> None:
+        for index, record in enumerate(records):
+            machine.replay_pending(offset + index, whose.producer_id, record)
+
+    raw = r.build(
+        [r.NewRecord(*serde.encode(record), now_ms) for record in records],
+        attributes=TRANSACTIONAL_BIT,
+        producer_id=whose.producer_id,
+        producer_epoch=whose.epoch,
+        base_sequence=serde.base_sequence,
+    )
+    return Batch(bytearray(raw), replay, Txn(whose.guard))
+
+
+def _end(machine: Machine[R], ends: Ends, now_ms: int) -> Batch:
+    assert isinstance(machine, TransactionalMachine)
+    commits = ends.end.kind == ControlType.COMMIT
+
+    def replay(_: int) -> None:
+        machine.replay_end(ends.producer_id, commits=commits)
+
+    raw = end_of_transaction(ends.end, ends.producer_id, ends.epoch, now_ms)
+    return Batch(bytearray(raw), replay, Txn(version=ends.version))
+
+
+def replayed(machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buffer) -> Iterator[int]:
+    """Tell a machine a batch of its log, record by record; gives each record's bytes of key and value.
+
+    Raises:
+        WireError: a record that does not parse.
+    """
+    if header.is_control:
+        if isinstance(machine, TransactionalMachine):
+            for end in txn_ends(header, raw):
+                machine.replay_end(header.producer_id, commits=end.kind == ControlType.COMMIT)
+        return
+    replay = machine.replay
+    if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
+        pending = machine.replay_pending
+        replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
+    for record in r.iterate(raw, header):
+        decoded = serde.decode(record.key, record.value)
+        if decoded is not None:
+            replay(record.offset, decoded)
+        yield len(record.key or b"") + len(record.value or b"")

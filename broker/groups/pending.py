@@ -1,0 +1,83 @@
+"""Positions committed within transactions that are still open: nobody reads them before their end.
+
+They are kept by producer, then by group, topic and partition. Whoever asks for stable positions, and whoever forgets
+positions or groups, asks the other way round: which partitions of a group have any.
+
+Source: ``OffsetMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Where(NamedTuple):
+    """Whose position it is."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class Pending:
+    """All of one partition of `__consumer_offsets`."""
+
+    __slots__ = ("_by_group", "_by_producer")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[Where, bytes]] = {}
+        self._by_group: dict[str, dict[str, dict[int, set[int]]]] = {}
+        """Group, topic, partition -> producers."""
+
+    def add(self, producer_id: int, where: Where, raw: bytes) -> None:
+        """Keep a position until its producer's transaction ends; a later one of the same takes its place."""
+        self._by_producer.setdefault(producer_id, {})[where] = raw
+        topics = self._by_group.setdefault(where.group, {})
+        topics.setdefault(where.topic, {}).setdefault(where.partition, set()).add(producer_id)
+
+    def forget(self, where: Where) -> None:
+        """Drop what all producers have of a partition."""
+        for producer_id in list(self.of_topic(where.group, where.topic).get(where.partition, ())):
+            positions = self._by_producer[producer_id]
+            self._drop(producer_id, where)
+            del positions[where]
+            if not positions:
+                del self._by_producer[producer_id]
+
+    def take(self, producer_id: int) -> dict[Where, bytes]:
+        """A producer's transaction has ended: give what it committed, which is pending no more."""
+        positions = self._by_producer.pop(producer_id, {})
+        for where in positions:
+            self._drop(producer_id, where)
+        return positions
+
+    def _drop(self, producer_id: int, where: Where) -> None:
+        topics = self._by_group[where.group]
+        partitions = topics[where.topic]
+        partitions[where.partition].remove(producer_id)
+        if not partitions[where.partition]:
+            del partitions[where.partition]
+        if not partitions:
+            del topics[where.topic]
+        if not topics:
+            del self._by_group[where.group]
+
+    def of_topic(self, group: str, topic: str) -> dict[int, set[int]]:
+        """Partitions of a topic where a group has something pending, with the producers it is from."""
+        topics = self._by_group.get(group)
+        return {} if topics is None else topics.get(topic, {})
+
+    def of_group(self, group: str) -> Iterator[tuple[str, int]]:
+        """(topic, partition) of all that a group has pending. They may be dropped while this goes on."""
+        for topic, partitions in list(self._by_group.get(group, {}).items()):
+            for partition in list(partitions):
+                yield topic, partition
+
+    def has(self, group: str) -> bool:
+        """Whether a group has anything pending."""
+        return group in self._by_group
+
+    def groups(self) -> list[str]:
+        """Every group that has something pending."""
+        return list(self._by_group)

@@ -1,0 +1,182 @@
+"""TxnOffsetCommit (28), v0-5: store a group's positions once a transaction commits.
+
+Behaviour: the transaction's coordinator must know of the group's partition of `__consumer_offsets`; v5 adds it. What is
+stored is seen when the transaction has committed. An unknown topic or partition fails on its own (3), metadata that is
+too long is 12; the group's verdict holds for all the rest: a stale generation is 22 whatever the kind of group.
+
+Version notes: v0-1 never hear that a coordinator is loading (14), but that it is not there (15); v3 names the member;
+v4 knows TRANSACTION_ABORTABLE.
+
+Source: ``KafkaApis.handleTxnOffsetCommitRequest``, ``GroupCoordinatorService.commitTransactionalOffsets``,
+``OffsetMetadataManager.commitTransactionalOffset`` (apache/kafka 4.3.1).
+
+From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.broker.coordinator.errors import told
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.machine import Commit
+from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.handlers.offset_commit import java_length
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.broker.txn.verification import Operation, Wanted
+from ottla.controller import acl
+from ottla.log.machine import InTransaction
+from ottla.wire.batch import NO_SEQUENCE
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.written import Written
+
+_ADDS_SINCE = 5
+_ABORTABLE_SINCE = 4
+_LOADING_SINCE = 2
+
+
+class _Good(NamedTuple):
+    """Partitions of a topic that exist."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[m.TxnOffsetCommitRequestPartition]
+
+
+class _Work:
+    """One request on its way."""
+
+    def __init__(self, context: Context, request: m.TxnOffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._limit = context.services.groups.settings.max_metadata_bytes
+        self._rows: dict[str, m.TxnOffsetCommitResponseTopic] = {}
+        self.good: list[_Good] = []
+        self.response = m.TxnOffsetCommitResponse()
+
+    def _tell(self, name: str, partitions: Iterable[m.TxnOffsetCommitRequestPartition], code: ErrorCode) -> None:
+        row = self._rows.get(name)
+        if row is None:
+            rows = Written(m.TxnOffsetCommitResponse, self._context.version)
+            row = self._rows[name] = m.TxnOffsetCommitResponseTopic(name, rows)
+            self.response.topics.append(row)
+        for part in partitions:
+            row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
+
+    def sort_out(self) -> Steps[None]:
+        """Answer for what is not there, or not the caller's, and keep the rest."""
+        context, request = self._context, self._request
+        code = self._unauthorized()
+        for wanted in request.topics:
+            if code is not ErrorCode.NONE:
+                self._tell(wanted.name, wanted.partitions, code)
+            elif not context.may(acl.Operation.READ, acl.Resource.TOPIC, wanted.name):
+                self._tell(wanted.name, wanted.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            else:
+                known = context.image.topics.get(wanted.name)
+                good: list[m.TxnOffsetCommitRequestPartition] = []
+                for part in wanted.partitions:
+                    if known is not None and part.partition_index in known.partitions:
+                        good.append(part)
+                    else:
+                        self._tell(wanted.name, [part], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    yield
+                if good and known is not None:
+                    self.good.append(_Good(wanted.name, known.id, good))
+            yield
+
+    def _unauthorized(self) -> ErrorCode:
+        context, request = self._context, self._request
+        if not context.may(acl.Operation.WRITE, acl.Resource.TRANSACTIONAL_ID, request.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if not context.may(acl.Operation.READ, acl.Resource.GROUP, request.group_id):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
+
+    async def verdict(self) -> ErrorCode:
+        """The group's, for everything that is good, once that is committed to the log."""
+        request, groups = self._request, self._context.services.groups
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        at = OFFSETS_TOPIC, groups.partition_for(request.group_id)
+        try:
+            txn = await self._confirmed(at)
+        except ProtocolError as error:
+            return told(error.code)
+        ticket = groups.ask(
+            request.group_id,
+            lambda own: Commit(
+                own,
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                -1,
+                self._positions(),
+                self._context.version,
+                txn,
+            ),
+        )
+        answer = await ticket.wait()
+        code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
+        return code
+
+    async def _confirmed(self, at: tuple[str, int]) -> InTransaction:
+        """Have the transaction's coordinator confirm the group's partition.
+
+        Raises:
+            ProtocolError: it does not, or cannot be asked.
+        """
+        request, version = self._request, self._context.version
+        operation = Operation.VERIFY
+        if version >= _ABORTABLE_SINCE:
+            operation = Operation.ADD if version >= _ADDS_SINCE else Operation.VERIFY_ABORTABLE
+        whose = request.producer_id, request.producer_epoch
+        wanted = Wanted(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
+        answer = await self._context.services.verifier().once(wanted)
+        code = answer.refused.get(at)
+        if code is not None:
+            raise ProtocolError(code)
+        confirmed = answer.txns.get(at)
+        return InTransaction(*whose, None if confirmed is None else confirmed.guard)
+
+    def _is_too_long(self, part: m.TxnOffsetCommitRequestPartition) -> bool:
+        return java_length(part.committed_metadata or "") > self._limit
+
+    def _positions(self) -> Iterator[NewOffset]:
+        for name, topic_id, partitions in self.good:
+            for part in partitions:
+                if not self._is_too_long(part):
+                    yield NewOffset(
+                        name,
+                        topic_id,
+                        part.partition_index,
+                        part.committed_offset,
+                        part.committed_leader_epoch,
+                        part.committed_metadata or "",
+                    )
+
+    def take_in(self, verdict: ErrorCode) -> Steps[None]:
+        """Give every position that was handed in the group's verdict."""
+        if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
+            verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for name, _, partitions in self.good:
+            for part in partitions:
+                long = verdict is ErrorCode.NONE and self._is_too_long(part)
+                self._tell(name, [part], ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
+                yield
+
+
+def handle(context: Context, request: m.TxnOffsetCommitRequest) -> Answer:
+    """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
+    return _commit(context, _Work(context, request))
+
+
+async def _commit(context: Context, work: _Work) -> m.TxnOffsetCommitResponse:
+    await context.turn.through(work.sort_out())
+    if work.good:
+        await context.turn.through(work.take_in(await work.verdict()))
+    return work.response
