@@ -34,6 +34,8 @@ soak: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 2000
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 200 --synced
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --seeds 300 --seconds 60
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --transactions 2 --seeds 500
+	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --transactions 2 --late --seeds 100
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --quorum --seeds 5000
 	OTTLA_PLANTS=1 $(BIN)/python -m pytest sim/tests/test_sim.py sim/tests/test_cluster.py -k planted
 	OTTLA_HISTORIES=10000 $(BIN)/python -m pytest log/tests/test_compaction.py

@@ -32,6 +32,10 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="several nodes, each broker and controller")
     parser.add_argument("--quorum", action="store_true", help="one to five controllers without brokers")
     parser.add_argument("--nodes", type=int, help="how many; 3 in a cluster, as the seed has it in a quorum")
+    parser.add_argument(
+        "--transactions", type=int, default=0, metavar="VERSION", help="in a cluster: some clients make transactions"
+    )
+    parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
     parser.add_argument("--quiet", action="store_true", help="no rate line")
@@ -51,7 +55,9 @@ def main() -> int:
         if options.quorum:
             result = simulate_quorum(seed, options.nodes, options.seconds, listen)
         elif options.cluster:
-            result = simulate_cluster(seed, options.nodes or 3, options.seconds, listen)
+            result = simulate_cluster(
+                seed, options.nodes or 3, options.seconds, listen, options.transactions, only_late=options.late
+            )
         else:
             result = simulate(seed, synced=options.synced, listen=listen)
         virtual += result.virtual_s

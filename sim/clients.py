@@ -34,6 +34,8 @@ PARTITIONS = 2
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
+IN_TRANSACTIONS = ("txn-", "copier-")
+"""How the names of clients begin that make transactions."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -19,7 +19,8 @@ from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
 from sim.copies import batches_on, differences
-from sim.faults import Disturber, Swarm
+from sim.exactly_once import ExactlyOnce
+from sim.faults import TO_CLIENTS, Disturber, Swarm
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
 from sim.lives import Guard, Lives, until_peace
@@ -60,6 +61,9 @@ def settings_of(number: int, names: list[str]) -> dict[str, str]:
         "broker.rack": f"rack{number}",
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "2" if len(names) > 1 else "1",
+        "transaction.state.log.num.partitions": "2",
         "min.insync.replicas": "2" if len(names) > 1 else "1",
     }
 
@@ -71,7 +75,8 @@ def format_host(host: Host, number: int, swarm: Swarm) -> None:
     directories = [LogDirectory(session, path) for path in paths if path]
     named = swarm.settings.get("metadata.log.dir")
     metadata = next(x for x in directories if x.path == (named or directories[0].path))
-    plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=False))
+    levels = {"transaction.version": swarm.transactions} if swarm.transactions else {}
+    plan = Plan(number, CLUSTER_ID, starting_levels(None, levels, dynamic_quorum=False))
     ids = (bytes([2, number, *index.to_bytes(14, "big")]) for index in range(1, 100))
     for _ in format_directories(directories, metadata, plan, host.clock.wall_ms(), lambda: next(ids)):
         pass
@@ -117,12 +122,25 @@ class ClusterGuard(Guard):
 class Cluster(Scenario):
     """A run under way."""
 
-    def __init__(self, seed: int, nodes: int = 3, run_s: float = RUN_S) -> None:
+    def __init__(
+        self, seed: int, nodes: int = 3, run_s: float = RUN_S, transactions: int = 0, *, only_late: bool = False
+    ) -> None:
+        """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
+
+        ``only_late``: nothing goes wrong but that what clients say comes late.
+        """
         world = World(seed)
         self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
         names = list(self.numbers)
         service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True)
-        super().__init__(world, Swarm.of_cluster(world.rng), names, service)
+        swarm = Swarm.of_cluster(world.rng)
+        swarm.transactions = transactions
+        super().__init__(world, swarm, names, service)
+        if transactions:
+            self.transactions = ExactlyOnce(world, service, transactions)
+            swarm.disturbances.append(TO_CLIENTS)
+        if only_late:
+            swarm.only_late()
         self._run_s = run_s
         guard = ClusterGuard(self)
         self.lives = {
@@ -176,8 +194,8 @@ class Cluster(Scenario):
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
             everything.start_soon(Invariants(world, self.living).run)
-            several = len(self.numbers) > 1
-            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several)
+            several, die = len(self.numbers) > 1, bool(self.swarm.fates)
+            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
             world.network.mend()
             world.note("peace")
             await self._progress()
@@ -278,10 +296,16 @@ class Cluster(Scenario):
 
 
 def simulate_cluster(
-    seed: int, nodes: int = 3, run_s: float = RUN_S, listen: Callable[[str], None] | None = None
+    seed: int,
+    nodes: int = 3,
+    run_s: float = RUN_S,
+    listen: Callable[[str], None] | None = None,
+    transactions: int = 0,
+    *,
+    only_late: bool = False,
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s)
+    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sim.clients import PARTITIONS
+from sim.clients import IN_TRANSACTIONS, PARTITIONS
 
 if TYPE_CHECKING:
     from sim.hosts import Host
@@ -23,6 +23,8 @@ FATES = ("kill", "power", "clean", "eio", "enospc", "emfile")
 """How a life of a node ends, or what its disk does in it."""
 DISTURBANCES = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
 """What happens beside: to the network, to clocks, to whoever runs."""
+TO_CLIENTS = "late"
+"""And to what clients say while there are transactions."""
 AMONG_NODES = ("split", "isolate", "bridge")
 """And to the network between several nodes."""
 BROKEN_DISK = {
@@ -39,6 +41,7 @@ CALLS_BEFORE_A_DEATH = 600
 LONGEST_LIFE_S = 8.0
 LONGEST_CUT_S = 3.0
 LONGEST_PAUSE_S = 10.0
+LONGEST_HELD_S = 8.0
 LONGEST_SYNC_S = 1.0
 LONGEST_LIFE_IN_A_CLUSTER_S = 40.0
 LONGEST_GONE_IN_A_CLUSTER_S = 12.0
@@ -81,6 +84,10 @@ class Swarm:
     longest_gone_s: float = 0.5
     """Between two lives of a node."""
     longest_cut_s: float = LONGEST_CUT_S
+    rest_s: float = 1.0
+    """Shortest time between two disturbances; the longest is seven times that."""
+    transactions: int = 0
+    """The version of the protocol of transactions that clients speak; 0: there are none."""
     calls_times: float = 1.0
     """How many times more calls to the disk there are before one fails, or its process dies at one."""
     counted: Counter[str] = field(default_factory=Counter)
@@ -123,6 +130,10 @@ class Swarm:
             drawn.settings[METADATA_KEPT] = str(int(rng.random() * MOST_SNAPSHOT_BYTES))
         return drawn
 
+    def only_late(self) -> None:
+        """Nobody dies and no link is cut: what clients say comes late, again and again (T3)."""
+        self.fates, self.disturbances, self.rest_s, self.slow_s = [], [TO_CLIENTS], 0.2, 0.0
+
     @property
     def synced(self) -> bool:
         """Whether every acknowledgement waits for the disk."""
@@ -160,7 +171,7 @@ class Disturber:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await trio.sleep(1 + self._rng.random() * 6)
+            await trio.sleep(self._swarm.rest_s * (1 + self._rng.random() * 6))
             if self._swarm.disturbances:
                 kind = self._rng.choice(self._swarm.disturbances)
                 self._swarm.counted[kind] += 1
@@ -235,6 +246,12 @@ class Disturber:
         streams = list(self._world.network.streams)
         if streams:
             self._rng.choice(streams).half_open()
+
+    def _late(self) -> None:
+        """A box between holds back what clients of transactions say over some of the connections they have."""
+        for stream, owner in list(self._world.network.streams.items()):
+            if owner.host.name.startswith(IN_TRANSACTIONS) and self._rng.random() < 0.5:
+                stream.hold(self._world.now_s() + self._rng.random() * LONGEST_HELD_S)
 
     def _lossy(self) -> None:
         """A link becomes bad, for good."""

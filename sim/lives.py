@@ -169,9 +169,18 @@ class Lives:
 
 
 async def until_peace(
-    disturber: Disturber, lives: Collection[Lives], peace_at_s: float, nursery: trio.Nursery, *, disturbs: bool = True
+    disturber: Disturber,
+    lives: Collection[Lives],
+    peace_at_s: float,
+    nursery: trio.Nursery,
+    *,
+    disturbs: bool = True,
+    die: bool = True,
 ) -> None:
-    """Lives are lived in the nursery while things go wrong, until each node has begun its last; then all works."""
+    """Lives are lived in the nursery while things go wrong, until each node has begun its last; then all works.
+
+    Where they do not ``die`` the first is the last.
+    """
     peace = trio.Event()
     restless = len(lives)
 
@@ -182,10 +191,12 @@ async def until_peace(
             peace.set()
 
     for each in lives:
-        nursery.start_soon(each.until, peace_at_s, one_less)
+        nursery.start_soon(each.until, peace_at_s if die else 0.0, one_less)
     async with trio.open_nursery() as trouble:
         if disturbs:
             trouble.start_soon(disturber.run)
         await peace.wait()
+        if not die:
+            await trio.sleep(peace_at_s)
         trouble.cancel_scope.cancel()
     disturber.make_peace()

@@ -68,6 +68,8 @@ class Pipe:
         self.pieces: deque[tuple[float, bytes]] = deque()
         self.held = 0
         self.last_at = 0.0
+        self.held_until = 0.0
+        """Nothing on this way arrives before, whatever the link does."""
         self.ended = False
         """The writer has said all."""
         self.broken = False
@@ -92,7 +94,12 @@ class Pipe:
 
     def next_at(self) -> float:
         """When the next piece can be taken; infinity where none is on its way."""
-        return max(self.pieces[0][0], self.link.open_at) if self.pieces else float("inf")
+        return max(self.pieces[0][0], self.open_at) if self.pieces else float("inf")
+
+    @property
+    def open_at(self) -> float:
+        """Nothing arrives before."""
+        return max(self.link.open_at, self.held_until)
 
     def snap(self) -> None:
         """Break it: what is under way is lost."""
@@ -151,7 +158,7 @@ class SimStream:
         pipe = self._in
         while not pipe.broken:
             if pipe.pieces and pipe.pieces[-1][1] == END:
-                at = max(pipe.pieces[-1][0], pipe.link.open_at)
+                at = max(pipe.pieces[-1][0], pipe.open_at)
                 if at <= trio.current_time():
                     break
                 with trio.move_on_at(at):
@@ -221,6 +228,10 @@ class SimStream:
         self._out.pieces.clear()
         self._out.ended = True
         self._network.forget(self)
+
+    def hold(self, until_s: float) -> None:
+        """What this end says arrives not before; the other way is open."""
+        self._out.held_until = until_s
 
     def half_open(self) -> None:
         """A box between forgot the connection: both sides are there and neither hears the other."""
@@ -314,6 +325,7 @@ class Network:
             link.loss = 0.0
             link.delay_s = MAX_DELAY_S
         for stream in self.streams:
+            stream._in.held_until = stream._out.held_until = 0.0
             stream._in.tell()
 
     def mend(self) -> None:

@@ -11,6 +11,7 @@ from sim.admin import SimAdmin
 from sim.anomalies import check
 from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, make_topic, read_all
 from sim.consumers import SimConsumer
+from sim.exactly_once import ExactlyOnce
 from sim.faults import Disturber, Swarm
 from sim.lives import Lives, until_peace
 from sim.world import World
@@ -52,6 +53,7 @@ class Scenario:
         self.admin = SimAdmin(world, service=service)
         if not self.swarm.synced:
             self.world.ledger.on_power_cut.append(self.admin.power_cut)
+        self.transactions: ExactlyOnce | None = None
         self._done = trio.Event()
 
     async def run(self) -> None:
@@ -78,6 +80,8 @@ class Scenario:
                     workers.start_soon(producer.run)
                 workers.start_soon(SimProducer(world, "keeper", 10_000_000, COMPACTED, KEYS, service).run)
                 workers.start_soon(self.admin.run)
+                if self.transactions is not None:
+                    workers.start_soon(self.transactions.run)
             self._done.set()
             consumers.cancel_scope.cancel()
 
@@ -98,6 +102,8 @@ class Scenario:
             for found in check(self.world.history.ops(TOPIC)):
                 if found.bad:
                     ledger.violation(found.name, found.detail)
+        if self.transactions is not None:
+            await self.transactions.reckon()
         await client.until_done(self.admin.check)
         for name, made in self.admin.topics.items():
             for partition in range(made.partitions):

@@ -39,6 +39,12 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
     assert len({line.split("nodes=")[1].split(",")[0].split()[0] for line in lines}) == 5
 
 
+def test_3_seeds_with_transactions_break_no_promise() -> None:
+    lines = run_sim("--cluster", "--seed", "2000", "--seeds", "3", "--seconds", "12", "--transactions", "2")
+    assert len(lines) == 3
+    assert all(line.endswith(" ok") for line in lines)
+
+
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
 def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
     run_module("sim.tests.planted_cluster", bug)

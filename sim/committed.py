@@ -1,0 +1,140 @@
+"""Reading as Kafka's consumers do where there are transactions: all there is, or what is committed and nothing else."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.wire import legacy
+from ottla.wire import records as r
+from ottla.wire.control import ControlType, txn_end
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages import fetch
+from sim.clients import Again, Service, SimClient
+from sim.history import Look, Outcome, Place, Poll
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+TRANSACTIONAL_BIT = 1 << 4
+
+
+class Seen(NamedTuple):
+    """What one fetch showed."""
+
+    records: list[tuple[int, int | None]]
+    """Offsets and values; None where the checksum was wrong."""
+    next_offset: int
+    """Where to go on: behind markers and what is not shown, too."""
+    stable: int
+    high: int
+
+
+async def fetch_from(client: SimClient, place: Place, offset: int, wait_ms: int, *, committed: bool) -> Seen:
+    """One fetch from the leader.
+
+    Raises:
+        Again: no answer, or an error.
+    """
+    topic, partition = place
+    part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 24,
+        isolation_level=int(committed),
+        topics=[fetch.FetchTopic(topic, partitions=[part])],
+    )
+    answer = await client.call(request, 12, await client.leader(topic, partition))
+    row = answer.responses[0].partitions[0]
+    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        client.world.ledger.out_of_range(place, offset)
+    if row.error_code:
+        raise Again(ErrorCode(row.error_code).name)
+    try:
+        shown, end = _shown(row, offset)
+    except WireError as error:
+        client.world.ledger.violation("bad-crc", str(error))
+        shown, end = [], offset
+    records = [(x.offset, client.service.unpack(place, x.value)) for x in shown]
+    return Seen(records, end, row.last_stable_offset, row.high_watermark)
+
+
+def _shown(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
+    """The records that are to be seen, and where the next fetch begins (``CompletedFetch.java``)."""
+    raw = row.records or b""
+    aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
+    open_ones: dict[int, None] = {}
+    out: list[r.Record] = []
+    for pos, header in legacy.any_batches(raw):
+        if not legacy.any_crc_matches(raw, header, pos):
+            raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
+        while aborted and aborted[0][0] <= header.last_offset:
+            open_ones[aborted.pop(0)[1]] = None
+        records = list(r.iterate(raw, header, pos))
+        if header.is_control:
+            end = txn_end(records[0]) if records else None
+            if end is not None and end.kind == ControlType.ABORT:
+                open_ones.pop(header.producer_id, None)
+        elif not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in open_ones):
+            out += [x for x in records if x.offset >= offset]
+        offset = max(offset, header.next_offset)
+    return out, offset
+
+
+class Reader(SimClient):
+    """Reads partitions of a topic from their beginning on, each record once, and tells what it saw."""
+
+    def __init__(self, world: World, name: str, topic: str, service: Service, *, committed: bool) -> None:
+        super().__init__(world, name, service)
+        self._topic = topic
+        self._committed = committed
+        self._at = dict.fromkeys(range(service.partitions), 0)
+
+    async def run(self) -> None:
+        """Read until stopped."""
+        history, now_s = self.world.history, self.world.now_s
+        number = history.begin(self.name, "assign", now_s=now_s())
+        history.end(number, Outcome.OK, now_s(), places=[(self._topic, p) for p in self._at])
+        while True:
+            for partition in self._at:
+                try:
+                    await self.step(partition, 100)
+                except Again:
+                    self.forget_leaders()
+            await self.sleep(0.1 + self.world.rng.random() * 0.3)
+
+    async def step(self, partition: int, wait_ms: int) -> Seen:
+        """One fetch, as it goes into the history.
+
+        Raises:
+            Again: no answer, or an error.
+        """
+        history, place = self.world.history, (self._topic, partition)
+        number = history.begin(self.name, "poll", now_s=self.world.now_s(), uncommitted=not self._committed)
+        try:
+            seen = await fetch_from(self, place, self._at[partition], wait_ms, committed=self._committed)
+        except BaseException:
+            history.end(number, Outcome.FAIL, self.world.now_s())
+            raise
+        self._at[partition] = seen.next_offset
+        history.end(number, Outcome.OK, self.world.now_s(), [Poll(place, tuple(seen.records))])
+        return seen
+
+    async def to_the_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
+        """Read on until everything that is committed is also stable, or has been held up for too long: that is told."""
+        out: list[tuple[int, int]] = []
+        history, place = self.world.history, (self._topic, partition)
+        since, stable = self.world.now_s(), -1
+        while True:
+            seen = await self.until_done(partial(self.step, partition, 50))
+            out += [(offset, value) for offset, value in seen.records if value is not None]
+            number = history.begin(self.name, "look", now_s=self.world.now_s())
+            history.end(number, Outcome.OK, self.world.now_s(), [Look(place, seen.stable, seen.high)])
+            if not seen.records and seen.stable >= seen.high and self._at[partition] >= seen.stable:
+                return out
+            if seen.stable != stable:
+                since, stable = self.world.now_s(), seen.stable
+            elif self.world.now_s() > since + within_s:
+                return out
+            await self.sleep(0.05)
