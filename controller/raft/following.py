@@ -90,9 +90,14 @@ def take(
         return
     if answer.diverging is not None:
         epoch, end = answer.diverging
-        _, own_end = raft.chain.end_of(epoch)
-        if min(end, own_end) >= raft.high_watermark:
-            raft.truncate(min(end, own_end))
+        own_epoch, own_end = raft.chain.end_of(epoch)
+        if epoch == 0:
+            own_end = min(end, raft.chain.end)
+        elif own_epoch == epoch:
+            own_end = min(end, own_end)
+        # else only what is newer than that epoch goes now: below, the two logs have no batch in common to end at
+        if own_end >= raft.high_watermark:
+            raft.truncate(own_end)
             return
         committed = raft.high_watermark
         raft.ready.doubt = f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"

@@ -108,6 +108,7 @@ def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
         ((3, 20), 10),
         ((4, 15), 15),
         ((4, 40), 20),
+        ((0, 4), 4),
         ((2, 4), 0),  # our log has nothing of that epoch or of an older one
     ],
 )
@@ -120,6 +121,17 @@ def test_r224_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> N
     assert raft.chain.end == end
     assert ready.truncate == (end if end < 20 else None)
     assert [s.request.offset for s in ready.sends if isinstance(s.request, Fetch)] == [end]
+
+
+def test_r224_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_held_against_the_leaders() -> None:
+    # Records 22 to 24 are one batch of epoch 2: no log ends within it (found by simulator seed 3019).
+    raft = RaftMachine(ME, VoterHistory([ME, TWO, THREE]), HardState(5), EpochChain(26, [(2, 0), (4, 25)]), lambda: 0.5)
+    raft.step(0, Start())
+    (send,) = raft.step(0, Asked("t", BeginEpoch(2, 5))).sends
+    assert isinstance(send.request, Fetch)
+    assert fetched(raft, send.request, offset=-1, diverging=(3, 23)).truncate == 25
+    assert (under_way(raft).offset, under_way(raft).last_epoch) == (25, 2)
+    assert fetched(raft, under_way(raft), offset=-1, diverging=(2, 22)).truncate == 22
 
 
 def test_r225_what_was_cut_is_not_on_the_disk_any_more() -> None:
