@@ -16,7 +16,7 @@ from sim.book import Anomaly, Book, name_of
 from sim.history import Outcome, Place
 
 MOST_HELD_UP_S = 20.0
-"""A transaction of the workload lasts 10 s at most, and its coordinator has 10 s more to end it."""
+"""A transaction of the workload lasts 8 s at most, and its coordinator has 12 s more to end it."""
 
 
 def aborted_read(book: Book) -> Iterator[Anomaly]:

@@ -84,6 +84,7 @@ class SimClient:
         self._bootstrap = deque(service.bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._leaders: dict[tuple[str, int], Address] = {}
+        self._led_under: dict[tuple[str, int], int] = {}
         self._epochs: dict[tuple[bytes, int], int] = {}
         """Topic id and partition -> the newest leader epoch heard of: kept, as Kafka's clients keep it (KIP-320)."""
 
@@ -119,10 +120,15 @@ class SimClient:
             for row in told.partitions:
                 if row.leader_id in brokers and self._is_news((told.topic_id, row.partition_index), row.leader_epoch):
                     self._leaders[topic, row.partition_index] = brokers[row.leader_id]
+                    self._led_under[topic, row.partition_index] = row.leader_epoch
         address = self._leaders.get((topic, partition))
         if address is None:
             raise Again("nobody leads it")
         return address
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The leader epoch of whom `leader` gave: who reads names it, so that a node that only follows refuses."""
+        return self._led_under.get((topic, partition), -1)
 
     def _is_news(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
         """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""
@@ -263,11 +269,12 @@ async def read(client: SimClient, partition: int, offset: int, wait_ms: int, top
 
 async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> list[r.Record]:
     """A batch with a bad checksum is a violation."""
-    part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    at = await client.leader(topic, partition)
+    part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
         max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[fetch.FetchTopic(topic, partitions=[part])]
     )
-    answer = await client.call(request, 12, await client.leader(topic, partition))
+    answer = await client.call(request, 12, at)
     row = answer.responses[0].partitions[0]
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         client.world.ledger.out_of_range((topic, partition), offset)
@@ -282,8 +289,11 @@ async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, t
 
 async def log_start(client: SimClient, topic: str, partition: int) -> int:
     """Where a partition begins, by its leader."""
-    asked = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(partition, timestamp=EARLIEST)])
-    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, await client.leader(topic, partition))
+    at = await client.leader(topic, partition)
+    asked = lo.ListOffsetsTopic(
+        topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
+    )
+    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, at)
     row = answer.topics[0].partitions[0]
     if row.error_code:
         raise Again(ErrorCode(row.error_code).name)

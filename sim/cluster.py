@@ -64,6 +64,7 @@ def settings_of(number: int, names: list[str]) -> dict[str, str]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": "2" if len(names) > 1 else "1",
         "transaction.state.log.num.partitions": "2",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3000",
         "min.insync.replicas": "2" if len(names) > 1 else "1",
     }
 

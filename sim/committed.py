@@ -37,7 +37,8 @@ async def fetch_from(client: SimClient, place: Place, offset: int, wait_ms: int,
         Again: no answer, or an error.
     """
     topic, partition = place
-    part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    at = await client.leader(topic, partition)
+    part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
@@ -45,7 +46,7 @@ async def fetch_from(client: SimClient, place: Place, offset: int, wait_ms: int,
         isolation_level=int(committed),
         topics=[fetch.FetchTopic(topic, partitions=[part])],
     )
-    answer = await client.call(request, 12, await client.leader(topic, partition))
+    answer = await client.call(request, 12, at)
     row = answer.responses[0].partitions[0]
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         client.world.ledger.out_of_range(place, offset)

@@ -7,6 +7,7 @@ without an answer is sent again over a new connection, and the old one may arriv
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.wire import records as r
@@ -26,7 +27,7 @@ from sim.history import Outcome, Place, Send
 if TYPE_CHECKING:
     from sim.world import World
 
-TRANSACTION_MS = 10_000
+TRANSACTION_MS = 8_000
 GIVE_UP_S = 5.0
 """After so long a client ends a transaction that it cannot fill."""
 COPY_GROUP = "copy"
@@ -34,6 +35,8 @@ SOURCE = "x"
 TARGET = ("y", 0)
 COMMITTED_SHARE = 0.65
 """Of a producer's transactions; it aborts the rest."""
+LEFT_SHARE = 0.03
+"""Of a producer's transactions, which nobody ends."""
 MOST_COPIED = 5
 RELIEVED_SHARE = 0.03
 """Of the transactions of a copier, after which another takes over."""
@@ -218,6 +221,7 @@ class TxnProducer(Transactional):
     def __init__(self, world: World, name: str, first: int, service: Service, version: int) -> None:
         super().__init__(world, name, name, service, version)
         self._next = first
+        self._ids = 0
 
     async def run(self) -> None:
         """Until the world says that it is enough."""
@@ -244,9 +248,22 @@ class TxnProducer(Transactional):
                 sent[-len(values) :] = [Send(place, v, offset + index) for index, v in enumerate(values)]
                 await self.sleep(rng.random() * 0.4)
 
-        outcome = await self.transact(body, commit=rng.random() < COMMITTED_SHARE, asks=lambda: history.asks(number))
+        if rng.random() < LEFT_SHARE:
+            outcome = await self._leave(body)
+        else:
+            commit = rng.random() < COMMITTED_SHARE
+            outcome = await self.transact(body, commit=commit, asks=lambda: history.asks(number))
         self.world.note(f"{self.name} epoch {self.epoch} {outcome.value} {[(x.place[1], x.value) for x in sent]}")
         history.end(number, outcome, now_s(), sent)
+
+    async def _leave(self, body: Callable[[], Awaitable[None]]) -> Outcome:
+        """Write, and never come back: the coordinator ends it when its time is over."""
+        self._added, self._wrote = {}, False
+        with suppress(Fenced, Broken), self.process.env.timeout(GIVE_UP_S):
+            await body()
+        self._ids += 1
+        self._id, self.pid = f"{self.name}.{self._ids}", -1
+        return Outcome.FAIL
 
 
 class Copier(Transactional):

@@ -11,6 +11,7 @@ import sys
 from sim.tests import bugs_control as control
 from sim.tests import bugs_quorum as quorum
 from sim.tests import bugs_replicas as replicas
+from sim.tests import bugs_transactions as txn
 from sim.tests.sowing import Plant
 
 SEEDS = 100
@@ -22,6 +23,9 @@ LOST = (
 CONTROL = f"{LOST} CommittedNeverLost PartitionLeaderPerEpoch LeaderInIsr no-failover unmade undead no-start"
 GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost"
 QUORUM = "SingleLeaderPerEpoch CommittedNeverLost MonotonicHighWatermark copies-differ lost no-start behind"
+TXN = "G1a precommitted-read torn-txn lso-stuck txn-refused unseen lost-write duplicate stuck no-start " + (
+    "copy-twice copy-lost copy-ghost copy-disorder inconsistent-offsets poll-skip nonmonotonic-poll nonmonotonic-send"
+)
 
 PLANTS = {
     "commit-what-the-leader-has": Plant(replicas.commit_what_the_leader_has, LOST),
@@ -71,6 +75,28 @@ PLANTS = {
     "count-wishes-as-votes": Plant(quorum.count_wishes_as_votes, QUORUM, quorum=True),
     "leave-the-last-out-of-snapshots": Plant(quorum.leave_the_last_out_of_snapshots, QUORUM, quorum=True),
 }
+PLANTS |= {
+    name: Plant(sow, TXN, transactions=2, late=name in ("bump-no-epoch", "end-whatever-epoch"))
+    for name, sow in {
+        "decide-at-the-append": txn.decide_at_the_append,
+        "show-what-is-open": txn.show_what_is_open,
+        "bump-no-epoch": txn.bump_no_epoch,
+        "verify-nothing": txn.verify_nothing,
+        "refuse-what-is-asked-twice": txn.refuse_what_is_asked_twice,
+        "tell-nobody-what-was-aborted": txn.tell_nobody_what_was_aborted,
+        "commit-what-is-to-be-aborted": txn.commit_what_is_to_be_aborted,
+        "tell-all-but-one": txn.tell_all_but_one,
+        "tell-the-first": txn.tell_the_first,
+        "forget-what-was-decided": txn.forget_what_was_decided,
+        "never-time-out": txn.never_time_out,
+        "fence-nobody-who-had-the-id": txn.fence_nobody_who_had_the_id,
+        "forget-open-transactions": txn.forget_open_transactions,
+        "append-a-batch-twice": txn.append_a_batch_twice,
+        "coordinate-transactions-unread": txn.coordinate_without_reading,
+        "end-whatever-epoch": txn.end_whatever_epoch_is_named,
+        "answer-before-it-is-decided": txn.answer_before_it_is_decided,
+    }.items()
+}
 
 CI = ("commit-what-the-leader-has", "vote-twice")
 """Looked for at every run of the tests; the others where ``OTTLA_PLANTS`` is set."""
@@ -88,7 +114,10 @@ def main(name: str) -> int:
     plant.sow()
     for seed in range(1, SEEDS + 1):
         try:
-            result = (simulate_quorum if plant.quorum else simulate_cluster)(seed, 3, RUN_S)
+            if plant.quorum:
+                result = simulate_quorum(seed, 3, RUN_S)
+            else:
+                result = simulate_cluster(seed, 3, RUN_S, None, plant.transactions, only_late=plant.late)
         except BaseExceptionGroup as error:
             print(f"seed {seed}: {error!r}"[:500])
             return 0

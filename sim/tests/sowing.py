@@ -14,6 +14,10 @@ class Plant(NamedTuple):
     """Violations it may show as."""
     quorum: bool = False
     """Whether controllers alone show it."""
+    transactions: int = 0
+    """The version of transactions that shows it; 0: none need be made."""
+    late: bool = False
+    """Whether it shows where nothing goes wrong but that requests come late."""
 
 
 def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:

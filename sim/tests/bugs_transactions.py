@@ -1,0 +1,205 @@
+"""Bugs planted in transactions: in their coordinator, in how partitions hear of their end, in what readers are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Shard
+from ottla.broker.replica.replica import Replica
+from ottla.broker.txn import deciding, ending, initialising
+from ottla.broker.txn.coordinator import TOPIC
+from ottla.broker.txn.deciding import Verdict
+from ottla.broker.txn.machine import TxnMachine
+from ottla.broker.txn.markers import Markers
+from ottla.broker.txn.verification import Verified, Verifier
+from ottla.log.machine import Effects
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producers import ProducerStates
+from ottla.log.verification import NOT_NEEDED, Txn
+from ottla.wire.errors import ErrorCode
+from sim.tests import bugs_control
+from sim.tests.sowing import replace
+
+
+def decide_at_the_append() -> None:
+    """Partitions hear of the end, and its producer, before the decision is committed."""
+    real = Shard.is_committed.fget  # type: ignore[attr-defined]
+    Shard.is_committed = property(  # type: ignore[assignment,method-assign]
+        lambda self: self.replica.topic == TOPIC or real(self)
+    )
+
+
+def show_what_is_open() -> None:
+    """What is committed counts as stable, whoever has a transaction open there."""
+    PartitionLog.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[assignment,method-assign]
+
+
+def bump_no_epoch() -> None:
+    """Each transaction has the epoch of the one before, in version 2, too."""
+
+    def make(real: Any) -> Any:
+        def prepared(txn: Any, now_ms: int, fresh: Any, *, commits: bool) -> Any:
+            return real(txn, now_ms, fresh, commits=commits)._replace(producer_epoch=txn.producer_epoch)
+
+        return prepared
+
+    replace(ending, "prepared_with_bump", make)
+    ProducerStates.check_marker = lambda *_: None  # type: ignore[method-assign]
+
+
+def verify_nothing() -> None:
+    """A leader takes a transaction's batches without asking its coordinator."""
+
+    async def verify(self: Verifier, wanted: Any) -> Verified:
+        return Verified({}, dict.fromkeys(wanted.sequences, Txn(NOT_NEEDED)))
+
+    Verifier.verify = Verifier.once = verify  # type: ignore[method-assign]
+
+
+def refuse_what_is_asked_twice() -> None:
+    """A producer that did not hear that its transaction has ended is told that there is none."""
+    deciding.RETRIED = dict.fromkeys(deciding.RETRIED, ErrorCode.INVALID_TXN_STATE)
+
+
+def tell_nobody_what_was_aborted() -> None:
+    """Readers get no list of aborted transactions."""
+    PartitionLog.aborted_in = lambda *_: []  # type: ignore[method-assign]
+
+
+def commit_what_is_to_be_aborted() -> None:
+    """Every marker says commit."""
+
+    def make(real: Any) -> Any:
+        def request(self: Markers, letters: Any) -> Any:
+            made = real(self, letters)
+            for marker in made.markers:
+                marker.transaction_result = True
+            return made
+
+        return request
+
+    replace(Markers, "_request", make)
+
+
+def tell_all_but_one() -> None:
+    """One of a transaction's partitions does not hear of its end."""
+
+    def make(real: Any) -> Any:
+        def give(self: Markers, due: Any) -> None:
+            partitions = sorted(due.pending.remaining)
+            if len(partitions) > 1:
+                due.pending.remaining.discard(partitions[-1])
+            real(self, due)
+
+        return give
+
+    replace(Markers, "give", make)
+
+
+def tell_the_first() -> None:
+    """A transaction is complete once one of its partitions knows."""
+
+    def make(real: Any) -> Any:
+        def marked(self: TxnMachine, event: Any) -> Any:
+            return real(self, event._replace(partitions=tuple(event.pending.remaining)))
+
+        return marked
+
+    replace(TxnMachine, "_marked", make)
+
+
+def forget_what_was_decided() -> None:
+    """A coordinator that moved does not go on with ends that were decided."""
+
+    def make(real: Any) -> Any:
+        def loaded(self: TxnMachine, now_ms: int) -> Any:
+            self._prepared.clear()
+            return real(self, now_ms)
+
+        return loaded
+
+    replace(TxnMachine, "_loaded", make)
+
+
+def never_time_out() -> None:
+    """What its producer has left open stays open."""
+    TxnMachine._timed_out = lambda *_: iter(())  # type: ignore[method-assign]
+
+
+def fence_nobody_who_had_the_id() -> None:
+    """Who takes a transactional id over gets the epoch of who had it."""
+
+    def make(real: Any) -> Any:
+        def begun(txn: Any, *rest: Any) -> Any:
+            made = real(txn, *rest)
+            return made._replace(producer_epoch=max(txn.producer_epoch, 0)) if txn.producer_epoch >= 0 else made
+
+        return begun
+
+    replace(initialising, "begun", make)
+
+
+def forget_open_transactions() -> None:
+    """Who begins to lead does not know which transactions are open."""
+
+    def make(real: Any) -> Any:
+        def follow_image(self: Replica, *rest: Any) -> bool:
+            begins = bool(real(self, *rest))
+            if begins:
+                self.log.producers.ongoing.clear()
+            return begins
+
+        return follow_image
+
+    replace(Replica, "follow_image", make)
+
+
+def append_a_batch_twice() -> None:
+    """A batch of a transaction that is sent again is appended again."""
+
+    def make(real: Any) -> Any:
+        def check(self: ProducerStates, header: Any, *rest: Any, client: bool) -> Any:
+            found = real(self, header, *rest, client=client)
+            return None if found is not None else found
+
+        return check
+
+    replace(ProducerStates, "check_transactional", make)
+
+
+def coordinate_without_reading() -> None:
+    """A coordinator of transactions that moved begins with nothing."""
+    real = CoordinatorRuntime._begin
+    bugs_control.coordinate_without_reading()
+    planted = CoordinatorRuntime._begin
+
+    def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
+        (planted if replica.topic == TOPIC else real)(self, replica)
+
+    CoordinatorRuntime._begin = begin  # type: ignore[method-assign]
+
+
+def end_whatever_epoch_is_named() -> None:
+    """Whoever has the producer id may end its transaction."""
+
+    def with_bump(txn: Any, producer_id: int, epoch: int, *, commits: bool, is_pending: bool) -> Verdict:
+        return deciding.classic(txn, producer_id, txn.producer_epoch, commits=commits, is_pending=is_pending)
+
+    deciding.with_bump = with_bump
+
+
+def answer_before_it_is_decided() -> None:
+    """The end is answered, and nothing is written."""
+
+    def make(real: Any) -> Any:
+        def end(self: TxnMachine, event: Any, now_ms: int) -> Any:
+            found = real(self, event, now_ms)
+            if found.records and now_ms % 5 == 0:
+                self.pending.pop(event.transactional_id, None)
+                return Effects(replies=found.replies)
+            return found
+
+        return end
+
+    replace(TxnMachine, "_end", make)
