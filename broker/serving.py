@@ -78,7 +78,10 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
     }
     if listening.metrics is not None:
         connected = lambda: sum(len(x) for x in acceptors.values())  # noqa: E731 - one line says it
-        numbers = metrics.Numbers(made.storage, made.replicas, made.cleaner, made.scrubber, counts, connected)
+        numbers = metrics.Numbers(
+            *(made.storage, made.replicas, made.cleaner, made.scrubber, counts, connected),
+            *(made.controller, bool(listening.controllers)),
+        )
         nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

@@ -44,6 +44,10 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
         assert found["kafka_server_replicamanager_partitioncount", ""] == 2
         assert found["kafka_server_replicamanager_leadercount", ""] == 2
         assert found["kafka_log_logmanager_offlinelogdirectorycount", ""] == 0
+        assert found["kafka_controller_kafkacontroller_activecontrollercount", ""] == 1
+        assert found["kafka_controller_kafkacontroller_globalpartitioncount", ""] == 2
+        assert found["kafka_controller_kafkacontroller_offlinepartitionscount", ""] == 0
+        assert found["kafka_server_raft_metrics_current_leader", ""] == 1
         assert found["ottla_scrub_damage_total", ""] == 0
         assert found["ottla_connections", ""] > 0
         assert found["kafka_network_requestmetrics_requests_total", "CreateTopics"] == 1

@@ -27,6 +27,7 @@ from ottla.controller.pacing import paced
 from ottla.controller.periodic import AGAIN_MS, CHORES, FENCE_STALE, GROW, IDLE, RECOVER, RETRY_MS, Chore
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft import events
+from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import METADATA_VERSION
@@ -125,6 +126,11 @@ class Controller:
     def epoch(self) -> int:
         """The quorum's newest epoch that is known here."""
         return self._raft.machine.epoch
+
+    @property
+    def raft(self) -> RaftMachine:
+        """The quorum as it is known here: to be looked at."""
+        return self._raft.machine
 
     @property
     def kraft_version(self) -> int:

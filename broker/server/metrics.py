@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -58,6 +58,10 @@ class Numbers(NamedTuple):
     scrubber: Scrubber
     counts: Counts
     connections: Callable[[], int]
+    controller: Any
+    """`ottla.broker.server.quorum_numbers.Decides`."""
+    decides: bool
+    """Whether this node is one of the controllers."""
 
     def gauges(self, health: Health) -> Iterable[Row]:
         """What goes up and down, of the node as a whole."""
@@ -116,14 +120,18 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     for first in range(0, len(logs), AT_ONCE):
         open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
         await turn.step()
-    from ottla.broker.replica.health import looking  # who asks for no numbers does not load it
+    from ottla.broker.replica.health import looking  # who asks for no numbers does not load these
+    from ottla.broker.server import quorum_numbers
 
     health = await turn.through(looking(numbers.replicas))
     for name, about, number in (
         *numbers.gauges(health),
         ("ottla_open_segments", "Segments whose file is open.", open_files),
+        *quorum_numbers.quorum(numbers.controller),
+        *(await turn.through(quorum_numbers.cluster(numbers.controller)) if numbers.decides else ()),
     ):
         out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
+    out += quorum_numbers.states(numbers.controller)
     for name, about, number in numbers.counters():
         out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
     for name, (about, count_of) in _PER_API.items():

@@ -15,6 +15,9 @@ from ottla.broker.server.metrics import Numbers
 from ottla.broker.server.observer import Counts
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+from ottla.controller.raft.chain import VoterHistory
+from ottla.controller.raft.events import HardState, ReplicaKey
+from ottla.controller.raft.states import Follower as Follower_
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request
 
@@ -69,6 +72,42 @@ ottla_connections 12
 # HELP ottla_open_segments Segments whose file is open.
 # TYPE ottla_open_segments gauge
 ottla_open_segments 4
+# HELP kafka_server_raft_metrics_current_leader Who leads the quorum; -1 where that is not known.
+# TYPE kafka_server_raft_metrics_current_leader gauge
+kafka_server_raft_metrics_current_leader 1
+# HELP kafka_server_raft_metrics_current_vote Whom this node gave its vote; -1 for nobody.
+# TYPE kafka_server_raft_metrics_current_vote gauge
+kafka_server_raft_metrics_current_vote 3
+# HELP kafka_server_raft_metrics_current_epoch The quorum's epoch.
+# TYPE kafka_server_raft_metrics_current_epoch gauge
+kafka_server_raft_metrics_current_epoch 7
+# HELP kafka_server_raft_metrics_high_watermark Up to where the metadata is committed; -1 where not known.
+# TYPE kafka_server_raft_metrics_high_watermark gauge
+kafka_server_raft_metrics_high_watermark 80
+# HELP kafka_server_raft_metrics_log_end_offset End of the metadata log here.
+# TYPE kafka_server_raft_metrics_log_end_offset gauge
+kafka_server_raft_metrics_log_end_offset 90
+# HELP kafka_server_raft_metrics_log_end_epoch Epoch of its last record.
+# TYPE kafka_server_raft_metrics_log_end_epoch gauge
+kafka_server_raft_metrics_log_end_epoch 6
+# HELP kafka_server_raft_metrics_number_of_voters Controllers that vote.
+# TYPE kafka_server_raft_metrics_number_of_voters gauge
+kafka_server_raft_metrics_number_of_voters 2
+# HELP kafka_server_raft_metrics_number_of_observers Others that fetch the metadata log, as its leader knows.
+# TYPE kafka_server_raft_metrics_number_of_observers gauge
+kafka_server_raft_metrics_number_of_observers 0
+# HELP kafka_server_raft_metrics_uncommitted_voter_change Whether a change of who votes is not committed yet.
+# TYPE kafka_server_raft_metrics_uncommitted_voter_change gauge
+kafka_server_raft_metrics_uncommitted_voter_change 0
+# HELP kafka_server_raft_metrics_current_state 1 for the state this node is in.
+# TYPE kafka_server_raft_metrics_current_state gauge
+kafka_server_raft_metrics_current_state{state="leader"} 0
+kafka_server_raft_metrics_current_state{state="candidate"} 0
+kafka_server_raft_metrics_current_state{state="prospective"} 0
+kafka_server_raft_metrics_current_state{state="follower"} 1
+kafka_server_raft_metrics_current_state{state="unattached"} 0
+kafka_server_raft_metrics_current_state{state="resigned"} 0
+kafka_server_raft_metrics_current_state{state="observer"} 0
 # HELP kafka_server_replicamanager_isrexpands_total Replicas that have come in sync.
 # TYPE kafka_server_replicamanager_isrexpands_total counter
 kafka_server_replicamanager_isrexpands_total 21
@@ -144,7 +183,25 @@ def numbers(logs: list[Any]) -> Numbers:
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
     cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
     scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
-    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12)
+    controller = SimpleNamespace(raft=following())
+    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, decides=False)
+
+
+def following() -> Any:
+    """Node 2 follows node 1."""
+    voters = VoterHistory([ReplicaKey(1), ReplicaKey(2)])
+    chain = SimpleNamespace(end=90, last_epoch=6)
+    hard = HardState(7, 1, ReplicaKey(3))
+    return SimpleNamespace(
+        me=ReplicaKey(2),
+        state=Follower_(1, 0),
+        voters=voters,
+        hard=hard,
+        chain=chain,
+        leader_id=1,
+        epoch=7,
+        high_watermark=80,
+    )
 
 
 def counted() -> Counts:
