@@ -9,7 +9,13 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import events
 from ottla.controller.raft.description import describe
 from ottla.controller.raft.shell import Raft
-from ottla.controller.raft.wire_form import answer_message, fetch_answer_message, from_message, refusal_message
+from ottla.controller.raft.wire_form import (
+    NAMES_NODES_FROM,
+    answer_message,
+    fetch_answer_message,
+    from_message,
+    refusal_message,
+)
 from ottla.controller.raft.wire_values import Refusal
 from ottla.controller.raft.wire_voters import snapshot_answer_message
 from ottla.wire.messages import begin_quorum_epoch as b
@@ -28,7 +34,10 @@ async def answer_raft(
         return describe(raft, message, version, now_ms)
     request = from_message(message, cluster_id)
     if isinstance(request, Refusal):
-        return refusal_message(message, request)
+        machine = raft.machine
+        return refusal_message(
+            message, request, machine.leader_id, machine.epoch, raft.addresses.endpoint(machine.leader_id, listener)
+        )
     if isinstance(message, b.BeginQuorumEpochRequest) and isinstance(request, events.BeginEpoch):
         named = [Endpoint(e.name, e.host, e.port) for e in message.leader_endpoints]
         raft.tell(request.epoch, request.leader_id, *named)
@@ -42,4 +51,5 @@ async def answer_raft(
             answer, log_start=answered.log_start_offset, leader=leader, version=version, records=answered.records
         )
     assert not isinstance(answer, events.VersionsAnswer)
-    return answer_message(request, answer, leader)
+    names = version >= NAMES_NODES_FROM or isinstance(answer, events.VoterAnswer)
+    return answer_message(request, answer, leader if names else None)

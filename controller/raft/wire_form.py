@@ -47,6 +47,8 @@ FETCH_MAX_BYTES = 1024 * 1024
 """``controller.quorum.fetch.max.bytes``."""
 _REPLICA_ID_FIELD_UNTIL = 14
 _FETCH_NAMES_NODES_FROM = 17
+NAMES_NODES_FROM = 1
+"""Answers to Vote, BeginQuorumEpoch and EndQuorumEpoch have no addresses before."""
 
 
 # ------------------------------------------------------------------ what we ask
@@ -120,7 +122,8 @@ def from_message(message: Message, cluster_id: str) -> Request | Refusal:
     """What another node wants of ours; a refusal where it means another cluster or log (R211-R217, R234)."""
     assert isinstance(message, _ASKED | wire_voters.ASKED)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
-        return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
+        why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+        return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
     if isinstance(message, wire_voters.ASKED):
         return wire_voters.from_message(message)
     if not _is_the_log(message):
@@ -183,8 +186,10 @@ def _fetch_of(message: f.FetchRequest) -> Fetch:
 # ------------------------------------------------------------------ what we answer
 
 
-def refusal_message(request: Message, refusal: Refusal) -> Message:
-    """The whole request is refused."""
+def refusal_message(
+    request: Message, refusal: Refusal, leader_id: int = NOBODY, epoch: int = -1, leader: Endpoint | None = None
+) -> Message:
+    """The whole request is refused. Who leads, in which epoch and where, is told to whoever is always told so."""
     assert isinstance(request, _ASKED | wire_voters.ASKED)
     match request:
         case v.VoteRequest():
@@ -196,7 +201,7 @@ def refusal_message(request: Message, refusal: Refusal) -> Message:
         case f.FetchRequest():
             return f.FetchResponse(error_code=refusal.error)
         case _:
-            return wire_voters.refusal_message(request, refusal)
+            return wire_voters.refusal_message(request, refusal, leader_id, epoch, leader)
 
 
 def answer_message(request: Request, answer: Answer | VoterAnswer, leader: Endpoint | None) -> Message:

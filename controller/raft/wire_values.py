@@ -17,6 +17,8 @@ class Refusal(NamedTuple):
     """An answer for the whole request, before the machine is asked."""
 
     error: ErrorCode
+    message: str | None = None
+    """For administrators; other nodes are not told."""
 
 
 class Heard(NamedTuple):

@@ -134,8 +134,10 @@ def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | Refusal:
 # ------------------------------------------------------------------ what we answer
 
 
-def refusal_message(message: ASKED, refusal: Refusal) -> Message:
-    """The whole request is refused; a partition nobody has is its own row."""
+def refusal_message(
+    message: ASKED, refusal: Refusal, leader_id: int = NOBODY, epoch: int = -1, leader: Endpoint | None = None
+) -> Message:
+    """The whole request is refused; a partition nobody has is its own row. An update is told who leads all the same."""
     match message:
         case s.FetchSnapshotRequest():
             if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -145,16 +147,18 @@ def refusal_message(message: ASKED, refusal: Refusal) -> Message:
             row.unaligned_records = b""
             return s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(topic.name, [row])])
         case a.AddRaftVoterRequest():
-            return a.AddRaftVoterResponse(error_code=refusal.error, error_message=_why(message, refusal))
+            return a.AddRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
         case r.RemoveRaftVoterRequest():
-            return r.RemoveRaftVoterResponse(error_code=refusal.error, error_message=_why(message, refusal))
+            return r.RemoveRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
         case u.UpdateRaftVoterRequest():
-            return u.UpdateRaftVoterResponse(error_code=refusal.error)
+            return _update_answer(refusal.error, leader_id, epoch, leader)
 
 
-def _why(message: a.AddRaftVoterRequest | r.RemoveRaftVoterRequest, refusal: Refusal) -> str | None:
-    wrong_cluster = refusal.error == ErrorCode.INCONSISTENT_CLUSTER_ID
-    return f'this is not the cluster "{message.cluster_id}"' if wrong_cluster else None
+def _update_answer(error: int, leader_id: int, epoch: int, leader: Endpoint | None) -> u.UpdateRaftVoterResponse:
+    current = u.CurrentLeader(leader_id, epoch)
+    if leader is not None and leader_id != NOBODY:
+        current.host, current.port = leader.host, leader.port
+    return u.UpdateRaftVoterResponse(error_code=error, current_leader=current)
 
 
 def snapshot_answer_message(
@@ -187,10 +191,7 @@ def voter_answer_message(
         case RemoveVoter():
             return r.RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message)
         case UpdateVoter():
-            current = u.CurrentLeader(answer.leader_id, answer.epoch)
-            if leader is not None and answer.leader_id != NOBODY:
-                current.host, current.port = leader.host, leader.port
-            return u.UpdateRaftVoterResponse(error_code=answer.error, current_leader=current)
+            return _update_answer(answer.error, answer.leader_id, answer.epoch, leader)
 
 
 # ------------------------------------------------------------------ what we are answered

@@ -11,11 +11,14 @@ from ottla.controller.raft import store
 from ottla.controller.tests.quorum_world import CLUSTER_ID, Member, Quorum
 from ottla.controller.tests.test_driver import code, topic, virtual
 from ottla.controller.tests.world import register_broker
-from ottla.wire.apis import ApiKey
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import begin_quorum_epoch as bq
 from ottla.wire.messages import describe_quorum as d
+from ottla.wire.messages import end_quorum_epoch as eq
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import vote as v
 
 
 async def with_broker(controller: Controller) -> None:
@@ -252,6 +255,27 @@ async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_i
         assert (other.leader_id, other.epoch) == (9, leader.epoch + 5)
         assert other.leader_address() == ("host9", 9)
         del quorum.nodes[9]
+
+
+@virtual
+@pytest.mark.parametrize("version", [0, 1])
+async def test_r213_an_answer_names_the_leaders_address_where_its_version_can(version: int) -> None:
+    quorum = Quorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.settled()
+        vote = v.VoteRequestTopicData("__cluster_metadata", [v.VoteRequestPartitionData(0, 0, 2)])
+        begin = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [bq.BeginQuorumEpochRequestPartitionData()])
+        end = eq.EndQuorumEpochRequestTopicData("__cluster_metadata", [eq.EndQuorumEpochRequestPartitionData()])
+        for key, request in (
+            (ApiKey.VOTE, v.VoteRequest(topics=[vote])),
+            (ApiKey.BEGIN_QUORUM_EPOCH, bq.BeginQuorumEpochRequest(topics=[begin])),
+            (ApiKey.END_QUORUM_EPOCH, eq.EndQuorumEpochRequest(topics=[end])),
+        ):
+            answer = await leader.answer_raft(request, version, "CONTROLLER")
+            again = compiler.decode_whole(response_class(key), version, compiler.encode(answer, version))
+            named = [(x.node_id, x.host) for x in again.node_endpoints]  # type: ignore[attr-defined]
+            assert named == ([(leader.node_id, f"host{leader.node_id}")] if version else [])
 
 
 @virtual

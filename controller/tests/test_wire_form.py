@@ -116,10 +116,11 @@ def test_another_cluster_is_refused_for_the_whole_request_and_no_cluster_passes(
 ) -> None:
     message = asked(request_, version)
     refusal = wire_form.from_message(message, "another")
-    assert refusal == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is ErrorCode.INCONSISTENT_CLUSTER_ID
     answer = wire_form.refusal_message(message, Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert isinstance(answer, answer_class)
-    assert wire_form.from_answer(through_bytes(answer, version), "CONTROLLER") == refusal
+    assert wire_form.from_answer(through_bytes(answer, version), "CONTROLLER") == Refusal(refusal.error)
     message.cluster_id = None  # type: ignore[attr-defined]
     assert wire_form.from_message(message, CLUSTER) == request_
 

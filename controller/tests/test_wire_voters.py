@@ -68,11 +68,14 @@ def test_a_request_arrives_as_much_as_its_version_can_say(request_: Request, ver
 def test_another_cluster_is_refused_and_no_cluster_passes(request_: Request, version: int) -> None:
     message = wire_form.to_message(request_, PEER, CLUSTER, version)
     refusal = wire_form.from_message(message, "another")
-    assert refusal == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    answer = through_bytes(wire_form.refusal_message(message, refusal), version)
+    why = f'The given id "{CLUSTER}" doesn\'t match the cluster id "another"'
+    assert refusal == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    answer = through_bytes(wire_form.refusal_message(message, refusal, 8, 3, HERE), version)
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID  # type: ignore[attr-defined]
     if isinstance(answer, a.AddRaftVoterResponse | r.RemoveRaftVoterResponse):
-        assert CLUSTER in (answer.error_message or "")
+        assert answer.error_message == why
+    if isinstance(answer, u.UpdateRaftVoterResponse):
+        assert answer.current_leader == u.CurrentLeader(8, 3, HERE.host, HERE.port)
     message.cluster_id = None  # type: ignore[attr-defined]
     assert not isinstance(wire_form.from_message(message, CLUSTER), Refusal)
 
