@@ -28,6 +28,7 @@ from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
+from ottla.wire.schema import Message
 from ottla.world.env import SocketBuffers
 
 # A node on its own: what Kafka's own sample server.properties sets for one.
@@ -75,6 +76,8 @@ class NodeConfig:
     """What others call this machine: told of a listener at every address."""
     grown: bool = False
     """The data directory says that the quorum has other nodes, whatever the settings say."""
+    credentials: tuple[Message, ...] = field(default=(), repr=False)
+    """SCRAM credentials a new cluster has from the beginning."""
     _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def text(self, name: str) -> str:

@@ -211,10 +211,21 @@ def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """A broker's own setting, where one of this name is known."""
-    known = BROKER_KEYS.get(name)
+    """A broker's own setting, where one of this name is known, be it for all listeners or for one."""
+    known = BROKER_KEYS.get(name) or BROKER_KEYS.get(_without_listener(name))
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
     return own if known is None else ConfigKey(name, known.type, known.default, known.check)
+
+
+_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_BY_MECHANISM = ("sasl.jaas.config", "connections.max.reauth.ms", "callback.handler.class", "sasl.login.class")
+
+
+def _without_listener(name: str) -> str:
+    """The setting that ``listener.name.NAME.`` and a mechanism stand before."""
+    found = _LISTENER.fullmatch(name)
+    base = "" if found is None else found[1]
+    return next((x for x in _BY_MECHANISM if base.endswith("." + x)), base)
 
 
 def topic_key(name: str) -> ConfigKey | None:

@@ -51,8 +51,8 @@ class Op(IntEnum):
 
 
 def any_broker_key(name: str) -> ConfigKey:
-    """A broker's own plug-ins may have settings of any name: those are texts."""
-    return broker_key(name) or ConfigKey(name, "STRING", None)
+    """A broker's own plug-ins may have settings of any name: what they are nobody knows, so none is shown."""
+    return broker_key(name) or ConfigKey(name, "UNKNOWN", None)
 
 
 _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {

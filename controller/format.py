@@ -98,11 +98,12 @@ def format_directory(
     controller: Endpoint,
     now_ms: int,
     new_id: Callable[[], bytes],
+    credentials: tuple[Message, ...] = (),
 ) -> Identity:
     """Format the directory of a node that is a quorum of its own; ``cluster_id`` None makes a new cluster."""
     cluster = cluster_id or uuid_text(new_id())
     voter = Voter(node_id, new_id(), (controller,))
-    plan = Plan(node_id, cluster, starting_levels(None, {}, dynamic_quorum=True), (voter,))
+    plan = Plan(node_id, cluster, starting_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
     return _format(directory, directory, plan, now_ms, new_id)
 
 

@@ -17,12 +17,16 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node
 from ottla.world.real_env import RealEnv
+
+if TYPE_CHECKING:
+    from ottla.tools.secure import Secured
 
 START_WITHIN_S = 30.0
 
@@ -40,6 +44,10 @@ class Broker:
         host: the address to listen at.
         isolate: run in a child process instead of a thread.
         settings: Kafka's broker settings, such as ``{"num.partitions": "3"}``.
+        tls: encrypt; certificates are made for it.
+        sasl: ask for a login: ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is made for it.
+
+    `client_config` says how clients reach a node that asks for any of it.
 
     Raises:
         BadConfig: a setting that cannot be.
@@ -53,6 +61,8 @@ class Broker:
         host: str = "127.0.0.1",
         isolate: bool = False,
         settings: Mapping[str, str] | None = None,
+        tls: bool = False,
+        sasl: str | None = None,
     ) -> None:
         self.settings = dict(settings or {})
         check_values(self.settings)
@@ -62,6 +72,8 @@ class Broker:
         self._isolate = isolate
         self._data_dir = data_dir
         self._temporary: str | None = None
+        self._asks = (tls, sasl or "")
+        self._secured: Secured | None = None
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -74,6 +86,17 @@ class Broker:
         """``127.0.0.1:PORT``, for any client."""
         return f"{self.host}:{self.port}"
 
+    def client_config(self, kind: str = "confluent") -> dict[str, str]:
+        """A client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+
+        Raises:
+            ValueError: an unknown kind.
+        """
+        from ottla.tools import secure  # an open node needs nothing of it but this
+
+        made = self._secured or secure.Secured("PLAINTEXT", "", "", "")
+        return secure.client_config(made, kind, self.bootstrap_servers)
+
     def start(self) -> Broker:
         """Start, and wait until clients may connect.
 
@@ -83,6 +106,8 @@ class Broker:
         if self._data_dir is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         directory = self._data_dir or f"{self._temporary}/data"
+        if any(self._asks):
+            self._secure(directory)
         if self._isolate:
             self._start_child(directory)
             return self
@@ -96,8 +121,28 @@ class Broker:
             raise BrokerFailed(f"the broker did not start: {error}") from error
         return self
 
-    def _run(self, directory: str) -> None:
+    def _secure(self, directory: str) -> None:
+        """See that there are certificates and a user."""
+        from ottla.tools import secure
+
+        tls, mechanism = self._asks
+        try:
+            self._secured = secure.secured(directory, (self.host,), tls=tls, mechanism=mechanism)
+        except (secure.CannotSecure, OSError) as error:
+            raise BrokerFailed(str(error)) from None
+
+    def _config(self, directory: str) -> NodeConfig:
         config = NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
+        if self._secured is not None:
+            from ottla.tools import secure
+
+            own = secure.settings_of(self._secured, directory, self.host, self._wanted_port)
+            config.values = {**own, **self.settings}
+            config.credentials = secure.credentials_of(self._secured)
+        return config
+
+    def _run(self, directory: str) -> None:
+        config = self._config(directory)
 
         def ready(node: Node) -> None:
             self.port = node.port
@@ -118,6 +163,7 @@ class Broker:
     def _start_child(self, directory: str) -> None:
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", directory]
         command += ["--listen", f"{self.host}:{self._wanted_port}"]
+        command += ["--secure"] if self._secured is not None else []
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command

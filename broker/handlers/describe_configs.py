@@ -34,6 +34,7 @@ from ottla.wire.messages.describe_configs import (
 from ottla.wire.written import Written
 
 TYPES = {
+    "UNKNOWN": 0,
     "BOOLEAN": 1,
     "STRING": 2,
     "INT": 3,
@@ -57,7 +58,7 @@ def _row(
     read_only: bool,
 ) -> DescribeConfigsResourceResult:
     source = synonyms[0].source if synonyms else DEFAULT
-    sensitive = key.type == "PASSWORD"
+    sensitive = key.type in ("PASSWORD", "UNKNOWN")  # what may be a secret is taken for one
     if sensitive:
         synonyms = [DescribeConfigsSynonym(x.name, None, x.source) for x in synonyms]
     return DescribeConfigsResourceResult(

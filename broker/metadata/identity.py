@@ -49,4 +49,5 @@ def make_identity(
             f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
             f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"
         )
-    return format_directory(storage.metadata, config.node_id, config.cluster_id, quorum.endpoints[0], now_ms, new_id)
+    at = quorum.endpoints[0]
+    return format_directory(storage.metadata, config.node_id, config.cluster_id, at, now_ms, new_id, config.credentials)

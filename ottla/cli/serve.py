@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
 
 import trio
 
@@ -32,6 +33,7 @@ examples:
   ottla serve                                        127.0.0.1:9092, data in ./ottla-data
   ottla serve --listen 127.0.0.1:0                   take a free port; the ready line names it
   ottla serve --config server.properties --set num.partitions=3
+  ottla serve --secure                               TLS and a login; says where clients' settings are
   ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092
 """
 
@@ -59,6 +61,11 @@ def parser() -> argparse.ArgumentParser:
         "--quorum-size", type=int, default=3, metavar="N", help="joining, decide too until N nodes do (default 3)"
     )
     out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
+    out.add_argument(
+        "--secure",
+        action="store_true",
+        help="speak TLS and ask for a login; makes certificates, a user, client settings",
+    )
     return out
 
 
@@ -69,6 +76,10 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
         BadConfig: something cannot be.
     """
     values = read_settings(options)
+    if options.secure:
+        from ottla.cli.secure import configure_secure  # a node that asks for nothing starts without it
+
+        return configure_secure(options, values)
     warnings = check_values(values)
     if options.join is not None:
         from ottla.cli.join import configure_joining  # a node alone starts without a client
@@ -95,7 +106,7 @@ def tidy() -> None:
     gc.freeze()
 
 
-async def _main(config: NodeConfig) -> None:
+async def _main(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
     node = Node(RealEnv(), config, tidy)
     stop = trio.Event()
 
@@ -103,6 +114,8 @@ async def _main(config: NodeConfig) -> None:
         host = f"[{config.host}]" if ":" in config.host else config.host or "0.0.0.0"  # noqa: S104 - only printed
         # Tools that start brokers wait for "Kafka Server started".
         print(f"Kafka Server started: {host}:{running.port}, data in {config.data_dir}", flush=True)
+        if on_ready is not None:
+            on_ready(config, running.port)
         gc.collect()
 
     async def watch() -> None:
@@ -116,6 +129,13 @@ async def _main(config: NodeConfig) -> None:
         nursery.cancel_scope.cancel()
 
 
+def _told(config: NodeConfig, port: int) -> None:
+    """Say where clients' settings are."""
+    from ottla.cli.secure import tell_clients
+
+    tell_clients(config, port)
+
+
 def _reason(error: BaseException) -> BaseException:
     """The one error inside groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -127,11 +147,12 @@ def run(arguments: list[str]) -> int:
     """Serve; gives the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
-        config, warnings = configured(parser().parse_args(arguments))
+        options = parser().parse_args(arguments)
+        config, warnings = configured(options)
         for text in warnings:
             print(f"ottla serve: warning: {text}", file=sys.stderr)
         _raise_descriptor_limit()
-        trio.run(_main, config)
+        trio.run(_main, config, _told if options.secure else None)
     except (*REFUSED, ExceptionGroup) as raised:
         error = _reason(raised)
         if isinstance(error, StorageFailed):

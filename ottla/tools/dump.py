@@ -13,6 +13,8 @@ import msgspec
 
 from ottla.broker.groups import records as gr
 from ottla.controller import records as mr
+from ottla.controller.config_keys import broker_key
+from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.snapshots import read_snapshot
 from ottla.log.checkpoints import CorruptFile, read_properties
 from ottla.log.index import OffsetIndex, TimeIndex, read_aborted
@@ -47,6 +49,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+_HIDDEN = "(hidden)"
+_SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
+
+
+def shown(record: Message) -> Any:
+    """A metadata record without what lets somebody in (``MetadataRecordRedactor.java``)."""
+    out: dict[str, Any] = plain(record)
+    name = type(record).__name__
+    for field in _SECRETS.get(name, ()):
+        out[field] = _HIDDEN
+    if name == "ConfigRecord" and out["resource_type"] == RESOURCE_BROKER and out["value"] is not None:
+        key = broker_key(out["name"])
+        if key is None or key.type == "PASSWORD":
+            out["value"] = _HIDDEN
+    return out
+
+
 def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
     """What a record of an internal topic says; None for other topics."""
     try:
@@ -55,7 +74,7 @@ def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
             return None if message is None else {type(message).__name__: plain(message)}
         if topic == "__cluster_metadata":
             inner = mr.decode_record(record.value or b"")
-            return {type(inner).__name__: plain(inner)}
+            return {type(inner).__name__: shown(inner)}
         if topic == "__consumer_offsets":
             found = gr.decode(record.key, record.value)
             return None if found is None else {"key": plain(found.key), "value": plain(found.value)}
@@ -107,6 +126,8 @@ def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
             content = _content(topic, header, record)
             if content is not None:
                 row["content"] = content
+                if topic == "__cluster_metadata" and _HIDDEN in repr(content):
+                    row["value"] = _HIDDEN
             yield row
     if end != len(raw):
         yield {"kind": "damage", "position": end, "bytes": len(raw) - end}

@@ -69,13 +69,17 @@ def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Itera
         yield f"{pad}{name}: {_scalar(name, value)}"
 
 
+_SECRETS = ("auth_bytes", "salted_password", "hmac")
+"""Fields whose bytes let somebody in, or nearly."""
+
+
 def _scalar(name: str, value: Any) -> str:
     """A plain value; codes and keys with their names."""
     if name == "error_code" and value in tuple(ErrorCode):
         return f"{value}({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
         return f"{value}({ApiKey(value).name})"
-    return repr(plain(value))
+    return f"({len(value)} bytes)" if name in _SECRETS else repr(plain(value))
 
 
 def _batches(raw: Buffer) -> str:

@@ -1,0 +1,43 @@
+"""``ottla serve --secure``: TLS and a login without preparation; what clients need is written beside the data."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.broker.addresses import ANY_HOST, LISTENERS, BadConfig
+from ottla.broker.config import NodeConfig, check_values
+from ottla.cli.settings import configure, configure_again, machine_name
+from ottla.tools import secure
+
+
+def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
+    """The node's settings, and warnings.
+
+    Raises:
+        BadConfig: what was set cannot stand beside ``--secure``; BadTls, OSError: no certificate can be made.
+    """
+    if options.join is not None or LISTENERS in values:
+        what = "--join" if options.join is not None else LISTENERS
+        raise BadConfig(f"--secure names the listeners itself: leave out {what}, or --secure")
+    warnings = check_values(values)
+    config = configure(values, options.data_dir, options.listen)
+    hosts = () if config.host in ANY_HOST else (config.host,)
+    directory = config.metadata_dir or config.data_dirs[0]
+    try:
+        made = secure.secured(directory, (*hosts, machine_name({**values, "controller.quorum.voters": "x"})))
+    except secure.CannotSecure as error:
+        raise BadConfig(str(error)) from None
+    settings = {**secure.settings_of(made, directory, config.host, config.port), **values}
+    config = configure_again(settings, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id
+    config.credentials = secure.credentials_of(made)
+    return config, warnings
+
+
+def tell_clients(config: NodeConfig, port: int) -> None:
+    """Write what clients need, now that the port is known, and say where."""
+    directory = config.metadata_dir or config.data_dirs[0]
+    host = "localhost" if config.host in ANY_HOST else config.host
+    made = secure.secured(directory, ())
+    lines = secure.write_client_files(made, directory, f"{f'[{host}]' if ':' in host else host}:{port}")
+    print("\n".join([f"clients log in as {secure.USER}; their settings:", *lines]), flush=True)
