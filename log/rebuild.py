@@ -29,7 +29,8 @@ class Seen(NamedTuple):
 def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = False) -> None:
     """Producer state as of the log end; snapshots of what is no longer there go.
 
-    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty.
+    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty. Nor
+    is one of use that is older than the log start: what it calls open may have ended in what is not read any more.
     ``none``: no batch has a producer that is remembered, and no batch is read.
     """
     log.producers = ProducerStates()
@@ -41,10 +42,10 @@ def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = F
         path = f"{log.directory}/{name}"
         if at > log.log_end_offset:
             log.disk.unlink(path)
-        elif seen is not None and at > seen.first_base:
+        elif at <= log.log_start_offset or (seen is not None and at > seen.first_base):
             continue
         elif _load(log, path):
-            offset = max(at, offset)
+            offset = at
             break
         else:
             log.disk.unlink(path)

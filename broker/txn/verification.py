@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.cache import MetadataCache
@@ -214,7 +216,7 @@ class _Line:
         self._ground = ground
         self._broker = broker
         self._queue: dict[str, _Asked] = {}
-        self._sending: Ticket | None = None
+        self._sending: trio.Event | None = None
         self._standing: Standing | None = None
 
     async def ask(self, transaction: m.AddPartitionsToTxnTransaction) -> Codes:
@@ -241,7 +243,7 @@ class _Line:
         self._queue[mine.transaction.transactional_id] = mine
 
     async def _send(self) -> None:
-        self._sending = done = Ticket()
+        self._sending = done = trio.Event()
         asked, self._queue = list(self._queue.values()), {}
         try:
             answer = await self._call(m.AddPartitionsToTxnRequest([one.transaction for one in asked]))
@@ -253,7 +255,7 @@ class _Line:
             self._sending = None
             for one in asked:
                 one.refuse(ErrorCode.NETWORK_EXCEPTION)  # what has its answer keeps it
-            done.give(True)
+            done.set()
 
     async def _call(self, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse | None:
         """Its answer; None where it is too old to be asked: nothing is confirmed then.

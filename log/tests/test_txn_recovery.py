@@ -140,3 +140,19 @@ def test_one_that_goes_bad_later_hides_nothing() -> None:
     with pytest.raises(ProtocolError) as error:
         log.aborted_between(log.bases[1], log.log_end_offset)
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("point", [0, 1])
+def test_a_transaction_that_ended_below_the_log_start_is_not_open_again(point: int) -> None:
+    """A snapshot calls it open; its marker is not read any more, as records up to there were deleted."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    put(log, in_transaction(1, 0))
+    log.roll(NOW)
+    put(log, marker(1, 1))
+    put(log, in_transaction(2, 0))
+    log.raise_start(2)
+    again = opened(memory, point=point, start=2)
+    again.set_high_watermark(3)
+    assert again.producers.ongoing == {2: 2}
+    assert again.last_stable_offset == 2
