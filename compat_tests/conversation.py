@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from compat_tests import conversation_admin as admin
+from compat_tests.conversation_txn import TRANSACTIONS, transactions
 from compat_tests.raw import RawClient, until
 from ottla.broker.server.dispatch import ROUTES
 from ottla.wire import records as r
@@ -201,6 +202,8 @@ def _small(key: ApiKey, version: int) -> Iterator[Message]:
                 yield api_versions.ApiVersionsRequest("-bad", "")
         case ApiKey.INIT_PRODUCER_ID:
             yield init_producer_id.InitProducerIdRequest(None, 60_000)
+            yield init_producer_id.InitProducerIdRequest("", 60_000)
+            yield init_producer_id.InitProducerIdRequest("x", 0)
         case ApiKey.OFFSET_FOR_LEADER_EPOCH:
             for epoch in (0, 1, 99):
                 part = offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, epoch)
@@ -255,6 +258,8 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
         case ApiKey.UNREGISTER_BROKER:
             for broker in (7, -1):
                 yield unregister_broker.UnregisterBrokerRequest(broker)
+        case _ if key in TRANSACTIONS:
+            yield from transactions(key, version)
         case _:
             yield from _small(key, version)
 

@@ -20,7 +20,7 @@ from ottla.wire.primitives import write_uvarint
 from ottla.wire.schema import Message
 
 _MEMBER = re.compile(r"^.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_TIMES = ("log_append_time_ms",)
+_TIMES = ("log_append_time_ms", "transaction_start_time_ms")
 _IDS = ("topic_id", "port", "cluster_id", "producer_id", "session_id", "log_dir", "usable_bytes", "total_bytes")
 BASE_MS = 1_700_000_000_000
 

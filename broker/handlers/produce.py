@@ -238,6 +238,8 @@ class _Confirmed(_Outcome):
             super().take(name, part, rows, self._confirmation.txns.get(at, txn))
             return
         row = _failed(part, error)
+        if error.code is ErrorCode.INVALID_TXN_STATE:
+            row.error_message = error.message
         self.note(name, row, None)
         rows.append(row)
 

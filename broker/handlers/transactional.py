@@ -84,6 +84,8 @@ def _told(code: ErrorCode, operation: Operation) -> ProtocolError:
     """What a producer is told of its coordinator's answer."""
     if code in _ASK_LATER or (code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
         return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ProtocolError(code, "Partition was not added to the transaction")
     return ProtocolError(code)
 
 

@@ -1,0 +1,34 @@
+"""What is answered about transactions, by a node and by a real Kafka 4.3.1, at each transaction.version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess
+from compat_tests.comparing import compare_stories
+from compat_tests.scenarios import Told
+from compat_tests.stage import Stage
+from compat_tests.txn_stories import STORIES
+
+
+def told(port: int) -> Told:
+    out = {}
+    for name, story in STORIES.items():
+        stage = Stage(port)
+        story(stage)
+        out[name] = stage.told
+        for peer in stage.peers.values():
+            peer.close()
+    return out
+
+
+@pytest.mark.xdist_group("kafka-9093")
+def test_every_answer_is_kafkas(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "ottla") as node:
+        ours = told(node.port)
+    with KafkaProcess(tmp_path / "kafka") as kafka:
+        theirs = told(kafka.port)
+    assert sum(len(steps) for steps in theirs.values()) > 350
+    assert not compare_stories(ours, theirs)
