@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, TopicPartition
 
+from compat_tests.test_mixed import partitions
 from compat_tests.test_three_nodes import WITHIN_S, make_topic, until
 from compat_tests.writers import KINDS, PARTITIONS, Producing
 
@@ -60,6 +61,8 @@ def check(writer: Producing) -> None:
     for rows in found.values():
         assert [n for _, n in rows] == sorted({n for _, n in rows}), f"{writer.name}: twice, or out of order"
     assert writer.acks
+    missing = [ack for ack in writer.acks if ack.number not in lies_at]
+    assert missing == [], f"{writer.name}: lost"
     for ack in writer.acks:
         partition, offset = lies_at[ack.number]
         assert (ack.partition, ack.offset) in ((partition, offset), (partition, None)), f"{writer.name}: {ack}"
@@ -92,5 +95,12 @@ def writing(bootstrap: str, request_timeout_ms: int = 30_000) -> Iterator[list[P
     finally:
         for writer in writers:
             writer.stop()
-    for writer in writers:
+    for writer in writers:  # who was cut off believes for a while that it leads, and has less to be read
+        until(lambda writer=writer: _agree(bootstrap, writer.topic))
         check(writer)
+
+
+def _agree(bootstrap: str, topic: str) -> bool:
+    """Whether all nodes say the same of a topic, and that all are in sync."""
+    told = [partitions(server, topic) for server in bootstrap.split(",")]
+    return all(rows == told[0] and all(len(isr) == len(told) for _, isr in rows.values()) for rows in told)

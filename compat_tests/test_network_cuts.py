@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.campaign import Gaps, all_go_on, writing
 from compat_tests.cluster import OTTLA
 from compat_tests.namespaces import CLIENTS, Network, why_not
 from compat_tests.test_mixed import partitions
-from compat_tests.test_three_nodes import FromFile, all_in_sync, running, until
+from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, running, until
 from compat_tests.writers import Producing
 
 VICTIMS = int(os.environ.get("OTTLA_CUTS", "0"))
@@ -75,6 +76,8 @@ def nodes(network: Network, tmp_path: Path) -> Iterator[list[Apart]]:
         subprocess.run(command, check=True, capture_output=True)
         out.append(Apart(network, i, file, data))
     with running(list(out)):
+        client = AdminClient({"bootstrap.servers": out[0].bootstrap})
+        until(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == len(NODES))
         yield out
 
 
