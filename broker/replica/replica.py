@@ -323,6 +323,7 @@ class Replica:
         follower = state.followers[broker]
         if follower.end_offset != offset:
             return False
+        follower.tell(more=True)  # a session of it that was to be told looks for itself now, or it would stay deaf
         follower.line = line
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,6 +132,25 @@ def test_a_parked_request_is_answered_when_records_come_wherever_that_is(node: N
             nursery.start_soon(change)
             answer = await node.fetch({}, wait=500)
         assert trio.current_time() - began == pytest.approx(0.1 if meanwhile == "quiet" else 0.2)
+        assert [len(row.records) for row in rows_of(answer)] == [SIZE]
+
+    virtually(story)
+
+
+def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new_one_deaf(node: Node) -> None:
+    """A follower breaks a request off to begin anew; its leader may answer the old one nonetheless."""
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(node.fetch, dict.fromkeys(range(3), 0), wait=500))
+            await trio.sleep(0.1)
+            node.session = node.epoch = 0
+            await node.settled()
+            session, epoch = node.session, node.epoch
+            nursery.start_soon(trio.sleep, 0.1)
+        node.session, node.epoch = session, epoch
+        node.append(1)
+        answer = await node.fetch({})
         assert [len(row.records) for row in rows_of(answer)] == [SIZE]
 
     virtually(story)
