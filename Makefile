@@ -43,7 +43,7 @@ soak: setup
 	OTTLA_FAULTS=1 $(BIN)/python -m pytest sim/tests/test_fault_sweep.py
 	OTTLA_POWER_CUTS=200 $(BIN)/python -m pytest compat_tests/test_power.py
 	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
-	OTTLA_KILLS=40 OTTLA_PAUSES=10 $(BIN)/python -m pytest -s compat_tests/test_leader_kills.py
+	OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10 $(BIN)/python -m pytest -s compat_tests/test_leader_kills.py
 	OTTLA_CUTS=3 $(BIN)/python -m pytest -s compat_tests/test_network_cuts.py
 
 mutate: setup

@@ -1,6 +1,7 @@
-"""Leaders killed and paused under three stock producers: nothing lost, nothing twice, order kept; how long writes stop.
+"""Leaders killed, stopped and paused under three stock producers: nothing lost or twice, order kept; how long it takes.
 
-``OTTLA_KILLS`` and ``OTTLA_PAUSES`` say how often (40 and 10 in the campaign), and ``-s`` shows the gaps.
+``OTTLA_KILLS``, ``OTTLA_STOPS`` and ``OTTLA_PAUSES`` say how often (40, 12 and 10 in the campaign); ``-s`` shows for
+how long writes stopped.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from compat_tests.writers import Producing
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "1"))
+STOPS = int(os.environ.get("OTTLA_STOPS", "0"))
 PAUSES = int(os.environ.get("OTTLA_PAUSES", "0"))
 PAUSED_S = 14.0
 """Longer than a broker's session (9 s) and a fetch timeout of the quorum (2 s)."""
@@ -66,6 +68,21 @@ def test_leaders_are_killed_and_nothing_is_lost_or_written_twice(cluster: ottla.
             cluster.kill(node)
             until(lambda began=began: all_go_on(writers, began))
             gaps.note("killed", writers, led, began)
+            cluster.restart(node)
+    gaps.show()
+
+
+@pytest.mark.skipif(not STOPS, reason="a few seconds each: only where OTTLA_STOPS says how often")
+def test_leaders_are_stopped_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
+    gaps = Gaps()
+    with writing(cluster.bootstrap_servers) as writers:
+        for turn in range(STOPS):
+            node, led = victim(cluster, turn, writers)
+            began = time.monotonic()
+            cluster.node(node).signal(signal.SIGTERM)
+            cluster.node(node).wait_end()
+            until(lambda began=began: all_go_on(writers, began))
+            gaps.note("stopped", writers, led, began)
             cluster.restart(node)
     gaps.show()
 
