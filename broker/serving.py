@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -62,6 +62,19 @@ def _door(cache: MetadataCache, config: NodeConfig, listener: str) -> Door | Non
     return door_of(config.values, listener, protocol, lambda user, mechanism: keys_in(cache.image, user, mechanism))
 
 
+def _renew_certificates(made: Parts, listening: Listening) -> None:
+    """Hear of other stores that are set for a listener with TLS."""
+    config = made.services.config
+    every = {**listening.clients, **listening.controllers}
+    secured = {name: x for name, x in every.items() if config.protocol(name).endswith("SSL")}
+    if secured:
+        from ottla.broker.auth.renewal import Renewable, Renewal
+
+        renewal = Renewal(config, cast("dict[str, Renewable]", secured))
+        renewal.publish(made.cache.image, Delta.everything(made.cache.image))  # what was set before this start
+        made.applier.followers.append(renewal.publish)
+
+
 def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
     """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
     nursery.start_soon(made.timers.run)
@@ -83,5 +96,6 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
             *(made.controller, bool(listening.controllers)),
         )
         nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))
+    _renew_certificates(made, listening)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import trio
 
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import LOCAL_HOST, BadConfig
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node, StartRefused, StorageFailed
 from ottla.cli.settings import add_settings, configure_again, read_settings
@@ -69,6 +69,15 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
+def open_doors(config: NodeConfig) -> list[str]:
+    """A warning where other machines reach this node and nobody is asked who he is."""
+    reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
+    found = [f"{x.name} at {x.host or '*'}:{x.port}" for x in reached if config.protocol(x.name) == "PLAINTEXT"]
+    if not found:
+        return []
+    return [f"{', '.join(found)} is reached from other machines and asks nobody who he is (ottla serve --secure does)"]
+
+
 def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """The node's settings from the command line, and warnings.
 
@@ -88,7 +97,7 @@ def configured(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     else:
         config = configure_again(values, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id or config.cluster_id
-    return config, warnings
+    return config, [*warnings, *open_doors(config)]
 
 
 def _raise_descriptor_limit() -> None:

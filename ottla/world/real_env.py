@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -97,7 +98,8 @@ class RealNet:
 
     def __init__(self) -> None:
         self._hangups = Hangups()
-        self._contexts: dict[Tls, SSLContext] = {}
+        self._contexts: dict[Tls, tuple[tuple[int, ...], SSLContext]] = {}
+        """With when their files were changed last: who dials reads them again then."""
 
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: Tls | None = None
@@ -144,9 +146,12 @@ class RealNet:
         from ottla.world.tls_stream import TlsStream
 
         try:
-            if tls not in self._contexts:
-                self._contexts[tls] = client_context(tls)
-            made = TlsStream(sock, self._hangups, self._contexts[tls], host)
+            stamp = _stamp(tls)
+            stood, context = self._contexts.get(tls, (None, None))
+            if context is None or stood != stamp:
+                context = client_context(tls)
+                self._contexts[tls] = (stamp, context)
+            made = TlsStream(sock, self._hangups, context, host)
         except BaseException:
             sock.close()
             raise
@@ -159,6 +164,12 @@ class RealNet:
             made.close()
             raise
         return made
+
+
+def _stamp(tls: Tls) -> tuple[int, ...]:
+    """When the files of stores were changed last, in nanoseconds."""
+    stores = [x.location for x in (tls.keys, tls.trusted) if x is not None and x.location]
+    return tuple(os.stat(path).st_mtime_ns for path in stores)
 
 
 def _first_cause(error: OSError) -> OSError:

@@ -100,9 +100,9 @@ def _pkcs12(raw: bytes, store: Store) -> Any:
 
 
 def _pkcs12_keys(raw: bytes, store: Store) -> tuple[bytes, None]:
+    made = _pkcs12(raw, store)
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    made = _pkcs12(raw, store)
     if made.key is None or made.cert is None:
         raise BadTls(f"{store.location} holds no key with its certificate")
     out = [made.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from ottla.world.env import FOREVER_S, SocketBuffers
 from ottla.world.real_disk import RealDisk
 from ottla.world.real_env import RealEnv
 from ottla.world.real_tls import server_context, subject_of
+from ottla.world.stores import certificates_of
 from ottla.world.tls import BadTls, Store, Tls
 from ottla.world.tls_stream import TlsStream
 
@@ -244,6 +248,64 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
         assert names == ["CN=localhost", "CN=second", "refused", "CN=second"]
 
     with_timeout(run)
+
+
+def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, keys, tmp_path):
+    other = Authority(tmp_path / "new")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(Path(other.trusted.location).read_bytes())
+    right = Path(authority.trusted.location).read_bytes()
+
+    async def run() -> None:
+        env = RealEnv()
+        listener: Any = await env.net.listen("127.0.0.1", 0, SocketBuffers(), Tls(keys=keys))
+        client = Tls(trusted=Store(str(trusted)))
+        for expected in (False, True):
+
+            async def serve() -> None:
+                stream = await listener.accept()
+                with suppress(OSError):
+                    await stream.handshake()
+                stream.close()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve)
+                try:
+                    (await env.net.connect("localhost", listener.port, client)).close()
+                    assert expected
+                except ssl.SSLError:
+                    assert not expected
+            trusted.write_bytes(right)
+            os.utime(trusted, ns=(1, 1))
+        listener.close()
+
+    with_timeout(run)
+
+
+def test_a_pkcs12_store_without_its_library_says_what_to_do(tmp_path):
+    path = tmp_path / "a.p12"
+    path.write_bytes(b"0\x82")
+    with pytest.raises(BadTls, match="p12"):
+        server_context(Tls(keys=Store(str(path), password="pw-secret")))
+
+
+def test_a_jks_store_is_read_and_its_password_checked(tmp_path):
+    """One trusted certificate, as keytool writes it: the format is simple enough to be made here."""
+    der = b"\x30\x03\x02\x01\x01"
+    entry = struct.pack(">i", 2) + struct.pack(">H", 2) + b"ca" + bytes(8) + struct.pack(">H", 5) + b"X.509"
+    raw = b"\xfe\xed\xfe\xed" + struct.pack(">ii", 2, 1) + entry + struct.pack(">i", len(der)) + der
+    raw += hashlib.sha1("pw".encode("utf-16-be") + b"Mighty Aphrodite" + raw).digest()
+    path = tmp_path / "trusted.jks"
+    path.write_bytes(raw)
+    assert certificates_of(Store(str(path), password="pw")).splitlines()[1] == "MAMCAQE="
+    assert certificates_of(Store(str(path))) == certificates_of(Store(str(path), password="pw"))
+    for wrong in (Store(str(path), password="other"), Store(str(path), password="")):
+        if wrong.password:
+            with pytest.raises(BadTls, match="password is wrong"):
+                certificates_of(wrong)
+    path.write_bytes(raw[:40])
+    with pytest.raises(BadTls, match="broken"):
+        certificates_of(Store(str(path)))
 
 
 def with_timeout(main: Callable[[], Awaitable[None]]) -> None:

@@ -1,0 +1,55 @@
+"""Certificates changed while the node runs: a change of a listener's stores holds from the next connection on.
+
+Behaviour (item 307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
+broker or for all. A path that is set again is read again. What cannot be used changes nothing and is told in the log.
+Deviation: what Kafka's broker refuses (other names, another number of entries) is taken here.
+
+Source: ``DynamicListenerConfig`` in ``DynamicBrokerConfig.scala``, ``SslFactory.java`` (apache/kafka 4.3.1).
+
+From KIP-226.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from ottla.broker.auth.doors import tls_for
+from ottla.broker.config import NodeConfig
+from ottla.controller.delta import Delta
+from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.peers.security import BadAccess
+from ottla.world.tls import Tls
+
+logger = logging.getLogger("ottla.auth")
+
+
+class Renewable(Protocol):
+    """A listener that speaks TLS."""
+
+    def renew(self, tls: Tls) -> None:
+        """Show other keys from the next connection on. Raises OSError: they cannot be used."""
+
+
+class Renewal:
+    """All listeners of a node that speak TLS, by name."""
+
+    def __init__(self, config: NodeConfig, listeners: Mapping[str, Renewable]) -> None:
+        self._config = config
+        self._listeners = listeners
+        self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """The metadata changed; settings of this broker may have."""
+        if delta.configs.isdisjoint(self._own):
+            return
+        own, everyone = (image.config(*place) for place in self._own)
+        values = {**self._config.values, **everyone, **own}
+        for name, listener in self._listeners.items():
+            try:
+                tls = tls_for(values, name, self._config.protocol(name))
+                assert tls is not None, "only listeners with TLS are here"
+                listener.renew(tls)
+            except (BadAccess, OSError) as error:
+                logger.warning("listener %s keeps its certificates: %s", name, error)

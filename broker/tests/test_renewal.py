@@ -1,0 +1,63 @@
+"""Certificates that are set while the node runs (item 307)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.auth.renewal import Renewal
+from ottla.broker.config import NodeConfig
+from ottla.controller.delta import Delta
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.world.tls import BadTls, Tls
+
+KEY = "ssl.keystore.location"
+OWN, EVERYONE = (RESOURCE_BROKER, "1"), (RESOURCE_BROKER, "")
+CONFIG = NodeConfig(
+    {
+        "listeners": "IN://a:1,OUT://a:2",
+        "listener.security.protocol.map": "IN:SSL,OUT:SASL_SSL",
+        KEY: "first.pem",
+    }
+)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.refuses = False
+
+    def renew(self, tls: Tls) -> None:
+        if self.refuses:
+            raise BadTls("no usable key")
+        assert tls.keys is not None
+        self.shown.append(tls.keys.location)
+
+
+def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
+    one, other = Listener(), Listener()
+    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs=configs), Delta(configs=frozenset({changed})))
+    return one.shown, other.shown
+
+
+def test_307_what_is_set_for_a_listener_holds_for_that_one():
+    configs = {OWN: {"listener.name.in.ssl.keystore.location": "second.pem"}}
+    assert told(configs, OWN) == (["second.pem"], ["first.pem"])
+
+
+def test_307_what_is_set_for_all_brokers_holds_unless_this_one_has_its_own():
+    assert told({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
+    assert told({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (["own.pem"], ["own.pem"])
+
+
+@pytest.mark.parametrize("changed", [(RESOURCE_TOPIC, "1"), (RESOURCE_BROKER, "2")])
+def test_other_changes_read_nothing_again(changed):
+    assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
+
+
+def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog):
+    one, other = Listener(), Listener()
+    one.refuses = True
+    changed = Delta(configs=frozenset({OWN}))
+    Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs={OWN: {KEY: "new.pem"}}), changed)
+    assert (one.shown, other.shown) == ([], ["new.pem"])
+    assert "listener IN keeps its certificates: no usable key" in caplog.text
