@@ -33,10 +33,9 @@ def begin(node: OttlaProcess, topic: str, **settings: str) -> str:
     return group
 
 
-def consumer(node: OttlaProcess, group: str, topic: str, *, explicit: bool = True) -> ShareConsumer:
-    mode = "explicit" if explicit else "implicit"
-    config: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "group.id": group, "share.acknowledgement.mode": mode}
-    made = ShareConsumer(config)
+def consumer(node: OttlaProcess, group: str, topic: str) -> ShareConsumer:
+    config: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "group.id": group}
+    made = ShareConsumer(config | {"share.acknowledgement.mode": "explicit"})
     made.subscribe([topic])
     return made
 
@@ -73,9 +72,7 @@ def test_each_record_goes_to_one_member_and_accepted_ones_never_again(node: Ottl
         assert numbers(got) == list(range(60))
         send(node, topic, 1)
         assert numbers(take(one, 1)) == [0]
-    text = java_tool(
-        "consumer.group.ShareGroupCommand", "--bootstrap-server", node.bootstrap, "--list", "--state"
-    )
+    text = java_tool("consumer.group.ShareGroupCommand", "--bootstrap-server", node.bootstrap, "--list", "--state")
     assert [line.split() for line in text.splitlines() if group in line] == [[group, "Empty"]]
 
 
@@ -130,9 +127,7 @@ def test_the_java_console_reads_a_group_and_the_tool_describes_and_resets_it(nod
     group = begin(node, topic)
     send(node, topic, 9)
     at = ["--bootstrap-server", node.bootstrap]
-    text = java_tool(
-        "consumer.ConsoleShareConsumer", *at, "--topic", topic, "--group", group, "--max-messages", "9"
-    )
+    text = java_tool("consumer.ConsoleShareConsumer", *at, "--topic", topic, "--group", group, "--max-messages", "9")
     assert sorted(text.split()[:9], key=int) == [str(number) for number in range(9)]
     told = java_tool("consumer.group.ShareGroupCommand", *at, "--describe", "--group", group, "--offsets")
     rows = {line.split()[2]: line.split()[3] for line in told.splitlines() if line.startswith(group)}

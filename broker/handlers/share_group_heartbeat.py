@@ -92,6 +92,11 @@ async def initialize(context: Context, group_id: str, epoch: int, places: Places
         await shares.initialize(group_id, epoch, places, start_offset)
     except ProtocolError:
         done = False
+    await tell_initialized(context, group_id, places, done=done)
+
+
+async def tell_initialized(context: Context, group_id: str, places: Places, *, done: bool) -> None:
+    """Tell a group what came of partitions that were to get their state."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.services import Services
 from ottla.broker.share.coordinator import ShareCoordinator
+from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.shares import Shares
 from ottla.controller.image import Image
@@ -49,7 +50,15 @@ def make_shares(
     """Nothing is led or shared yet. ``listener``: the name of the one brokers reach each other at."""
     around = _Around(services, listener)
     coordinator = ShareCoordinator(services.env, services.config, timers, services.fail, around.image, services.storage)
-    persister = Persister(around, coordinator)
+    persister, latest = Persister(around, coordinator), Latest(around, services.replicas)
     return Shares(
-        services.env, services.config, timers, services.replicas, persister, coordinator, start, services.purgatory.wake
+        services.env,
+        services.config,
+        timers,
+        services.replicas,
+        persister,
+        coordinator,
+        latest,
+        start,
+        services.purgatory.wake,
     )

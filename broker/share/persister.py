@@ -118,13 +118,17 @@ class Persister:
         )
         await self._ask(at, lambda ticket: m.Delete(ticket, at), request)
 
-    async def summary(self, at: SharePartitionKey) -> tuple[int, int]:
-        """Start offset, and how many records behind it are final; -1 where nothing is known. Raises: ProtocolError."""
+    async def summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
+        """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
+
+        Raises:
+            ProtocolError: nobody says.
+        """
         request = rs.ReadShareGroupStateSummaryRequest(
             at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
         )
         answer = await self._ask(at, lambda ticket: m.Summary(ticket, at), request)
-        return answer.start_offset, answer.delivery_complete_count
+        return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 
     # ------------------------------------------------------------------ the way there
 

@@ -15,6 +15,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.group_rules import ShareGroupRules
+from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.sessions import Place, ShareSessions
 from ottla.broker.share.shared import Ground, Shared
@@ -35,6 +36,7 @@ class Shares:
         replicas: Replicas,
         persister: Persister,
         coordinator: ShareCoordinator,
+        latest: Latest,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         wake: Callable[[object], None],
     ) -> None:
@@ -44,6 +46,7 @@ class Shares:
         self.sessions.on_group_gone.append(self._forget_group)
         self.persister = persister
         self.coordinator = coordinator
+        self.latest = latest
         self.start = start
         """Runs something beside the requests."""
         self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget)
