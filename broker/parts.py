@@ -15,7 +15,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import TRANSACTIONS_TOPIC, Admin
+from ottla.broker.metadata.admin import SHARE_TOPIC, TRANSACTIONS_TOPIC, Admin
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.channel import REGISTRATION_S, ControllerChannel
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
     from ottla.peers.access import Access
@@ -104,6 +105,7 @@ class Parts:
         self._watch: BrokerWatch | None = None
         self._verifier: Verifier | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._shares: Shares | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
@@ -168,6 +170,26 @@ class Parts:
         if replica.topic == TRANSACTIONS_TOPIC:
             self.transactions().lead(replica)
 
+    def shares(self) -> Shares:
+        """What serves share groups, made with the first of them, or a partition that may remember some."""
+        if self._shares is None:
+            from ottla.broker.share.making import make_shares
+
+            start, listener = self._nursery.start_soon, self._config.inter_broker_listener
+            made = self._shares = make_shares(self.services, self.timers, listener, start)
+            coordinator = made.coordinator
+            self.flusher.on_flushed.append(coordinator.advance)
+            self.replicas.on_committed.append(coordinator.advance)
+            self.replicas.on_resigned.append(coordinator.resign)
+            self.applier.followers.append(coordinator.publish)
+            start(coordinator.run)
+            start(coordinator.prune_now_and_then)
+        return self._shares
+
+    def _lead_shares(self, replica: Replica) -> None:
+        if replica.topic == SHARE_TOPIC:
+            self.shares().coordinator.lead(replica)
+
     async def look_after(self) -> None:
         """Look after other brokers, once there are any."""
         await self._joined.wait()
@@ -188,7 +210,7 @@ class Parts:
         losses.on_lost += [replicas.lose, lambda _: directories.changed()]
         self.flusher.on_flushed.append(groups.advance)
         replicas.on_committed.append(groups.advance)
-        replicas.on_leader += [self._forget, groups.lead, self._lead_transactions]
+        replicas.on_leader += [self._forget, groups.lead, self._lead_transactions, self._lead_shares]
         replicas.on_resigned += [self._forget, groups.resign]
         replicas.on_following.append(self.fetchers.follow)
         replicas.on_isr_change.append(self.isr_changes.ask)
@@ -226,6 +248,7 @@ class Parts:
             self.watch,
             self.verifier,
             self.transactions,
+            self.shares,
             self._authorizer(),
         )
 

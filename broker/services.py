@@ -22,6 +22,7 @@ from ottla.world.env import Env
 if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
@@ -53,6 +54,8 @@ class Services:
     """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
     transactions_of: Callable[[], TransactionCoordinator]
     """Makes the coordinator of transactions, the first time anybody wants it."""
+    shares_of: Callable[[], Shares]
+    """Makes what serves share groups, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
 
@@ -60,3 +63,8 @@ class Services:
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of transactions."""
         return self.transactions_of()
+
+    @property
+    def shares(self) -> Shares:
+        """What serves share groups."""
+        return self.shares_of()

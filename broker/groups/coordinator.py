@@ -18,7 +18,7 @@ from ottla.broker.groups import records as gr
 from ottla.broker.groups.machine import GroupMachine, MetadataChanged
 from ottla.broker.groups.rebalance import GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.settings import consumer_settings
+from ottla.broker.groups.settings import consumer_settings, share_settings
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
@@ -77,6 +77,7 @@ class GroupCoordinator:
             config.number("offsets.retention.minutes") * 60_000,
             config.number("offsets.retention.check.interval.ms"),
             consumer_settings(config),
+            share_settings(config),
         )
         self._image = Image()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(

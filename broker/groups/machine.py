@@ -6,7 +6,7 @@ the first of them comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +33,11 @@ from ottla.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.groups import ConsumerGroups
     from ottla.broker.groups.consumer.state import ConsumerGroup
+    from ottla.broker.groups.share.groups import ShareGroups
+    from ottla.broker.groups.share.state import ShareGroup
+
+SHARE_RECORDS = range(10, 16)
+"""The types of the records of share groups."""
 
 
 class Commit(NamedTuple):
@@ -72,6 +77,14 @@ class DeleteOffsets(NamedTuple):
     partitions: list[tuple[str, int]]
 
 
+class OfShare(NamedTuple):
+    """What a share group is asked; the rule says what is answered."""
+
+    ticket: Any
+    rule: Callable[[ShareGroups, Any, int], Fx]
+    """Takes the groups, this ticket, and the time."""
+
+
 class MetadataChanged(NamedTuple):
     """The metadata went on: topics were touched, new ones among them, or deleted (id by name: positions in them mean
     nothing any more).
@@ -92,6 +105,7 @@ class GroupMachine:
         self.offsets = Offsets()
         self._image = Image() if image is None else image
         self._consumers: ConsumerGroups | None = None
+        self._shares: ShareGroups | None = None
 
     @property
     def consumers(self) -> ConsumerGroups:
@@ -110,6 +124,28 @@ class GroupMachine:
     def every_consumer(self) -> list[ConsumerGroup]:
         """All consumer groups."""
         return [] if self._consumers is None else list(self._consumers.groups.values())
+
+    @property
+    def shares(self) -> ShareGroups:
+        """The share groups; loaded with the first."""
+        if self._shares is None:
+            from ottla.broker.groups.share.groups import ShareGroups
+            from ottla.broker.groups.topics import Topics
+
+            self._shares = ShareGroups(self.settings.share, Topics(self._image), self._is_other)
+        return self._shares
+
+    def _is_other(self, group_id: str) -> bool:
+        """Whether an id is that of a group which is no share group."""
+        return group_id in self.groups.groups or self.consumer(group_id) is not None
+
+    def share(self, group_id: str) -> ShareGroup | None:
+        """A share group."""
+        return None if self._shares is None else self._shares.groups.get(group_id)
+
+    def every_share(self) -> list[ShareGroup]:
+        """All share groups."""
+        return [] if self._shares is None else list(self._shares.groups.values())
 
     def handle(self, now_ms: int, event: Any) -> Fx:
         """One event."""
@@ -138,6 +174,12 @@ class GroupMachine:
                 return self._delete_group(event)
             case DeleteOffsets():
                 return self._delete_offsets(event)
+            case OfShare():
+                return event.rule(self.shares, event.ticket, now_ms)
+            case Call() if self.share(event.request.group_id) is not None:
+                from ottla.broker.groups.share.others import refuse
+
+                return refuse(event)
             case Call(request=chb.ConsumerGroupHeartbeatRequest()):
                 from ottla.broker.groups.consumer.heartbeat import heartbeat
 
@@ -161,6 +203,8 @@ class GroupMachine:
         fx = self.groups.loaded(now_ms)
         if self._consumers is not None:
             fx.then = chain(fx.then or (), self._consumers.restore(now_ms))
+        if self._shares is not None:
+            fx.then = chain(fx.then or (), self._shares.restore(now_ms))
         fx.timers.append(Arm(("expire",), now_ms + self.settings.expiry_every_ms))
         return fx
 
@@ -171,6 +215,8 @@ class GroupMachine:
         return fx
 
     def _timer(self, key: tuple[str, ...], now_ms: int) -> Fx:
+        if key[0].startswith("share-"):
+            return self.shares.timer(key)
         if not key[0].startswith("consumer-"):
             return self.groups.timer(key, now_ms)
         from ottla.broker.groups.consumer.leaving import timer
@@ -182,8 +228,11 @@ class GroupMachine:
         self._image = event.image
         if self._consumers is not None:
             self._consumers.follow(event.image, event.touched, has_new=event.has_new)
+        if self._shares is not None:
+            self._shares.follow(event.image, event.touched, has_new=event.has_new)
         if event.gone:
-            fx.lay(self._positions_in(event.gone))
+            shares = () if self._shares is None else self._shares.forget_topics(frozenset(event.gone.values()))
+            fx.lay(chain(shares, self._positions_in(event.gone)))
         return fx
 
     def _positions_in(self, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
@@ -209,6 +258,8 @@ class GroupMachine:
         consumer = self.consumer(event.group_id)
         whose, txn = (event.member_id, event.instance_id), event.txn is not None
         try:
+            if self.share(event.group_id) is not None:
+                raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
             if consumer is None:
                 check_commit(group, *whose, event.generation, event.version, txn=txn)
             else:
@@ -240,8 +291,12 @@ class GroupMachine:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
         code = ErrorCode.NONE
-        consumer = self.consumer(event.group_id)
-        if consumer is not None and consumer.members:
+        consumer, share = self.consumer(event.group_id), self.share(event.group_id)
+        if share is not None and not share.members:
+            from ottla.broker.groups.share import records as share_records
+
+            fx.lay(share_records.group_tombstones(share))
+        elif (share is not None and share.members) or (consumer is not None and consumer.members):
             code = ErrorCode.NON_EMPTY_GROUP
         elif consumer is not None:
             from ottla.broker.groups.consumer.records import group_tombstones
@@ -295,12 +350,14 @@ class GroupMachine:
         elif isinstance(key, o.GroupMetadataKey):
             assert value is None or isinstance(value, o.GroupMetadataValue)
             self.groups.replay(key, value)
+        elif key.SPEC.key in SHARE_RECORDS:  # type: ignore[attr-defined]  # every key has a type
+            self.shares.replay(record)
         else:
             self.consumers.replay(record)
 
     def _keep(self, group_id: str) -> None:
         """Who commits and was in no group before is a simple consumer: its group never has members."""
-        if group_id not in self.groups.groups and self.consumer(group_id) is None:
+        if not self._is_other(group_id) and self.share(group_id) is None:
             self.groups.groups[group_id] = Group(group_id)
 
     def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.settings import ConsumerSettings
+from ottla.broker.groups.settings import ConsumerSettings, ShareSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import SLICE, Arm, Cancel, Effects, Reply
 from ottla.wire.errors import ErrorCode
@@ -41,6 +41,7 @@ class GroupSettings(NamedTuple):
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     expiry_every_ms: int = 600_000
     consumer: ConsumerSettings = ConsumerSettings()
+    share: ShareSettings = ShareSettings()
 
 
 class Assigned(NamedTuple):

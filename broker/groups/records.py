@@ -35,8 +35,9 @@ class GroupRecord(NamedTuple):
 
 @cache
 def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
-    """Key and value of the records of consumer groups; loaded with the first of them."""
+    """Key and value of the records of consumer and share groups; loaded with the first of them."""
     from ottla.wire.messages import consumer_group_records as c
+    from ottla.wire.messages import share_group_records as s
 
     return {
         3: (c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue),
@@ -45,6 +46,12 @@ def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
         6: (c.ConsumerGroupTargetAssignmentMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue),
         7: (c.ConsumerGroupTargetAssignmentMemberKey, c.ConsumerGroupTargetAssignmentMemberValue),
         8: (c.ConsumerGroupCurrentMemberAssignmentKey, c.ConsumerGroupCurrentMemberAssignmentValue),
+        10: (s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue),
+        11: (s.ShareGroupMetadataKey, s.ShareGroupMetadataValue),
+        12: (s.ShareGroupTargetAssignmentMetadataKey, s.ShareGroupTargetAssignmentMetadataValue),
+        13: (s.ShareGroupTargetAssignmentMemberKey, s.ShareGroupTargetAssignmentMemberValue),
+        14: (s.ShareGroupCurrentMemberAssignmentKey, s.ShareGroupCurrentMemberAssignmentValue),
+        15: (s.ShareGroupStatePartitionMetadataKey, s.ShareGroupStatePartitionMetadataValue),
         16: (c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue),
     }
 

@@ -42,16 +42,34 @@ class ConsumerSettings(NamedTuple):
     regex_refresh_ms: int = 600_000
 
 
+class ShareSettings(NamedTuple):
+    """For share groups; the bounded ones by a group's name for them."""
+
+    intervals: dict[str, Bounded] = {  # noqa: RUF012  # never changed
+        "share.session.timeout.ms": Bounded(45_000, 45_000, 60_000),
+        "share.heartbeat.interval.ms": Bounded(5_000, 5_000, 15_000),
+        "share.assignment.interval.ms": Bounded(1_000, 0, 15_000),
+    }
+    max_size: int = 200
+
+
+def _bounded(config: NodeConfig, kind: str) -> dict[str, Bounded]:
+    keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
+    return {
+        f"{kind}.{name}": Bounded(*(config.number(f"group.{key}") for key in three)) for name, three in keys.items()
+    }
+
+
+def share_settings(config: NodeConfig) -> ShareSettings:
+    """As a node has them."""
+    return ShareSettings(_bounded(config, "share"), config.number("group.share.max.size"))
+
+
 def consumer_settings(config: NodeConfig) -> ConsumerSettings:
     """As a node has them."""
-
-    def bounded(name: str) -> Bounded:
-        keys = (f"group.consumer.{name}", f"group.consumer.min.{name}", f"group.consumer.max.{name}")
-        return Bounded(*(config.number(key) for key in keys))
-
     policy = config.text("group.consumer.migration.policy").lower()
     return ConsumerSettings(
-        {f"consumer.{name}": bounded(name) for name in _INTERVALS},
+        _bounded(config, "consumer"),
         tuple(name.strip() for name in config.text("group.consumer.assignors").split(",") if name.strip()),
         config.number("group.consumer.max.size"),
         policy in ("upgrade", "bidirectional"),

@@ -1,6 +1,7 @@
 """DeleteGroups (42), v0-2: forget groups without members, and their positions.
 
-Behaviour: a group with members is NON_EMPTY_GROUP, one nobody knows GROUP_ID_NOT_FOUND.
+Behaviour: a group with members is NON_EMPTY_GROUP, one nobody knows GROUP_ID_NOT_FOUND. Of a share group what the
+share coordinator remembers is forgotten first.
 The empty id is a group like any other.
 
 Source: ``GroupCoordinatorShard.deleteGroups`` (apache/kafka 4.3.1).
@@ -13,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.machine import DeleteGroup
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
@@ -26,6 +28,38 @@ def _take(row: DeletableGroupResult, answer: Any) -> None:
     row.error_code = answer.code if isinstance(answer, ProtocolError) else answer
 
 
+class _States:
+    """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
+
+    def __init__(self, context: Context, group_id: str, topics: dict[bytes, list[int]]) -> None:
+        self._persister = context.services.shares.persister
+        self._group_id = group_id
+        self._topics = topics
+        self.failure: ProtocolError | None = None
+
+    async def wait(self) -> None:
+        """Have all of it forgotten."""
+        from ottla.broker.share.state import SharePartitionKey
+
+        try:
+            for topic_id, numbers in self._topics.items():
+                for number in numbers:
+                    await self._persister.delete(SharePartitionKey(self._group_id, topic_id, number))
+        except ProtocolError as error:
+            self.failure = error
+
+
+def _states(context: Context, group_id: str) -> _States | None:
+    try:
+        share = machine_of(context.services.groups.shard_of(group_id)).share(group_id)
+    except ProtocolError:
+        return None
+    if share is None or share.members:
+        return None
+    topics = {topic: sorted(named.partitions) for topic, named in share.initialized.items()}
+    return _States(context, group_id, topics)
+
+
 def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
     response, waits = DeleteGroupsResponse(results=Written(DeleteGroupsResponse, context.version)), Waits()
     for name in once(request.groups_names):
@@ -34,6 +68,12 @@ def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:
             continue
         row = DeletableGroupResult(name)
         response.results.append(row)
+        states = _states(context, name)
+        if states is not None:
+            yield states
+            if states.failure is not None:
+                row.error_code = states.failure.code
+                continue
         ticket = context.services.groups.ask(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_take, row)))
         if len(response.results) % WAITS_AT_ONCE == 0:  # while the rows are still at hand

@@ -1,8 +1,8 @@
-"""FindCoordinator (10), v0-6: which broker leads the partition a group, or a transactional id, belongs to.
+"""FindCoordinator (10), v0-6: which broker leads the partition a group, a transactional id, or a share partition is in.
 
 Behaviour: the first look-up of a group makes `__consumer_offsets`, that of a transactional id `__transaction_state`;
 that answer is COORDINATOR_NOT_AVAILABLE and the client asks again. v4 asks for several keys at once.
-Deviation: share groups (type 2) are not served: INVALID_REQUEST.
+Version notes: v6 finds the coordinators of share partitions, for brokers.
 
 Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
 
@@ -12,7 +12,7 @@ Several keys in one request: KIP-699.
 from __future__ import annotations
 
 from ottla.broker.groups.coordinator import partition_of
-from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
@@ -20,8 +20,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.written import Written
 
-GROUP, TRANSACTION = 0, 1
-TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+GROUP, TRANSACTION, SHARE = range(3)
+SHARE_SINCE = 6
+UUID_CHARS = 22
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_TOPIC}
 RESOURCES = {
     GROUP: (Resource.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     TRANSACTION: (Resource.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -32,12 +34,25 @@ def _refused(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, code, message)
 
 
+def _refusal_of_share(context: Context, key: str) -> ErrorCode | None:
+    """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
+    if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    parts = key.rsplit(":", 2)
+    is_well_formed = len(parts) == 3 and all(parts) and len(parts[1]) == UUID_CHARS and parts[2].isdecimal()
+    return None if context.version >= SHARE_SINCE and is_well_formed else ErrorCode.INVALID_REQUEST
+
+
 def _find(context: Context, key: str, kind: int) -> Coordinator:
     name = TOPICS.get(kind)
     if name is None:
-        return _refused(key, ErrorCode.INVALID_REQUEST, "Share groups have no coordinator here.")
-    resource, refusal = RESOURCES[kind]
-    if not context.may(Operation.DESCRIBE, resource, key):
+        return _refused(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
+    if kind == SHARE:
+        refusal = _refusal_of_share(context, key)
+        if refusal is not None:
+            return _refused(key, refusal, refusal.text)
+    elif not context.may(Operation.DESCRIBE, RESOURCES[kind][0], key):
+        refusal = RESOURCES[kind][1]
         return _refused(key, refusal, refusal.text)
     services = context.services
     topic = context.image.topics.get(name)

@@ -23,7 +23,7 @@ from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import Written
 
-CLASSIC = "classic"
+CLASSIC, SHARE = "classic", "share"
 
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
@@ -49,6 +49,7 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
                 for g in list(machine.groups.groups.values())
             ),
             (ListedGroup(g.id, CONSUMER, g.state, CONSUMER) for g in machine.every_consumer()),
+            (ListedGroup(g.id, SHARE, g.state, SHARE) for g in machine.every_share()),
         )
         for row in rows:
             may_see = may_all or context.may(Operation.DESCRIBE, Resource.GROUP, row.group_id)

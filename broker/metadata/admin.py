@@ -18,6 +18,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
 CREATING_AT_ONCE = 1_000
 """One request for metadata may name hundreds of thousands of topics that are not there."""
 
@@ -75,6 +76,8 @@ class Admin:
             self.create_offsets_topic()
         elif name == TRANSACTIONS_TOPIC:
             self.create_transactions_topic()
+        elif name == SHARE_TOPIC:
+            self.create_share_topic()
         else:
             self._create(CreatableTopic(name, -1, -1))
 
@@ -106,6 +109,18 @@ class Admin:
         partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
         configs = [CreatableTopicConfig(k, v) for k, v in settings.items()]
         self._create(CreatableTopic(name, partitions, replicas, configs=configs))
+
+    def create_share_topic(self) -> None:
+        """Have `__share_group_state` created."""
+        keys = "share.coordinator.state.topic"
+        settings = {
+            "compression.type": "producer",
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "min.insync.replicas": self._config.text(f"{keys}.min.isr"),
+            "segment.bytes": self._config.text(f"{keys}.segment.bytes"),
+        }
+        self._create_internal(SHARE_TOPIC, keys, settings)
 
     def _create(self, topic: CreatableTopic) -> None:
         if topic.name not in self._creating and len(self._creating) < CREATING_AT_ONCE:

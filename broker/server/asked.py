@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.broker.groups.coordinator import partition_of
-from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.services import Services
 from ottla.broker.turn import Steps
 from ottla.wire.apis import ApiKey
@@ -49,7 +49,7 @@ def _producers(body: Any, _: Services) -> Asked:
 
 
 def _coordinators(body: Any, services: Services) -> Asked:
-    name = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}.get(body.key_type, "")
+    name = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC, 2: SHARE_TOPIC}.get(body.key_type, "")
     topic = services.replicas.image.topics.get(name)
     if topic is not None:
         for key in body.coordinator_keys or [body.key]:

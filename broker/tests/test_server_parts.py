@@ -128,12 +128,15 @@ def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
 
 def test_only_waits_that_change_nothing_end_with_their_client() -> None:
     given_up = {key for key, route in ROUTES.items() if route.ends_with_peer}
-    assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+    assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH}
 
 
 def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
     kept = {key for key, route in ROUTES.items() if route.keeps}
-    assert kept == {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}
+    assert kept == {
+        *(ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT),
+        *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+    }
 
 
 def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:

@@ -1,0 +1,95 @@
+"""A table in the order of ``java.util.HashMap``, also while it changes: for rules that go through one as they fill it.
+
+New keys go to the end of their bucket, or to its head where they came by ``computeIfAbsent``, which grows a table that
+is too small only when it is next called. Growing keeps the order inside a bucket. Buckets of eight and more, which
+Java may turn into trees, are not followed.
+
+Source: ``java.util.HashMap`` of the JDK; where it decides: ``SimpleHomogeneousAssignmentBuilder.java`` (apache/kafka
+4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+_LEAST = 16
+
+
+def room_for(count: int) -> int:
+    """How many buckets a table has that Kafka makes for so many keys (``AssignorHelpers.newHashMap``)."""
+    return _power(int((count + 1) / 0.75 + 1))
+
+
+def _power(wanted: int) -> int:
+    return 1 << max(wanted - 1, 0).bit_length()
+
+
+class JavaMap(Generic[K, V]):
+    """A ``HashMap``; with values nobody looks at it is a ``HashSet``."""
+
+    def __init__(self, hash_of: Callable[[K], int], buckets: int = _LEAST) -> None:
+        """``hash_of`` gives ``hashCode`` as 32 bits without a sign; ``buckets`` is a power of two."""
+        self._hash_of = hash_of
+        self._values: dict[K, V] = {}
+        self._buckets: list[list[K]] = [[] for _ in range(buckets)]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: K) -> V:
+        return self._values[key]
+
+    def get(self, key: K) -> V | None:
+        """The value, if there is one."""
+        return self._values.get(key)
+
+    def __iter__(self) -> Iterator[K]:
+        """Its keys; the one that was given last may be removed."""
+        for bucket in self._buckets:
+            yield from list(bucket)
+
+    def _bucket(self, key: K) -> list[K]:
+        value = self._hash_of(key)
+        return self._buckets[(value ^ value >> 16) & (len(self._buckets) - 1)]
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._values) > int(len(self._buckets) * 0.75)
+
+    def _grow(self) -> None:
+        keys = [key for bucket in self._buckets for key in bucket]
+        self._buckets = [[] for _ in range(2 * len(self._buckets))]
+        for key in keys:
+            self._bucket(key).append(key)
+
+    def put(self, key: K, value: V) -> None:
+        """``put``, or ``add`` of a set."""
+        known = key in self._values
+        self._values[key] = value
+        if not known:
+            self._bucket(key).append(key)
+            if self._is_full:
+                self._grow()
+
+    def compute_if_absent(self, key: K, make: Callable[[], V]) -> V:
+        """The value; a new one where there is none."""
+        if self._is_full:
+            self._grow()
+        if key not in self._values:
+            self._values[key] = make()
+            self._bucket(key).insert(0, key)
+        return self._values[key]
+
+    def remove(self, key: K) -> bool:
+        """Forget a key; says whether it was there."""
+        if key not in self._values:
+            return False
+        del self._values[key]
+        self._bucket(key).remove(key)
+        return True

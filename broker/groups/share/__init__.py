@@ -1,0 +1,1 @@
+"""Share groups: who shares which partitions (KIP-932)."""

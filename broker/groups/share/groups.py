@@ -1,0 +1,172 @@
+"""The share groups of one partition of `__consumer_offsets`: what all their rules stand on.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.settings import ShareSettings
+from ottla.broker.groups.share import records as sr
+from ottla.broker.groups.share.state import Named, ShareGroup, joined, without
+from ottla.broker.groups.topics import Topics
+from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.log.machine import Arm, Cancel, Reply
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+RESTORED_AT_ONCE = 200
+RETRY_MS = 30_000
+"""So long a partition may be on its way to its state before that is asked for again."""
+SESSION = "share-session"
+Places = Mapping[bytes, frozenset[int]]
+
+
+class ShareGroups:
+    """Share groups, beside the others of the same partition."""
+
+    def __init__(self, settings: ShareSettings, topics: Topics, taken: Callable[[str], bool]) -> None:
+        self.settings = settings
+        self.topics = topics
+        self.taken = taken
+        """Whether a group of another kind has an id."""
+        self.groups: dict[str, ShareGroup] = {}
+        self.begun_ms: dict[tuple[str, bytes], int] = {}
+        """Soft: when a group's partitions of a topic were last asked to be initialised."""
+
+    def replay(self, record: GroupRecord) -> None:
+        """Take in a record."""
+        sr.replay(self.groups, record)
+
+    def follow(self, image: Image, touched: frozenset[str], *, has_new: bool) -> None:
+        """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
+        self.topics.follow(image, touched, has_new=has_new)
+        for group in self.groups.values():
+            if not touched.isdisjoint(group.names):
+                group.fresh_epoch = None
+
+    def forget_topics(self, ids: frozenset[bytes]) -> Iterator[GroupRecord | None]:
+        """Topics are gone: groups forget which of their partitions had a state."""
+        for group in list(self.groups.values()):
+            yield None
+            if (
+                ids.isdisjoint(group.initializing)
+                and ids.isdisjoint(group.initialized)
+                and ids.isdisjoint(group.deleting)
+            ):
+                continue
+            initializing = {topic: named for topic, named in group.initializing.items() if topic not in ids}
+            initialized = {topic: named for topic, named in group.initialized.items() if topic not in ids}
+            deleting = {topic: name for topic, name in group.deleting.items() if topic not in ids}
+            yield sr.ready_record(group.id, initializing, initialized, deleting)
+
+    def group(self, group_id: str) -> ShareGroup:
+        """A share group.
+
+        Raises:
+            ProtocolError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, self._missing(group_id))
+        return group
+
+    def _missing(self, group_id: str) -> str:
+        if self.taken(group_id):
+            return f"Group {group_id} is not a share group."
+        return f"Share group {group_id} not found."
+
+    def group_to_join(self, group_id: str) -> ShareGroup:
+        """A share group, or a new one, which its first records make.
+
+        Raises:
+            ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
+        """
+        group = self.groups.get(group_id)
+        if group is None and self.taken(group_id):
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, self._missing(group_id))
+        return group or ShareGroup(group_id)
+
+    def interval_ms(self, group_id: str, name: str) -> int:
+        """A setting of a group: its own, or the node's."""
+        own = self.topics.image.config(RESOURCE_GROUP, group_id)
+        return self.settings.intervals[name].of(own.get(name))
+
+    # ------------------------------------------------------------------ timers
+
+    def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: Fx) -> None:
+        """A member has been heard of."""
+        wait = self.interval_ms(group_id, "share.session.timeout.ms")
+        fx.timers.append(Arm((SESSION, group_id, member_id), now_ms + wait))
+
+    def restore(self, now_ms: int) -> Iterator[Fx]:
+        """The shard has been read: every member has its whole session before it again."""
+        fx = Fx()
+        for group in self.groups.values():
+            for member_id in group.members:
+                self.arm_session(group.id, member_id, now_ms, fx)
+                if len(fx.timers) > RESTORED_AT_ONCE:
+                    yield fx
+                    fx = Fx()
+        yield fx
+
+    def timer(self, key: tuple[str, ...]) -> Fx:
+        """A member's session is over."""
+        fx = Fx()
+        group = self.groups.get(key[1])
+        if group is not None and key[2] in group.members:
+            self.fence(group, key[2], fx)
+        return fx
+
+    def fence(self, group: ShareGroup, member_id: str, fx: Fx) -> None:
+        """The group goes on without a member, in its next epoch."""
+        fx.records += sr.member_tombstones(group.id, member_id)
+        names = group.names_with(group.member(member_id), None)
+        fx.records.append(sr.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
+        fx.timers.append(Cancel((SESSION, group.id, member_id)))
+
+    # ------------------------------------------------------------------ partitions that get their state
+
+    def to_initialize(self, group: ShareGroup, names: Mapping[str, int], now_ms: int) -> dict[bytes, Named]:
+        """Partitions of these topics that have no state yet, and are not on their way to one."""
+        underway = {
+            topic: named
+            for topic, named in group.initializing.items()
+            if now_ms - self.begun_ms.get((group.id, topic), -RETRY_MS) < RETRY_MS
+        }
+        known = joined(group.initialized, underway)
+        out = {}
+        for name in names:
+            topic = self.topics.image.topics.get(name)
+            if topic is None:
+                continue
+            there = known[topic.id].partitions if topic.id in known else frozenset[int]()
+            if len(there) < len(topic.partitions):
+                out[topic.id] = Named(name, frozenset(range(len(topic.partitions))) - there)
+        return out
+
+    def begin(self, group: ShareGroup, new: Mapping[bytes, Named], now_ms: int, fx: Fx) -> None:
+        """Note that partitions are on their way to a state."""
+        self.begun_ms.update(((group.id, topic), now_ms) for topic in new)
+        initializing = joined(group.initializing, new)
+        fx.records.append(sr.ready_record(group.id, initializing, group.initialized, group.deleting))
+
+    def initialized(self, ticket: Any, group_id: str, partitions: Places, *, done: bool) -> Fx:
+        """The persister has begun these partitions, or could not; the answer is True."""
+        fx = Fx(replies=[Reply(ticket, True)])
+        for topic in partitions:
+            self.begun_ms.pop((group_id, topic), None)
+        group = self.groups.get(group_id)
+        if group is None or not partitions or not (done or group.initializing):
+            return fx
+        ready: Mapping[bytes, Named] = group.initialized
+        if done:
+            image = self.topics.image
+            names = {topic: image.topic_names.get(topic, "<UNKNOWN>") for topic in partitions}
+            ready = joined(ready, {topic: Named(names[topic], numbers) for topic, numbers in partitions.items()})
+        left = without(group.initializing, partitions)
+        fx.records.append(sr.ready_record(group.id, left, ready, group.deleting))
+        return fx

@@ -1,0 +1,93 @@
+"""Where a share group stands is set or forgotten by an administrator: while nobody is in the group.
+
+Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion`` (apache/kafka
+4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.share import records as sr
+from ottla.broker.groups.share.groups import Places, ShareGroups
+from ottla.broker.groups.share.state import Named, ShareGroup
+from ottla.log.machine import Reply
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+class ToAlter(NamedTuple):
+    """What the persister is to begin anew, in which state epoch: the answer to `alter`."""
+
+    epoch: int
+    partitions: Places
+
+
+class ToDelete(NamedTuple):
+    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete`."""
+
+    partitions: Places
+    unknown: list[str]
+
+
+def _empty(group: ShareGroup) -> None:
+    if group.members:
+        raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.text)
+
+
+def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]) -> Fx:
+    """These partitions, which exist, are to begin elsewhere; a group that is not there is made.
+
+    The answer is a `ToAlter`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    fx = Fx()
+    try:
+        group = groups.group_to_join(group_id)
+        _empty(group)
+    except ProtocolError as error:
+        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    image = groups.topics.image
+    new = {image.topics[name].id: Named(name, numbers) for name, numbers in topics.items() if name in image.topics}
+    if new:
+        groups.begin(group, new, now_ms, fx)
+    places = {topic: named.partitions for topic, named in new.items()}
+    fx.replies.append(Reply(ticket, ToAlter(group.epoch, places)))
+    return fx
+
+
+def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> Fx:
+    """Topics are to be forgotten, first of all by the persister.
+
+    The answer is a `ToDelete`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    try:
+        group = groups.group(group_id)
+        _empty(group)
+    except ProtocolError as error:
+        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    image, initialized, deleting = groups.topics.image, dict(group.initialized), dict(group.deleting)
+    places: dict[bytes, frozenset[int]] = {}
+    unknown = []
+    for name in topics:
+        topic = image.topics.get(name)
+        if topic is not None and topic.id in initialized:
+            places[topic.id] = initialized.pop(topic.id).partitions
+            deleting[topic.id] = name
+        elif topic is not None and topic.id in deleting:
+            places[topic.id] = frozenset(range(len(topic.partitions)))
+        else:
+            unknown.append(name)
+    fx = Fx(replies=[Reply(ticket, ToDelete(places, unknown))])
+    fx.records.append(sr.ready_record(group.id, group.initializing, initialized, deleting))
+    return fx
+
+
+def deleted(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]) -> Fx:
+    """The persister has forgotten topics; the answer is True."""
+    fx = Fx(replies=[Reply(ticket, True)])
+    group = groups.groups.get(group_id)
+    if group is not None:
+        left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
+        fx.records.append(sr.ready_record(group.id, group.initializing, group.initialized, left))
+    return fx

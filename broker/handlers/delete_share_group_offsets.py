@@ -1,0 +1,79 @@
+"""DeleteShareGroupOffsets (92), v0: an empty share group forgets topics.
+
+Behaviour: the persister forgets first; a topic of which nothing is known is UNKNOWN_TOPIC_OR_PARTITION. A group with
+members is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND, each for the whole request.
+
+Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
+(apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.groups.machine import OfShare
+from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
+from ottla.broker.handlers.share_acks import is_served
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.state import SharePartitionKey
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import delete_share_group_offsets as m
+from ottla.wire.schema import ZERO_UUID, Message
+
+NOTHING_KNOWN = "There is no offset information to delete."
+
+
+def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+    return m.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
+
+
+def handle(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Answer:
+    """Ask the group, have the persister forget, and tell the group."""
+    if not is_served(context):
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(Operation.DELETE, Resource.GROUP, request.group_id):
+        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return _refuse(ErrorCode.INVALID_GROUP_ID)
+    return _delete(context, request)
+
+
+def _row(name: str, topic_id: bytes, code: ErrorCode, text: str | None) -> m.DeleteShareGroupOffsetsResponseTopic:
+    return m.DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
+
+
+async def _delete(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Message:
+    response, topics = m.DeleteShareGroupOffsetsResponse(), []
+    for topic in request.topics:
+        if context.may(Operation.READ, Resource.TOPIC, topic.topic_name):
+            topics.append(topic.topic_name)
+        else:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.responses.append(_row(topic.topic_name, ZERO_UUID, code, code.text))
+    groups, group_id = context.services.groups, request.group_id
+    rule = partial(delete, group_id=group_id, topics=topics)
+    answer: Any = await groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
+    if isinstance(answer, ProtocolError):
+        return _refuse(answer.code, answer.message)
+    assert isinstance(answer, ToDelete)
+    for name in answer.unknown:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        text = NOTHING_KNOWN if name in context.image.topics else code.text
+        response.responses.append(_row(name, ZERO_UUID, code, text))
+    gone = set()
+    for topic_id, numbers in answer.partitions.items():
+        name = context.image.topic_names.get(topic_id, "")
+        try:
+            for number in sorted(numbers):
+                await context.services.shares.persister.delete(SharePartitionKey(group_id, topic_id, number))
+        except ProtocolError as error:
+            response.responses.append(_row(name, topic_id, error.code, error.code.text))
+        else:
+            gone.add(topic_id)
+            response.responses.append(_row(name, topic_id, ErrorCode.NONE, None))
+    if gone:
+        done = partial(deleted, group_id=group_id, topics=frozenset(gone))
+        await groups.ask(group_id, lambda own: OfShare(own, done)).wait()
+    return response

@@ -1,0 +1,25 @@
+"""DeleteShareGroupState (86), v0: forget a share partition.
+
+Behaviour: forgetting what nobody knows succeeds.
+
+Source: ``ShareCoordinatorService.deleteState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.handlers import share_states
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.machine import Delete
+from ottla.broker.share.state import SharePartitionKey
+from ottla.wire.messages import delete_share_group_state as wire
+
+
+def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Delete:
+    return Delete(ticket, key)
+
+
+def handle(context: Context, request: wire.DeleteShareGroupStateRequest) -> Answer:
+    """Answer each partition on its own."""
+    kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
+    return share_states.answer(context, request, kinds, _event, share_states.nothing, "delete")

@@ -1,0 +1,108 @@
+"""DescribeShareGroupOffsets (90), v0-1: where share groups stand, and how much lies before them.
+
+Behaviour: -1 where a partition was never shared. Without topics all that the group has ever shared is told. The lag is
+the high watermark less the start offset and the records behind it that are done; -1 where that is not known.
+
+Version notes: v1 tells the lag (KIP-1226).
+
+Source: ``KafkaApis.handleDescribeShareGroupOffsetsRequest``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1),
+KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.handlers.share_acks import is_served
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import describe_share_group_offsets as m
+from ottla.wire.schema import ZERO_UUID, Message
+
+Partition = m.DescribeShareGroupOffsetsResponsePartition
+
+
+def handle(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Answer:
+    """Answer each group on its own."""
+    return _describe(context, request)
+
+
+async def _describe(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Message:
+    return m.DescribeShareGroupOffsetsResponse(groups=[await _group(context, group) for group in request.groups])
+
+
+def _refused(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsResponseGroup:
+    return m.DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=code.text)
+
+
+async def _group(
+    context: Context, wanted: m.DescribeShareGroupOffsetsRequestGroup
+) -> m.DescribeShareGroupOffsetsResponseGroup:
+    if not is_served(context):
+        return _refused(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
+        return _refused(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    row = m.DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
+    try:
+        topics = await _all(context, wanted.group_id) if wanted.topics is None else None
+    except ProtocolError as error:
+        return _refused(wanted.group_id, error.code)
+    if topics is not None:
+        names = {topic: context.image.topic_names.get(topic) for topic in topics}
+        for topic_id, name in names.items():
+            if name is not None and context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+                row.topics.append(await _topic(context, wanted.group_id, name, topic_id, topics[topic_id]))
+        return row
+    for topic in wanted.topics or ():
+        known = context.image.topics.get(topic.topic_name)
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            parts = [Partition(n, -1, 0, -1, code, code.text) for n in topic.partitions]
+            row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
+        elif known is None:
+            parts = [Partition(n, UNINITIALIZED) for n in topic.partitions]
+            row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
+        else:
+            row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
+    return row
+
+
+async def _all(context: Context, group_id: str) -> Mapping[bytes, list[int]]:
+    """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
+    shard = context.services.groups.shard_of(group_id)
+    group = machine_of(shard).share(group_id)
+    topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}
+    ticket = shard.read()
+    if ticket is not None:
+        answer = await ticket.wait()
+        if isinstance(answer, ProtocolError):
+            raise answer.with_traceback(None)
+    return topics
+
+
+async def _topic(
+    context: Context, group_id: str, name: str, topic_id: bytes, numbers: list[int]
+) -> m.DescribeShareGroupOffsetsResponseTopic:
+    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id)
+    for number in numbers:
+        row.partitions.append(await _partition(context, name, SharePartitionKey(group_id, topic_id, number)))
+    return row
+
+
+async def _partition(context: Context, name: str, key: SharePartitionKey) -> Partition:
+    shares = context.services.shares
+    try:
+        start, finished, leader_epoch = await shares.persister.summary(key)
+    except ProtocolError:
+        return Partition(key.partition, UNINITIALIZED, 0, -1)
+    lag = -1
+    if start != UNINITIALIZED and finished != UNINITIALIZED:
+        try:
+            end = await shares.latest.of(name, key.partition)
+        except ProtocolError as error:
+            return Partition(key.partition, error_code=error.code, error_message=error.code.text)
+        lag = end - start - finished
+    return Partition(key.partition, start, leader_epoch, lag)

@@ -1,0 +1,34 @@
+"""ReadShareGroupState (84), v0: what is remembered of a share partition, for its new leader.
+
+Behaviour: older leaders are fenced from then on; what was never begun is INVALID_REQUEST.
+
+Source: ``ShareCoordinatorService.readState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.handlers import share_states
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.machine import Read
+from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.wire.messages import read_share_group_state as wire
+
+
+def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Read:
+    return Read(ticket, key, part.leader_epoch)
+
+
+def _fill(row: Any, state: ShareState) -> None:
+    row.state_epoch, row.start_offset = state.state_epoch, state.start_offset
+    row.state_batches = [
+        wire.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches
+    ]
+
+
+def handle(context: Context, request: wire.ReadShareGroupStateRequest) -> Answer:
+    """Answer each partition on its own."""
+    kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
+    return share_states.answer(context, request, kinds, _event, _fill, "read")

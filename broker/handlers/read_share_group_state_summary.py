@@ -1,0 +1,34 @@
+"""ReadShareGroupStateSummary (87), v0-1: where a group stands in a partition.
+
+Behaviour: start offset -1 where nothing is known.
+
+Version notes: v1 counts the records behind the start offset that are final.
+
+Source: ``ShareCoordinatorService.readStateSummary``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.handlers import share_states
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.machine import Summary
+from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.wire.messages import read_share_group_state_summary as wire
+
+
+def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Summary:
+    return Summary(ticket, key)
+
+
+def _fill(row: Any, state: ShareState) -> None:
+    row.state_epoch, row.leader_epoch = state.state_epoch, state.leader_epoch
+    row.start_offset, row.delivery_complete_count = state.start_offset, state.delivery_complete_count
+
+
+def handle(context: Context, request: wire.ReadShareGroupStateSummaryRequest) -> Answer:
+    """Answer each partition on its own."""
+    kinds = wire.ReadShareGroupStateSummaryResponse, wire.ReadStateSummaryResult, wire.PartitionResult
+    return share_states.answer(context, request, kinds, _event, _fill, "read")

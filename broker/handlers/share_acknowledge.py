@@ -1,0 +1,71 @@
+"""ShareAcknowledge (79), v1-2: what became of records a member of a share group holds.
+
+Behaviour: needs a share session opened by ShareFetch, and counts its epoch up; -1 ends the session, and what the member
+still holds goes to others. Each partition has its own outcome, told once it is written: one wrong batch undoes all of
+that partition's.
+
+Version notes: v2 renews locks, and tells how long they last (KIP-1222).
+
+Source: ``KafkaApis.handleShareAcknowledgeRequest`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.handlers import share_acks as acks
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.sessions import CLOSING, OPENING, Place
+from ottla.broker.turn import Waiting
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import share_acknowledge as wire
+
+
+def handle(context: Context, request: wire.ShareAcknowledgeRequest) -> Answer:
+    """Take everything in at once, then wait until it is written."""
+    refused = acks.refusal(context, request.group_id, request.member_id)
+    if refused is not None:
+        return wire.ShareAcknowledgeResponse(error_code=refused)
+    assert request.group_id is not None
+    assert request.member_id is not None
+    shares, epoch = context.services.shares, request.share_session_epoch
+    try:
+        if epoch == OPENING:
+            raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        shares.sessions.go_on(request.group_id, request.member_id, epoch)
+    except ProtocolError as error:
+        return wire.ShareAcknowledgeResponse(error_code=error.code, error_message=error.message or error.code.text)
+    return context.turn.go(_acknowledge(context, request))
+
+
+def _acknowledge(context: Context, request: wire.ShareAcknowledgeRequest) -> Waiting[Answer]:
+    shares = context.services.shares
+    said: dict[Place, list[Any]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            yield None
+    told = []
+    for place, ticket in acks.take(context, request, said):
+        told.append((place, ticket))
+        yield None
+    rows: dict[bytes, list[wire.PartitionData]] = {}
+    leaders: set[int] = set()
+    for place, ticket in told:
+        if ticket.answer is None:
+            yield ticket
+        row = wire.PartitionData(place.partition)
+        if isinstance(ticket.answer, ProtocolError):
+            row.error_code, row.error_message = ticket.answer.code, ticket.answer.message
+            if row.error_code in acks.LEADER_ERRORS:
+                row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
+                leaders.add(row.current_leader.leader_id)
+        rows.setdefault(place.topic_id, []).append(row)
+    if request.share_session_epoch == CLOSING:
+        shares.sessions.close(request.group_id or "", request.member_id or "")
+    endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
+    return wire.ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.rules.limits(request.group_id or "").lock_duration_ms,
+        responses=[wire.ShareAcknowledgeTopicResponse(topic_id, parts) for topic_id, parts in rows.items()],
+        node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
+    )

@@ -1,0 +1,87 @@
+"""Acknowledgements in ShareFetch and ShareAcknowledge: checked, handed to their share partitions, answered.
+
+Source: ``KafkaApis.handleAcknowledgements``, ``KafkaApis.validateAcknowledgementBatches`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.server.dispatch import Context
+from ottla.broker.share.acknowledging import RENEW, Acknowledgement
+from ottla.broker.share.sessions import Place
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+LONGEST_MEMBER_ID = 36
+RENEWS_SINCE = 2
+"""The version that can renew locks (KIP-1222)."""
+LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def is_served(context: Context) -> bool:
+    """Whether share groups may be used here: the level of the feature says so."""
+    return context.image.features.get("share.version", 0) >= 1
+
+
+def refusal(context: Context, group_id: str | None, member_id: str | None) -> ErrorCode | None:
+    """Why nothing of a request is looked at; None where it is."""
+    if not is_served(context):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not context.may(Operation.READ, Resource.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id) > LONGEST_MEMBER_ID:
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> bool:
+    """Whether a partition's batches cannot be meant (item 219)."""
+    previous = -1
+    most = RENEW if renews else RENEW - 1
+    for batch in batches:
+        types, span = batch.acknowledge_types, batch.last_offset - batch.first_offset
+        if span < 0 or batch.first_offset < previous or not types or (len(types) > 1 and span != len(types) - 1):
+            return True
+        if min(types) < 0 or max(types) > most or (not is_renewal and RENEW in types):
+            return True
+        previous = batch.last_offset
+    return False
+
+
+def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Iterator[tuple[Place, Ticket]]:
+    """Hand each partition's acknowledgements in; gives the tickets in which their fate is told."""
+    shares, group_id, member_id = context.services.shares, request.group_id, request.member_id
+    renews = context.version >= RENEWS_SINCE
+    for place, said in batches.items():
+        ticket = Ticket()
+        name = shares.name_of(place)
+        shared = shares.get(group_id, place)
+        if name is None:
+            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
+        elif _is_wrong(said, renews=renews, is_renewal=renews and request.is_renew_ack):
+            ticket.give(ProtocolError(ErrorCode.INVALID_REQUEST))
+        elif not context.may(Operation.READ, Resource.TOPIC, name):
+            ticket.give(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif not shares.exists(place):
+            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif not said:
+            ticket.give(True)
+        elif shared is None:
+            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            rows = [Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said]
+            ticket = shared.acknowledge(member_id, rows)
+        yield place, ticket
+
+
+def leader_of(context: Context, place: Place) -> tuple[int, int]:
+    """Who leads a partition, and under which epoch; -1 each where nobody is known."""
+    name = context.services.shares.name_of(place)
+    topic = None if name is None else context.image.topics.get(name)
+    partition = None if topic is None else topic.partitions.get(place.partition)
+    return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)

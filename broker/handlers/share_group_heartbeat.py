@@ -1,0 +1,105 @@
+"""ShareGroupHeartbeat (76), v1: be in a share group; the one request that joins, goes on, leaves.
+
+Behaviour: the member makes its id itself. Partitions of topics that the group has not shared yet get their state first,
+in the background: they are assigned by a later heartbeat. Where the feature share.version is 0 it is
+UNSUPPORTED_VERSION. The rules are in `broker.groups.share`.
+
+Source: ``KafkaApis.handleShareGroupHeartbeat``, ``GroupCoordinatorService.shareGroupHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-932.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.groups.machine import OfShare
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.share.groups import Places, ShareGroups
+from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
+from ottla.broker.groups.state import Call
+from ottla.broker.handlers.share_acks import LONGEST_MEMBER_ID, is_served
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.wire.schema import Message
+
+LEAVING = -1
+
+
+def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def check(request: ShareGroupHeartbeatRequest) -> None:
+    """Whether a request makes sense by itself (item 208).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST.
+    """
+
+    def unless(holds: object, why: str) -> None:
+        if not holds:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+    unless(request.member_id.strip(), "MemberId can't be empty.")
+    unless(request.group_id.strip(), "GroupId can't be empty.")
+    unless(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    unless(
+        request.member_epoch != 0 or request.subscribed_topic_names,
+        "SubscribedTopicNames must be set in first request.",
+    )
+    unless(request.member_epoch >= LEAVING, "MemberEpoch is invalid.")
+
+
+def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
+    """Ask the group's machine; then see to the partitions it has to get ready."""
+    if not is_served(context):
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(Operation.READ, Resource.GROUP, request.group_id):
+        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
+        return _refuse(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    for name in request.subscribed_topic_names or ():
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    try:
+        check(request)
+    except ProtocolError as error:
+        return _refuse(error.code, error.message)
+    return _beat(context, request)
+
+
+async def _beat(context: Context, request: ShareGroupHeartbeatRequest) -> Message:
+    call = Call(None, request, context.version, context.client_id, context.peer.host)
+    rule = partial(heartbeat, call=call)
+    answer = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
+    if isinstance(answer, ProtocolError):
+        return _refuse(answer.code, answer.message)
+    assert isinstance(answer, Beaten)
+    if answer.to_initialize:
+        shares = context.services.shares
+        shares.start(partial(initialize, context, request.group_id, answer.epoch, answer.to_initialize))
+    return answer.response
+
+
+async def initialize(context: Context, group_id: str, epoch: int, places: Places, start_offset: int = -1) -> None:
+    """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
+    shares, done = context.services.shares, True
+    try:
+        await shares.initialize(group_id, epoch, places, start_offset)
+    except ProtocolError:
+        done = False
+    await tell_initialized(context, group_id, places, done=done)
+
+
+async def tell_initialized(context: Context, group_id: str, places: Places, *, done: bool) -> None:
+    """Tell a group what came of partitions that were to get their state."""
+    rule = partial(_initialized, group_id=group_id, places=places, done=done)
+    await context.services.groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
+
+
+def _initialized(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, places: Places, done: bool) -> Fx:
+    return groups.initialized(ticket, group_id, places, done=done)

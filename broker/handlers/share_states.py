@@ -1,0 +1,86 @@
+"""What the five requests to a share coordinator have in common: each share partition is asked for, and has its row.
+
+Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.turn import Waiting
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.schema import Message
+from ottla.wire.written import Written
+
+Event = Callable[[Ticket, SharePartitionKey, Any], Any]
+Fill = Callable[[Any, Any], None]
+Kinds = tuple[type[Any], type[Any], type[Any]]
+"""The classes of the response, of a topic in it, and of a row."""
+
+
+def _take(row: Any, fill: Fill, doing: str, answer: Any) -> None:
+    if isinstance(answer, ProtocolError):
+        row.error_code = answer.code
+        row.error_message = answer.message or f"Unable to {doing} share group state: {answer.code.text}"
+    else:
+        fill(row, answer)
+
+
+def _event(event_of: Event, at: SharePartitionKey, part: Any, ticket: Ticket) -> Any:
+    return event_of(ticket, at, part)
+
+
+def _each(
+    context: Context,
+    request: Any,
+    kinds: Kinds,
+    event_of: Event,
+    fill: Fill,
+    doing: str,
+) -> Waiting[Message]:
+    response_class, topic_class, row_class = kinds
+    response, waits = response_class(results=Written(response_class, context.version)), Waits()
+    empty = any(not topic.partitions for topic in request.topics) and doing != "initialize"
+    topics = [] if empty or not request.group_id else request.topics
+    allowed = context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    for topic in topics:
+        rows: list[Any] = []
+        for part in topic.partitions:
+            row = row_class(part.partition)
+            rows.append(row)
+            if not allowed:
+                _take(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+                continue
+            at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
+            ticket = context.services.shares.coordinator.ask(at, partial(_event, event_of, at, part))
+            waits.append((ticket, partial(_take, row, fill, doing)))
+            yield None
+            if len(waits) >= WAITS_AT_ONCE:
+                yield from settle(waits)
+        yield from settle(waits)
+        response.results.append(topic_class(topic.topic_id, rows))
+    out: Message = response
+    return out
+
+
+def answer(
+    context: Context,
+    request: Any,
+    kinds: Kinds,
+    event_of: Event,
+    fill: Fill,
+    doing: str,
+) -> Answer:
+    """One row for every partition: what the coordinator said of it, or its refusal."""
+    return context.turn.go(_each(context, request, kinds, event_of, fill, doing))
+
+
+def nothing(row: Any, answer: Any) -> None:
+    """No more is said than that it went well."""

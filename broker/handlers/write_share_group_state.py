@@ -1,0 +1,38 @@
+"""WriteShareGroupState (85), v0-1: keep what became of records.
+
+Behaviour: an older leader epoch is FENCED_LEADER_EPOCH, an older state epoch FENCED_STATE_EPOCH; what was never begun
+is INVALID_REQUEST. Start offset -1 keeps the one that is known.
+
+Version notes: v1 counts the records behind the start offset that are final.
+
+Source: ``ShareCoordinatorService.writeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.handlers import share_states
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.machine import MOST_BATCHES, Write
+from ottla.broker.share.state import SharePartitionKey
+from ottla.wire.messages import write_share_group_state as wire
+
+
+def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Write:
+    said = part.state_batches[: MOST_BATCHES + 1]
+    return Write(
+        ticket,
+        key,
+        part.state_epoch,
+        part.leader_epoch,
+        part.start_offset,
+        part.delivery_complete_count,
+        tuple(StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in said),
+    )
+
+
+def handle(context: Context, request: wire.WriteShareGroupStateRequest) -> Answer:
+    """Answer each partition on its own."""
+    kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
+    return share_states.answer(context, request, kinds, _event, share_states.nothing, "write")

@@ -1,0 +1,263 @@
+"""Handing out the records of a share partition to a member.
+
+A fetch begins at the next free record; what it read covers batches in flight, free or not, and perhaps new records
+behind them. Whole record batches are handed out, also where that is more than was asked for, unless the member wants
+strictly as many (KIP-1206). Records that failed often go out in ever smaller numbers, at last one by one, so that a
+poisonous one does not take the others with it.
+
+Source: ``SharePartition.acquire`` (apache/kafka 4.3.1), KIP-932, KIP-1206.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState
+from ottla.broker.share.partition import SharePartition
+
+LEAST_THROTTLED = 2
+
+
+class Acquired(NamedTuple):
+    """Records that are a member's now; offsets inclusive."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class Asked(NamedTuple):
+    """What a member wants."""
+
+    member_id: str
+    max_records: int
+    batch_size: int
+    strict: bool = False
+    """Never more than ``max_records``."""
+
+
+class Fetched(NamedTuple):
+    """What was read of the log: where the read began, and the first and last offset of each record batch in it."""
+
+    from_offset: int
+    batches: Sequence[tuple[int, int]]
+    aborted: Sequence[tuple[int, int]] = ()
+    """Those of them that belong to aborted transactions, where the group reads only committed ones."""
+
+
+def acquire(share: SharePartition, asked: Asked, fetched: Fetched, now_ms: int) -> list[Acquired]:
+    """Hand out what can be; the member's locks last ``lock_duration_ms`` from now."""
+    if asked.max_records <= 0 or not fetched.batches or fetched.batches[-1][1] < share.start_offset:
+        return []
+    last, most = _bounds(share, asked.max_records, fetched)
+    if most <= 0:
+        return []
+    out = _Acquisition(share, asked, fetched, last, most, now_ms).run()
+    return _without_aborted(share, out, fetched.aborted) if fetched.aborted else out
+
+
+def _bounds(share: SharePartition, max_records: int, fetched: Fetched) -> tuple[int, int]:
+    """The last offset to hand out, and how many records at most."""
+    last = fetched.batches[-1][1]
+    most = min(max_records, share.limits.record_locks - share.in_flight_count)
+    if most <= 0 and fetched.from_offset <= share.end_offset:  # no new ones, but free ones may go out again
+        most = min(max_records, share.end_offset - fetched.from_offset + 1)
+        last = min(last, share.end_offset)
+    return last, most
+
+
+class _Acquisition:
+    """One member's turn."""
+
+    def __init__(
+        self, share: SharePartition, asked: Asked, fetched: Fetched, last: int, most: int, now_ms: int
+    ) -> None:
+        self._share = share
+        self._asked = asked
+        self._read = fetched.batches
+        self._from = fetched.from_offset
+        self._last = last
+        self._most = most
+        self._lock_ms = now_ms + share.limits.lock_duration_ms
+        self._limit = share.limits.delivery_count
+        self._throttled_at = max(LEAST_THROTTLED, -(-self._limit // 2))
+        self._out: list[Acquired] = []
+        self._count = 0
+
+    def run(self) -> list[Acquired]:
+        share, base = self._share, self._read[0][0]
+        self._give_up_before(base)
+        first, floor = base, share.floor(base)
+        if floor is None:
+            first = max(base, share.start_offset)
+        elif floor.last_offset >= base:
+            first = floor.first_offset
+        known = share.between(min(base, first), self._last)
+        if not known:
+            self._new(first, self._last)
+            return self._out
+        if self._again(known, first) and self._count < self._most and known[-1].last_offset < self._last:
+            self._new(known[-1].last_offset + 1, self._last)
+        if self._out:
+            share.passed_gap(self._out[-1].last_offset + 1)
+        return self._out
+
+    def _give_up_before(self, base: int) -> None:
+        """The log has nothing between where the read began and its first batch: compacted away, or deleted."""
+        share = self._share
+        if not len(share) or self._from >= base:
+            return
+        floor = share.floor(self._from)
+        begin = floor.first_offset if floor is not None and floor.last_offset >= self._from else self._from
+        if share.archive(self._from, base, share.between(begin, base - 1), RecordState.AVAILABLE, counts=True):
+            share.look_again()
+
+    # ------------------------------------------------------------------ what was handed out before
+
+    def _again(self, known: list[InFlightBatch], first: int) -> bool:
+        """Hand out free records in flight, and new ones in gaps between them; False where that must be all."""
+        gap = first
+        for batch in known:
+            if self._count >= self._most:
+                break
+            if self._share.has_gap:
+                if gap < batch.first_offset:
+                    self._new(gap, batch.first_offset - 1)
+                gap = batch.last_offset + 1
+                if self._count >= self._most:
+                    break
+            suspect = self._is_suspect(batch)
+            if suspect and self._count:
+                return False
+            before = self._count
+            if self._goes_singly(batch) or suspect:
+                self._singly(batch)
+                if suspect and self._count > before:
+                    return False
+            elif batch.whole is not None and batch.whole.is_free:
+                batch.whole.acquire(self._asked.member_id, self._lock_ms)
+                self._out.append(Acquired(batch.first_offset, batch.last_offset, batch.whole.delivery_count))
+                self._count += len(batch)
+        return True
+
+    def _goes_singly(self, batch: InFlightBatch) -> bool:
+        if batch.whole is None:
+            return True
+        if batch.first_offset < self._read[0][0] or batch.last_offset > self._last:
+            return True
+        return self._asked.strict and len(batch) > self._most - self._count
+
+    def _is_suspect(self, batch: InFlightBatch) -> bool:
+        """Whether it has failed so often that it must not take others with it."""
+        if batch.whole is not None:
+            return batch.whole.is_free and batch.whole.delivery_count >= self._throttled_at
+        free = (state for _, state in batch.each(self._read[0][0], self._last) if state.is_free)
+        return max((state.delivery_count for state in free), default=0) >= self._throttled_at
+
+    def _singly(self, batch: InFlightBatch) -> None:
+        if batch.whole is not None:
+            if not batch.whole.is_free:
+                return
+            batch.split()
+        told: list[Acquired] = []
+        taken, most, wanted = 0, -1, self._most - self._count
+        alone = self._limit > LEAST_THROTTLED
+        for offset, state in batch.each(self._read[0][0], self._last):
+            if not state.is_free:
+                continue
+            failed = state.delivery_count
+            if alone and failed == self._limit - 1 and taken:
+                break
+            if failed >= self._throttled_at and most < 0:
+                most = max(1, len(batch) >> (failed - self._throttled_at + 1))
+            state.acquire(self._asked.member_id, self._lock_ms)
+            if told and told[-1].last_offset + 1 == offset and told[-1].delivery_count == state.delivery_count:
+                told[-1] = told[-1]._replace(last_offset=offset)
+            else:
+                told.append(Acquired(offset, offset, state.delivery_count))
+            taken += 1
+            if alone and state.delivery_count == self._limit:
+                break
+            if taken == most or (self._asked.strict and taken == wanted):
+                break
+        self._out += told
+        self._count += taken
+
+    # ------------------------------------------------------------------ what is new
+
+    def _new(self, first: int, last: int) -> None:
+        """Hand out records nobody had yet, to the end of the record batch the last one lies in."""
+        share, most = self._share, self._most - self._count
+        if not len(share):
+            first = max(first, share.end_offset)
+        if most < last - first + 1:
+            wanted = self._batch_end(first + most - 1)
+            last = min(wanted, last) if share.has_gap else wanted
+        told = self._pieces(first, last, most)
+        if share.first.first_offset == first:
+            share.start_offset = first
+        share.end_offset = max(share.end_offset, last)
+        if self._asked.strict:
+            last = told[0].last_offset
+        share.passed_gap(last + 1)
+        self._out += told
+        self._count += last - first + 1
+
+    def _batch_end(self, offset: int) -> int:
+        for base, end in reversed(self._read):
+            if base <= offset:
+                return max(end, offset)
+        return offset
+
+    def _pieces(self, first: int, last: int, most: int) -> list[Acquired]:
+        size = self._asked.batch_size
+        if self._asked.strict:
+            if last - first + 1 > most:
+                return [self._strictly(first, last, most)]
+            return [self._fresh(first, last)]
+        out = []
+        if last - first + 1 > size:
+            for base, _ in self._read:
+                if base > last:
+                    break
+                if base - first >= size:
+                    out.append(self._fresh(first, base - 1))
+                    first = base
+        return [*out, self._fresh(first, last)]
+
+    def _fresh(self, first: int, last: int) -> Acquired:
+        state = InFlight(RecordState.ACQUIRED, 1, self._asked.member_id, self._lock_ms)
+        self._share.put(InFlightBatch(first, last, state))
+        return Acquired(first, last, 1)
+
+    def _strictly(self, first: int, last: int, most: int) -> Acquired:
+        """A whole record batch comes into flight, and only so much of it goes to the member."""
+        batch = InFlightBatch(first, last, InFlight(RecordState.AVAILABLE, 0))
+        for _, state in zip(range(most), batch.split(), strict=False):
+            state.acquire(self._asked.member_id, self._lock_ms)
+        self._share.put(batch)
+        self._share.look_again()
+        return Acquired(first, first + most - 1, 1)
+
+
+def _without_aborted(
+    share: SharePartition, acquired: list[Acquired], aborted: Sequence[tuple[int, int]]
+) -> list[Acquired]:
+    """Give up what aborted transactions wrote; nobody sees it."""
+    for base, last in aborted:
+        floor = share.floor(base)
+        assert floor is not None, "what was read was put in flight"
+        share.archive(base, last + 1, share.between(floor.first_offset, last), RecordState.ACQUIRED, counts=True)
+    out = []
+    for row in acquired:
+        begin = row.first_offset
+        for base, last in aborted:
+            if last < begin or base > row.last_offset:
+                continue
+            if begin < base:
+                out.append(row._replace(first_offset=begin, last_offset=base - 1))
+            begin = last + 1
+        if begin <= row.last_offset:
+            out.append(row._replace(first_offset=begin))
+    return out

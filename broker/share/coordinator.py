@@ -1,0 +1,127 @@
+"""The share coordinator: which partition of `__share_group_state` remembers a share partition, on the runtime of all.
+
+Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Serde, Shard, State
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import partition_of
+from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.share import records as sr
+from ottla.broker.share.machine import ShareSettings, ShareStateMachine, TopicsGone
+from ottla.broker.share.records import ShareRecord
+from ottla.broker.share.state import SharePartitionKey
+from ottla.controller.delta import Delta
+from ottla.controller.image import Image
+from ottla.log.machine import Machine
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.share")
+PRUNE_EVERY_MS = 300_000
+"""``share.coordinator.state.topic.prune.interval.ms``, which no setting can change in this release."""
+
+
+def coordinator_key(at: SharePartitionKey) -> str:
+    """What a share partition is hashed by, and what FindCoordinator asks for."""
+    topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
+    return f"{at.group_id}:{topic_id}:{at.partition}"
+
+
+class ShareCoordinator:
+    """All share partitions whose partition of the state topic this node leads."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        fail: Fail,
+        image: Callable[[], Image],
+        storage: Storage,
+    ) -> None:
+        self._env = env
+        self._fail = fail
+        self._image = image
+        self._storage = storage
+        self._settings = ShareSettings(config.number("share.coordinator.snapshot.update.records.per.snapshot"))
+        self._asked_partitions = config.number("share.coordinator.state.topic.num.partitions")
+        self._runtime: CoordinatorRuntime[ShareRecord] = CoordinatorRuntime(
+            env,
+            timers,
+            fail,
+            TOPIC,
+            self._machine,
+            Serde(sr.encode, sr.decode),
+            config.number("share.coordinator.write.timeout.ms"),
+        )
+        self.run = self._runtime.run
+        self.lead = self._runtime.lead
+        self.resign = self._runtime.resign
+        self.advance = self._runtime.advance
+
+    def _machine(self) -> Machine[ShareRecord]:
+        return ShareStateMachine(self._settings, self._partitions_of)
+
+    def _partitions_of(self, topic_id: bytes) -> int:
+        image = self._image()
+        topic = image.topics.get(image.topic_names.get(topic_id, ""))
+        return 0 if topic is None else len(topic.partitions)
+
+    def partition_for(self, at: SharePartitionKey) -> int:
+        """The partition of the state topic that remembers a share partition."""
+        topic = self._image().topics.get(TOPIC)
+        return partition_of(coordinator_key(at), self._asked_partitions if topic is None else len(topic.partitions))
+
+    def ask(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any]) -> Ticket:
+        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        return self._runtime.ask(self.partition_for(at), event_of)
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Follow the image: nothing is remembered of a topic that is gone."""
+        gone = frozenset(topic.id for topic in delta.removed())
+        if gone:
+            self._runtime.tell(TopicsGone(gone))
+
+    async def prune_now_and_then(self) -> None:
+        """Cut from the state topic what no share partition needs any more."""
+        while True:
+            await self._env.sleep(PRUNE_EVERY_MS / 1000)
+            for shard in list(self._runtime):
+                self._prune(shard)
+
+    def _prune(self, shard: Shard[ShareRecord]) -> None:
+        """Only what is committed counts: else a later look does it."""
+        if shard.state is not State.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
+            return
+        needed = machine_of(shard).states.needed_from()
+        if needed is not None:
+            self._cut(shard.replica, needed)
+
+    def _cut(self, replica: Replica, offset: int) -> None:
+        log = replica.log
+        try:
+            if log.raise_start(offset):
+                self._storage.of(log).note_starts([log])
+                for _ in log.dropping_below_start(self._env.now_ms()):
+                    pass
+                replica.changed()
+        except OSError as error:
+            self._fail(error, log)
+
+
+def machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
+    """What a shard remembers, to be read."""
+    assert isinstance(shard.machine, ShareStateMachine)
+    return shard.machine

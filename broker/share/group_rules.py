@@ -1,0 +1,91 @@
+"""What a share group's settings say, as they are now: the group's own, else the broker's, within the broker's limits.
+
+Source: ``ShareGroupConfigProvider.java``, ``GroupConfig.java``, ``ShareGroupAutoOffsetResetStrategy.java``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.replica import Replica
+from ottla.broker.share.partition import Limits
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, group_bounds
+from ottla.controller.image import RESOURCE_GROUP, Image
+from ottla.log.by_time import find_by_time
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.world.env import Env
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(r"(-?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:\.(\d+))?S)?)?", re.I)
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
+
+
+def duration_ms(text: str) -> int:
+    """``PnDTnHnMn.nS`` (ISO 8601, as Java reads it) in milliseconds."""
+    found = _DURATION.fullmatch(text)
+    assert found is not None, "settings are checked before they are kept"
+    sign, *whole, fraction = found.groups()
+    total = sum(int(number or 0) * unit for number, unit in zip(whole, _UNITS_MS, strict=True))
+    total += int((fraction or "0")[:3].ljust(3, "0"))
+    return -total if sign else total
+
+
+class ShareGroupRules:
+    """Settings of share groups, looked up for each request."""
+
+    def __init__(self, env: Env, config: NodeConfig, image: Callable[[], Image]) -> None:
+        self._env = env
+        self._config = config
+        self._image = image
+
+    def _text(self, group_id: str, name: str) -> str:
+        own = self._image().config(RESOURCE_GROUP, group_id).get(name)
+        if own is not None:
+            return own
+        broker = f"group.{name}"
+        return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
+
+    def number(self, group_id: str, name: str) -> int:
+        """A number; one that the broker's limits have come to exclude counts as the limit."""
+        value = int(self._text(group_id, name))
+        for bound, limit in group_bounds(name):
+            end = self._config.number(limit)
+            value = max(value, end) if bound == "min" else min(value, end)
+        return value
+
+    def limits(self, group_id: str) -> Limits:
+        """How its records go out."""
+        return Limits(
+            self.number(group_id, "share.delivery.count.limit"),
+            self.number(group_id, "share.partition.max.record.locks"),
+            self.number(group_id, "share.record.lock.duration.ms"),
+            self._text(group_id, "share.renew.acknowledge.enable").lower() == "true",
+        )
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether it sees only what was committed: the group's choice, not its members'."""
+        return self._text(group_id, "share.isolation.level") == "read_committed"
+
+    def start_offset(self, group_id: str, replica: Replica) -> int:
+        """Where it begins in a partition it has never read.
+
+        Raises:
+            ProtocolError: OFFSET_NOT_AVAILABLE: there is no record as late; CORRUPT_MESSAGE.
+        """
+        reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log
+        if reset == "latest":
+            return log.high_watermark
+        if reset == "earliest":
+            return log.log_start_offset
+        since = self._env.now_ms() - duration_ms(reset.removeprefix(BY_DURATION))
+        try:
+            found = find_by_time(log, since, log.high_watermark)
+        except WireError as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        if found is None:
+            raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record since {since}")
+        return found.offset

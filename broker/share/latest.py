@@ -1,0 +1,55 @@
+"""The high watermark of a partition, wherever it is led: what a share group's lag is counted from.
+
+Source: ``NetworkPartitionMetadataClient.java`` (apache/kafka 4.3.1), KIP-1226.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.share.persister import TIMEOUT_S, Around
+from ottla.peers.client import Standing
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+LATEST = -1
+
+
+class Latest:
+    """Asks the leaders."""
+
+    def __init__(self, around: Around, replicas: Replicas) -> None:
+        self._around = around
+        self._replicas = replicas
+        self._lines: dict[int, tuple[Standing, trio.Lock]] = {}
+
+    async def of(self, topic: str, partition: int) -> int:
+        """A partition's high watermark.
+
+        Raises:
+            ProtocolError: it has no leader, or that one does not answer.
+        """
+        known = self._around.image().topics.get(topic)
+        told = None if known is None else known.partitions.get(partition)
+        if told is None or told.leader < 0:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if told.leader == self._around.node_id:
+            return self._replicas.leader(topic, partition).log.high_watermark
+        try:
+            return await self._elsewhere(told.leader, topic, partition)
+        except (OSError, WireError) as error:
+            raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
+
+    async def _elsewhere(self, broker_id: int, topic: str, partition: int) -> int:
+        if broker_id not in self._lines:
+            self._lines[broker_id] = Standing(self._around.env, "share-lag", TIMEOUT_S), trio.Lock()
+        line, free = self._lines[broker_id]
+        wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])
+        async with free:
+            channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
+            answer = await channel.call(ListOffsetsRequest(-1, 0, [wanted]), 10)
+        row = answer.topics[0].partitions[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code))
+        return int(row.offset)

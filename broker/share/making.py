@@ -1,0 +1,64 @@
+"""What a node has for share groups, made of what the node offers.
+
+Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.services import Services
+from ottla.broker.share.coordinator import ShareCoordinator
+from ottla.broker.share.latest import Latest
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.shares import Shares
+from ottla.controller.image import Image
+from ottla.world.env import Env
+
+
+class _Around:
+    """What a persister has of its node."""
+
+    def __init__(self, services: Services, listener: str) -> None:
+        self._services = services
+        self._listener = listener
+
+    @property
+    def env(self) -> Env:
+        return self._services.env
+
+    @property
+    def node_id(self) -> int:
+        return self._services.config.node_id
+
+    def image(self) -> Image:
+        return self._services.replicas.image
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self.image().brokers.get(broker_id)
+        ends = () if broker is None or broker.fenced else broker.end_points
+        return next(((end.host, end.port) for end in ends if end.name == self._listener), None)
+
+    def create_state_topic(self) -> None:
+        self._services.admin.create_share_topic()
+
+
+def make_shares(
+    services: Services, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
+) -> Shares:
+    """Nothing is led or shared yet. ``listener``: the name of the one brokers reach each other at."""
+    around = _Around(services, listener)
+    coordinator = ShareCoordinator(services.env, services.config, timers, services.fail, around.image, services.storage)
+    persister, latest = Persister(around, coordinator), Latest(around, services.replicas)
+    return Shares(
+        services.env,
+        services.config,
+        timers,
+        services.replicas,
+        persister,
+        coordinator,
+        latest,
+        start,
+        services.purgatory.wake,
+    )

@@ -1,0 +1,180 @@
+"""Where the leader of a share partition keeps its state: the share coordinator, here or at another broker.
+
+Each call is one share partition. Where the coordinator is on its way, or cannot be reached, it is looked for again: up
+to five times, after 1, 2, 4, 8 and 16 seconds.
+
+Source: ``DefaultStatePersister.java``, ``PersisterStateManager.java`` (apache/kafka 4.3.1), KIP-932.
+Deviation: the coordinator is found in the metadata, which every broker has, and not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import trio
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
+from ottla.broker.share import machine as m
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.coordinator import ShareCoordinator
+from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey, ShareState
+from ottla.controller.image import Image
+from ottla.peers.client import Standing
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import delete_share_group_state as ds
+from ottla.wire.messages import initialize_share_group_state as it
+from ottla.wire.messages import read_share_group_state as rd
+from ottla.wire.messages import read_share_group_state_summary as rs
+from ottla.wire.messages import write_share_group_state as wr
+from ottla.wire.schema import Message
+from ottla.world.env import Env
+
+TRIES = 6
+FIRST_RETRY_S = 1.0
+TIMEOUT_S = 30.0
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class Around(Protocol):
+    """What a persister has of its node."""
+
+    @property
+    def env(self) -> Env:
+        """Clock and network."""
+
+    @property
+    def node_id(self) -> int:
+        """Whose coordinator is in this process."""
+
+    def image(self) -> Image:
+        """The newest metadata."""
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where a broker listens for others."""
+
+    def create_state_topic(self) -> None:
+        """Have `__share_group_state` made."""
+
+
+class Persister:
+    """Reads and writes the states of share partitions."""
+
+    def __init__(self, around: Around, coordinator: ShareCoordinator) -> None:
+        self._around = around
+        self._coordinator = coordinator
+        self._lines: dict[int, tuple[Standing, trio.Lock]] = {}
+
+    async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a share partition. Raises: ProtocolError."""
+        request = it.InitializeShareGroupStateRequest(
+            at.group_id,
+            [it.InitializeStateData(at.topic_id, [it.PartitionData(at.partition, state_epoch, start_offset)])],
+        )
+        await self._ask(at, lambda ticket: m.Initialize(ticket, at, state_epoch, start_offset), request)
+
+    async def read(self, at: SharePartitionKey, leader_epoch: int) -> ShareState:
+        """What is remembered; older leaders are fenced from now on. Raises: ProtocolError."""
+        request = rd.ReadShareGroupStateRequest(
+            at.group_id, [rd.ReadStateData(at.topic_id, [rd.PartitionData(at.partition, leader_epoch)])]
+        )
+        answer = await self._ask(at, lambda ticket: m.Read(ticket, at, leader_epoch), request)
+        if isinstance(answer, ShareState):
+            return answer
+        rows = tuple(
+            StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in answer.state_batches
+        )
+        return ShareState(0, answer.state_epoch, leader_epoch, answer.start_offset, UNINITIALIZED, rows)
+
+    async def write(
+        self,
+        at: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: tuple[StateBatch, ...],
+    ) -> None:
+        """Keep what became of some records. Raises: ProtocolError."""
+        stored = [wr.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches]
+        row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
+        request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
+        said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        await self._ask(at, lambda ticket: m.Write(ticket, *said), request)
+
+    async def delete(self, at: SharePartitionKey) -> None:
+        """Forget a share partition. Raises: ProtocolError."""
+        request = ds.DeleteShareGroupStateRequest(
+            at.group_id, [ds.DeleteStateData(at.topic_id, [ds.PartitionData(at.partition)])]
+        )
+        await self._ask(at, lambda ticket: m.Delete(ticket, at), request)
+
+    async def summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
+        """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
+
+        Raises:
+            ProtocolError: nobody says.
+        """
+        request = rs.ReadShareGroupStateSummaryRequest(
+            at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
+        )
+        answer = await self._ask(at, lambda ticket: m.Summary(ticket, at), request)
+        return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
+
+    # ------------------------------------------------------------------ the way there
+
+    async def _ask(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:
+        """Ask until somebody answers for it. Raises: ProtocolError."""
+        pause_s = FIRST_RETRY_S
+        for attempt in range(TRIES):
+            try:
+                return await self._once(at, event_of, request)
+            except (OSError, WireError) as error:
+                failure = ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error))
+            except ProtocolError as error:
+                if error.code not in _PASSING:
+                    raise
+                failure = error
+            if attempt + 1 < TRIES:
+                await self._around.env.sleep(pause_s)
+                pause_s *= 2
+        raise failure.with_traceback(None)
+
+    async def _once(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:
+        topic = self._around.image().topics.get(TOPIC)
+        if topic is None:
+            self._around.create_state_topic()
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = topic.partitions[self._coordinator.partition_for(at)].leader
+        if leader == self._around.node_id:
+            answer = await self._coordinator.ask(at, event_of).wait()
+            if isinstance(answer, ProtocolError):
+                raise answer.with_traceback(None)
+            return answer
+        return await self._elsewhere(leader, request)
+
+    async def _elsewhere(self, broker_id: int, request: Any) -> Any:
+        if broker_id not in self._lines:
+            self._lines[broker_id] = Standing(self._around.env, "share-persister", TIMEOUT_S), trio.Lock()
+        line, free = self._lines[broker_id]
+        async with free:
+            channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
+            answer = await channel.call(request)
+        row = answer.results[0].partitions[0]
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+        return row
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for line, _ in self._lines.values():
+            line.close()

@@ -1,0 +1,61 @@
+"""Records of `__share_group_state`: int16 type and key; int16 version and value; no value is a tombstone.
+
+Source: ``ShareCoordinatorRecordHelpers.java``, ``ShareCoordinatorRecordSerde.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from ottla.wire import compiler
+from ottla.wire.errors import WireError
+from ottla.wire.messages import share_state_records as s
+
+_TYPE = struct.Struct(">h")
+_CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
+    0: (s.ShareSnapshotKey, s.ShareSnapshotValue),
+    1: (s.ShareUpdateKey, s.ShareUpdateValue),
+}
+VALUE_VERSION = 0
+
+Key = s.ShareSnapshotKey | s.ShareUpdateKey
+Value = s.ShareSnapshotValue | s.ShareUpdateValue
+
+
+class ShareRecord(NamedTuple):
+    """A key and its value; None is a tombstone."""
+
+    key: Key
+    value: Value | None
+
+
+def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
+    """Key and value bytes."""
+    kind = 0 if isinstance(record.key, s.ShareSnapshotKey) else 1
+    key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
+    if record.value is None:
+        return key, None
+    return key, _TYPE.pack(VALUE_VERSION) + compiler.encode(record.value, VALUE_VERSION)
+
+
+def decode(key: bytes | None, value: bytes | None) -> ShareRecord | None:
+    """Read a record; None for a type that is not ours, which must be skipped.
+
+    Raises:
+        WireError: a record of our types that does not parse.
+    """
+    if key is None or len(key) < 2:
+        raise WireError("a share state record without a key")
+    (kind,) = _TYPE.unpack_from(key)
+    classes = _CLASSES.get(kind)
+    if classes is None:
+        return None
+    decoded: Any = compiler.decode(classes[0], 0, key, 2)[0]
+    if value is None:
+        return ShareRecord(decoded, None)
+    if len(value) < 2:
+        raise WireError("a share state record's value without a version")
+    (version,) = _TYPE.unpack_from(value)
+    stored: Any = compiler.decode(classes[1], version, value, 2)[0]
+    return ShareRecord(decoded, stored)

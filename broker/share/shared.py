@@ -1,0 +1,225 @@
+"""A share partition as its leader serves it: its state fetched first, its locks timed, its changes written.
+
+Rules are `ottla.broker.share.partition`'s and its neighbours'; here is what waits: for the persister, for the clock.
+
+Source: ``SharePartition.java``, ``SharePartitionManager.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.replica import Replica
+from ottla.broker.share import acknowledging as ack
+from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.partition import InvalidState, Limits, SharePartition
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.share")
+DONE = True
+"""What a ticket is given where nothing went wrong."""
+_COORDINATOR = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+_KEPT = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class GroupRules(Protocol):
+    """What a group's settings say."""
+
+    def limits(self, group_id: str) -> Limits:
+        """How its records go out."""
+
+    def start_offset(self, group_id: str, replica: Replica) -> int:
+        """Where it begins in a partition it has never read (``share.auto.offset.reset``)."""
+
+
+class Ground(NamedTuple):
+    """What all share partitions of a node have in common."""
+
+    env: Env
+    timers: Timers
+    persister: Persister
+    rules: GroupRules
+    start: Callable[[Callable[[], Awaitable[None]]], None]
+    """Runs something beside the requests."""
+    wake: Callable[[object], None]
+    """Something may be fetched, or is decided, under a key."""
+    gone: Callable[[Shared], None]
+    """This one is of no use any more."""
+
+
+def told(error: ProtocolError) -> ProtocolError:
+    """What the persister's refusal is to a consumer (item 232)."""
+    if error.code in _COORDINATOR:
+        return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED:
+        return ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    if error.code in _KEPT:
+        return error
+    return ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+
+
+class Shared:
+    """One share partition at its leader."""
+
+    def __init__(self, ground: Ground, key: SharePartitionKey, replica: Replica) -> None:
+        self._ground = ground
+        self.key = key
+        self.replica = replica
+        self.leader_epoch = replica.leader_epoch
+        self._state_epoch = 0
+        self._look_ms: int | None = None
+        """When locks are looked at next, wall clock."""
+        self.rules: SharePartition | None = None
+        """None until its state is there."""
+        self.failure: ProtocolError | None = None
+        """Why its state could not be had."""
+        self.closed = False
+        ground.start(self._load)
+
+    @property
+    def wakes(self) -> object:
+        """What whoever waits for its records waits on, besides the log."""
+        return "share", self.key
+
+    async def _load(self) -> None:
+        """Fetch its state; older leaders are fenced by that."""
+        try:
+            state = await self._ground.persister.read(self.key, self.leader_epoch)
+            start = state.start_offset
+            if start == UNINITIALIZED:
+                start = self._ground.rules.start_offset(self.key.group_id, self.replica)
+            limits = self._ground.rules.limits(self.key.group_id)
+            self._state_epoch = state.state_epoch
+            self.rules = SharePartition(start, state.batches, limits)
+        except ProtocolError as error:
+            self.failure = told(error)
+        except InvalidState as error:
+            logger.error("share group %s, partition %d: %s", self.key.group_id, self.key.partition, error)
+            self.failure = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        if self.failure is not None:
+            self._ground.gone(self)
+        self._ground.wake(self.wakes)
+
+    # ------------------------------------------------------------------ records go out
+
+    def next_fetch_offset(self) -> int | None:
+        """Where a fetch begins now; None where nothing may go out."""
+        rules = self.rules
+        if rules is None or self.closed:
+            return None
+        rules.limits = self._ground.rules.limits(self.key.group_id)
+        offset = rules.next_fetch_offset()
+        return offset if rules.can_acquire() else None
+
+    def acquire(self, asked: Asked, fetched: Fetched) -> list[Acquired]:
+        """Hand out what was read; its locks run from now."""
+        assert self.rules is not None
+        now = self._ground.env.now_ms()
+        out = acquire(self.rules, asked, fetched, now)
+        if out:
+            self._watch_locks(now + self.rules.limits.lock_duration_ms)
+        return out
+
+    def log_starts_at(self, offset: int) -> None:
+        """What the log does not have any more is nobody's."""
+        if self.rules is not None:
+            self.rules.log_starts_at(offset)
+
+    # ------------------------------------------------------------------ records come back
+
+    def acknowledge(self, member_id: str, said: Sequence[ack.Acknowledgement]) -> Ticket:
+        """Take a member's word; the ticket is given `DONE` once it is written, or a `ProtocolError`."""
+        ticket, rules = Ticket(), self.rules
+        if rules is None or self.closed:
+            ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return ticket
+        rules.limits = self._ground.rules.limits(self.key.group_id)
+        try:
+            changes = ack.acknowledge(rules, member_id, said, self._ground.env.now_ms())
+        except ProtocolError as error:
+            ticket.give(error.with_traceback(None))
+            return ticket
+        self._write(changes, ticket)
+        return ticket
+
+    def release(self, member_id: str) -> None:
+        """A member is gone: others may have what it holds."""
+        if self.rules is not None and not self.closed:
+            self._write(ack.release(self.rules, member_id), Ticket())
+
+    def _write(self, changes: ack.Changes, ticket: Ticket) -> None:
+        if changes.rows:
+            self._ground.start(partial(self._written, changes, ticket))
+        else:
+            ticket.give(DONE)
+
+    async def _written(self, changes: ack.Changes, ticket: Ticket) -> None:
+        assert self.rules is not None
+        error = await self._keep(changes.batches())
+        ack.settle(self.rules, changes, self._ground.env.now_ms(), written=error is None)
+        ticket.give(DONE if error is None else error)
+        self._ground.wake(self.wakes)
+
+    async def _keep(self, batches: tuple[StateBatch, ...]) -> ProtocolError | None:
+        """Have the persister write; gives what went wrong, in a consumer's words."""
+        rules = self.rules
+        assert rules is not None
+        try:
+            await self._ground.persister.write(
+                *(self.key, self._state_epoch, self.leader_epoch),
+                *(rules.start_offset, rules.delivery_complete_count, batches),
+            )
+        except ProtocolError as error:
+            failure = told(error)
+            if failure.code in _KEPT:
+                self._ground.gone(self)
+            return failure
+        return None
+
+    # ------------------------------------------------------------------ locks
+
+    def _watch_locks(self, end_ms: int) -> None:
+        """Look when the first lock may be over; one that was let go or renewed before costs a look for nothing."""
+        if self._look_ms is None or end_ms < self._look_ms:
+            self._look_ms = end_ms
+            self._ground.timers.arm(self.wakes, end_ms, self._look_at_locks)
+
+    def _look_at_locks(self) -> None:
+        self._look_ms = None
+        if self.rules is None or self.closed:
+            return
+        batches = ack.expire(self.rules, self._ground.env.now_ms())
+        end = ack.next_lock_end(self.rules)
+        if end is not None:
+            self._watch_locks(end)
+        if batches:
+            self._ground.start(partial(self._keep_and_move_on, tuple(batches)))
+            self._ground.wake(self.wakes)
+
+    async def _keep_and_move_on(self, batches: tuple[StateBatch, ...]) -> None:
+        error = await self._keep(batches)
+        if error is not None:
+            logger.warning("share group %s: locks that are over were not written: %s", self.key.group_id, error)
+        assert self.rules is not None
+        self.rules.move_on()
+
+    def close(self) -> None:
+        """It is served here no longer: whoever waits looks for its new leader."""
+        self.closed = True
+        self._ground.timers.cancel(self.wakes)
+        self._ground.wake(self.wakes)

@@ -1,0 +1,138 @@
+"""Everything of share groups that this node serves: its sessions, the partitions it leads for them, their settings.
+
+Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import Replicas
+from ottla.broker.share.coordinator import ShareCoordinator
+from ottla.broker.share.group_rules import ShareGroupRules
+from ottla.broker.share.latest import Latest
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.sessions import Place, ShareSessions
+from ottla.broker.share.shared import Ground, Shared
+from ottla.broker.share.state import SharePartitionKey
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.env import Env
+
+
+class Shares:
+    """Made when a share group first comes."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        replicas: Replicas,
+        persister: Persister,
+        coordinator: ShareCoordinator,
+        latest: Latest,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+        wake: Callable[[object], None],
+    ) -> None:
+        self._replicas = replicas
+        self.rules = ShareGroupRules(env, config, lambda: replicas.image)
+        self.sessions = ShareSessions(config.number("group.share.max.share.sessions"), self._released)
+        self.sessions.on_group_gone.append(self._forget_group)
+        self.persister = persister
+        self.coordinator = coordinator
+        self.latest = latest
+        self.start = start
+        """Runs something beside the requests."""
+        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget)
+        self._by_key: dict[SharePartitionKey, Shared] = {}
+        self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
+        replicas.on_resigned.append(self.resigned)
+
+    def get(self, group_id: str, place: Place) -> Shared | None:
+        """A share partition that is served here now."""
+        return self._by_key.get(SharePartitionKey(group_id, *place))
+
+    def serve(self, group_id: str, place: Place) -> Shared:
+        """The same; it is fetched from the persister if it is not here yet.
+
+        Raises:
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        key = SharePartitionKey(group_id, *place)
+        replica = self.replica(place)
+        known = self._by_key.get(key)
+        if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
+            return known
+        if known is not None:
+            self._forget(known)
+        made = self._by_key[key] = Shared(self._ground, key, replica)
+        self._by_group.setdefault(group_id, {})[key] = None
+        return made
+
+    def replica(self, place: Place) -> Replica:
+        """The partition itself, led here. Raises: ProtocolError, as `serve`."""
+        name = self.name_of(place)
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._replicas.leader(name, place.partition)
+
+    def name_of(self, place: Place) -> str | None:
+        """The name of its topic; None where the id is unknown."""
+        return self._replicas.image.topic_names.get(place.topic_id)
+
+    def exists(self, place: Place) -> bool:
+        """Whether the cluster has such a partition."""
+        image: Image = self._replicas.image
+        topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
+        return topic is not None and place.partition in topic.partitions
+
+    async def initialize(
+        self, group_id: str, epoch: int, places: Mapping[bytes, Iterable[int]], start_offset: int
+    ) -> None:
+        """Have the persister begin a group's partitions. Raises: ProtocolError: not all of them could be."""
+        failures: list[ProtocolError] = []
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                await self.persister.initialize(key, epoch, start_offset)
+            except ProtocolError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for topic_id, numbers in places.items():
+                for number in numbers:
+                    nursery.start_soon(one, SharePartitionKey(group_id, topic_id, number))
+        if failures:
+            raise failures[0].with_traceback(None)
+
+    # ------------------------------------------------------------------ what goes
+
+    def _released(self, group_id: str, member_id: str, places: list[Place]) -> None:
+        for place in places:
+            shared = self.get(group_id, place)
+            if shared is not None:
+                shared.release(member_id)
+
+    def _forget_group(self, group_id: str) -> None:
+        for key in list(self._by_group.get(group_id, ())):
+            self._forget(self._by_key[key])
+
+    def resigned(self, replica: Replica) -> None:
+        """A partition is led here no longer, or gone."""
+        for shared in [x for x in self._by_key.values() if x.replica is replica]:
+            self._forget(shared)
+
+    def _forget(self, shared: Shared) -> None:
+        if self._by_key.get(shared.key) is shared:
+            del self._by_key[shared.key]
+            keys = self._by_group[shared.key.group_id]
+            del keys[shared.key]
+            if not keys:
+                del self._by_group[shared.key.group_id]
+        shared.close()

@@ -1,0 +1,105 @@
+"""Share sessions: epochs, connections, who is told (items 215 to 217)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.server.peer import Peer
+from ottla.broker.share.sessions import CLOSING, Place, ShareSessions
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+P, Q = Place(bytes(16), 0), Place(bytes(16), 1)
+
+
+class Stage:
+    def __init__(self, most: int = 9) -> None:
+        self.heard: list[tuple[str, ...]] = []
+        self.sessions = ShareSessions(
+            most, lambda group, member, places: self.heard.append((group, member, str(len(places))))
+        )
+        self.sessions.on_group_gone.append(lambda group: self.heard.append((group,)))
+
+    def open(self, member: str, group: str = "g") -> Peer:
+        peer = Peer("h", ("h", 1))
+        self.sessions.open(peer, group, member, [P])
+        return peer
+
+    def code(self, member: str, epoch: int, group: str = "g") -> E | None:
+        try:
+            self.sessions.go_on(group, member, epoch)
+        except ProtocolError as error:
+            return error.code
+        return None
+
+
+def test_epochs_count_up_and_wrap_to_one() -> None:
+    stage = Stage()
+    stage.open("a")
+    assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
+        E.INVALID_SHARE_SESSION_EPOCH,
+        None,
+        E.INVALID_SHARE_SESSION_EPOCH,
+        None,
+    ]
+    session = stage.sessions.go_on("g", "a", 3)
+    session.epoch = 2**31 - 1
+    assert stage.code("a", 2**31 - 1) is None
+    assert session.epoch == 1
+    assert stage.code("a", CLOSING) is None
+    assert session.epoch == 1, "who closes may do so at any time"
+    assert stage.code("b", 1) is E.SHARE_SESSION_NOT_FOUND
+    assert stage.code("a", 1, "other") is E.SHARE_SESSION_NOT_FOUND
+
+
+def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
+    stage = Stage()
+    first, second = stage.open("a"), stage.open("b")
+    first.leave()
+    assert stage.heard == [("g", "a", "1")]
+    second.leave()
+    assert stage.heard[1:] == [("g", "b", "1"), ("g",)]
+    assert len(stage.sessions) == 0
+
+
+def test_a_session_on_a_new_connection_outlives_the_old() -> None:
+    stage = Stage()
+    old = stage.open("a")
+    stage.open("a")
+    old.leave()
+    assert stage.heard == []
+    assert stage.code("a", 1) is None
+
+
+def test_closing_releases_once() -> None:
+    stage = Stage()
+    peer = stage.open("a")
+    stage.sessions.close("g", "a")
+    peer.leave()
+    assert stage.heard == [("g", "a", "1"), ("g",)]
+
+
+def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_more() -> None:
+    stage = Stage(most=2)
+    stage.open("a")
+    stage.open("b")
+    with pytest.raises(ProtocolError) as caught:
+        stage.open("c")
+    assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+    stage.open("b")
+
+
+def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
+    stage = Stage()
+    stage.open("a")
+    session = stage.sessions.go_on("g", "a", 1)
+    assert not session.is_news(P, brings=False, failed=False), "the first answer named it"
+    session.update([Q], [])
+    assert session.is_news(Q, brings=False, failed=False)
+    assert not session.is_news(Q, brings=False, failed=False)
+    assert session.is_news(P, brings=True, failed=False)
+    assert list(session.places) == [Q, P], "what brought records is read last next time"
+    assert session.is_news(Q, brings=False, failed=True)
+    assert session.is_news(Q, brings=False, failed=False), "that it is over is news too"
+    session.update([], [Q])
+    assert list(session.places) == [P]
