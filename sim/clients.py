@@ -34,8 +34,8 @@ PARTITIONS = 2
 PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
-IN_TRANSACTIONS = ("txn-", "copier-")
-"""How the names of clients begin that make transactions."""
+LATE = ("txn-", "copier-", "consumer-")
+"""How the names of clients begin whose requests may come when they have gone on over another connection."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

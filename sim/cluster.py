@@ -33,8 +33,8 @@ RUN_S = 40.0
 WRITABLE_WITHIN_S = 15.0
 FULL_WITHIN_S = 30.0
 EQUAL_WITHIN_S = 10.0
-FAILOVER_S = 10.0
-"""After a session: an election of the quorum, whose winner begins every session anew, and what clients take."""
+FAILOVER_S = 14.0
+"""After a session: elections of the quorum, whose winner begins every session anew, and what clients take."""
 OUTLIVED_SHARE = 0.5
 """Of the runs in which a node is out of reach once more."""
 LOOK_S = 0.2
@@ -139,7 +139,7 @@ class Cluster(Scenario):
         super().__init__(world, swarm, names, service)
         if transactions:
             self.transactions = ExactlyOnce(world, service, transactions)
-            swarm.disturbances.append(TO_CLIENTS)
+            swarm.disturbances = list(dict.fromkeys([*swarm.disturbances, TO_CLIENTS]))
         if only_late:
             swarm.only_late()
         self._run_s = run_s

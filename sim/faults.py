@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sim.clients import IN_TRANSACTIONS, PARTITIONS
+from sim.clients import LATE, PARTITIONS
 
 if TYPE_CHECKING:
     from sim.hosts import Host
@@ -24,8 +24,8 @@ FATES = ("kill", "power", "clean", "eio", "enospc", "emfile")
 DISTURBANCES = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
 """What happens beside: to the network, to clocks, to whoever runs."""
 TO_CLIENTS = "late"
-"""And to what clients say while there are transactions."""
-AMONG_NODES = ("split", "isolate", "bridge")
+"""And to what some clients say."""
+AMONG_NODES = ("split", "isolate", "bridge", TO_CLIENTS)
 """And to the network between several nodes."""
 BROKEN_DISK = {
     "eio": (errno.EIO, ("pwrite", "fsync", "open", "pread")),
@@ -248,9 +248,9 @@ class Disturber:
             self._rng.choice(streams).half_open()
 
     def _late(self) -> None:
-        """A box between holds back what clients of transactions say over some of the connections they have."""
+        """A box between holds back what clients say over some of the connections they have."""
         for stream, owner in list(self._world.network.streams.items()):
-            if owner.host.name.startswith(IN_TRANSACTIONS) and self._rng.random() < 0.5:
+            if owner.host.name.startswith(LATE) and self._rng.random() < 0.5:
                 stream.hold(self._world.now_s() + self._rng.random() * LONGEST_HELD_S)
 
     def _lossy(self) -> None:

@@ -33,6 +33,7 @@ from sim.faults import Disturber, Swarm
 from sim.invariants import Invariants
 from sim.lives import Guard, Lives, until_peace
 from sim.scenario import Result
+from sim.voters import Voters
 from sim.world import World
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ SPOKEN = {
     ApiKey.VOTE: 2,
     ApiKey.BEGIN_QUORUM_EPOCH: 1,
     ApiKey.END_QUORUM_EPOCH: 1,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.REMOVE_RAFT_VOTER: 0,
+    ApiKey.UPDATE_RAFT_VOTER: 0,
 }
+KRAFT = av.SupportedFeatureKey("kraft.version", 0, 1)
 KEY = "log.retention.ms"
 LISTENER = "CONTROLLER"
 SETTLED_WITHIN_S = 15.0
@@ -52,6 +58,8 @@ DARK_SHARE = 0.5
 """Of the runs in which the power of all fails right after votes, and of the votes in such a run."""
 DARK_AFTER_S = 0.12
 FIRST_VALUE = 100_000
+DYNAMIC_SHARE = 0.5
+"""Of the quorums of several whose voters are records, and change."""
 
 
 class QuorumParts:
@@ -117,7 +125,8 @@ class QuorumNode:
                 request = parse_request(frame)
                 body = compiler.decode(request_class(request.key), request.version, frame, request.body)[0]
                 if request.key is ApiKey.API_VERSIONS:
-                    answer: Any = av.ApiVersionsResponse(0, [av.ApiVersion(k, 0, high) for k, high in SPOKEN.items()])
+                    keys = [av.ApiVersion(k, 0, high) for k, high in SPOKEN.items()]
+                    answer: Any = av.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
                 else:
                     answer = await controller.answer_raft(body, request.version, LISTENER)
                 await stream.send(response_chunks(request.key, request.version, request.correlation_id, answer))
@@ -146,14 +155,25 @@ class QuorumLives(Lives):
     """The lives of one controller."""
 
     def __init__(
-        self, world: World, swarm: Swarm, number: int, quorum: QuorumConfig, guard: Guard, voted: Callable[[], None]
+        self,
+        world: World,
+        swarm: Swarm,
+        number: int,
+        quorum: QuorumConfig,
+        guard: Guard,
+        voted: Callable[[], None],
+        voters: Voters | None = None,
     ) -> None:
         super().__init__(world, swarm, number, f"n{number}", guard=guard)
         self._quorum = quorum
         self._voted = voted
+        self._voters = voters
+        self._number = number
 
     def born(self, process: Process) -> Any:
         """A controller instead of a node."""
+        if self._voters is not None:
+            self._voters.wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
 
@@ -172,13 +192,19 @@ class QuorumScenario:
         self._chance = random.Random(f"dark {seed}")
         self._grows_dark = len(self.names) > 1 and self._chance.random() < DARK_SHARE
         self._invariants = Invariants(world, self.living)
+        dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
+        self.voters = Voters(world, seed, len(self.names), LISTENER, self.living) if dynamic else None
         self.lives = []
         for number, end in voters:
             host = world.host(f"n{number}")
             host.disk.holes, host.slow_s = self.swarm.holes, self.swarm.slow_s
-            format_host(host, number, self.swarm)
-            quorum = QuorumConfig(LISTENER, (end,), voters)
-            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted))
+            if self.voters is not None:
+                self.voters.format(host, number, votes=number in self.voters.first)
+                quorum = self.voters.config(number)
+            else:
+                format_host(host, number, self.swarm)
+                quorum = QuorumConfig(LISTENER, (end,), voters)
+            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, self.voters))
         self._run_s = run_s
         self.tried = self.acked = FIRST_VALUE
         self.count = 0
@@ -198,7 +224,11 @@ class QuorumScenario:
         async with trio.open_nursery() as everything:
             everything.start_soon(self._write)
             everything.start_soon(self._invariants.run)
-            await until_peace(disturber, self.lives, self._run_s, everything, disturbs=len(self.names) > 1)
+            async with trio.open_nursery() as changes:
+                if self.voters is not None:
+                    changes.start_soon(self.voters.run)
+                await until_peace(disturber, self.lives, self._run_s, everything, disturbs=len(self.names) > 1)
+                changes.cancel_scope.cancel()
             world.network.mend()
             world.note("peace")
             await self._settle()
@@ -278,6 +308,8 @@ class QuorumScenario:
         calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
         world.trace.add(repr((sorted(self.swarm.counted.items()), world.ledger.violations, calls)))
         counted = {**self.swarm.counted, "nodes": len(self.names)}
+        if self.voters is not None:
+            counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
         return Result(world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0)
 
 

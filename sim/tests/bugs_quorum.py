@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.controller import snapshotting
-from ottla.controller.raft import answers, elections, events, votes
+from ottla.controller.raft import answers, elections, events, voter_changes, votes
 from ottla.controller.raft.chain import EpochChain, VoterHistory
-from ottla.controller.raft.events import HardState
+from ottla.controller.raft.events import HardState, ReplicaKey
 from ottla.controller.raft.leading import majority_end
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.quorum_state import QuorumStateFile
@@ -119,3 +119,13 @@ def leave_the_last_out_of_snapshots() -> None:
         return records_of
 
     replace(snapshotting, "records_of", make)
+
+
+def believe_the_id_alone() -> None:
+    """A voter whose disk was wiped votes on under its old key."""
+    ReplicaKey.names = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
+
+
+def change_voters_at_once() -> None:
+    """A change of the voters begins before the last one is committed."""
+    voter_changes._too_early = lambda *_: None

@@ -37,6 +37,8 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
     assert len(lines) == 20
     assert all(line.endswith(" ok") for line in lines)
     assert len({line.split("nodes=")[1].split(",")[0].split()[0] for line in lines}) == 5
+    assert sum(int(line.split("voters=")[1].split(",")[0]) for line in lines if "voters=" in line) >= 5
+    assert sum(int(line.split("wiped=")[1].split()[0]) for line in lines if "wiped=" in line) >= 2
 
 
 def test_3_seeds_with_transactions_break_no_promise() -> None:

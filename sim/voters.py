@@ -1,0 +1,135 @@
+"""A simulated quorum whose voters are records: they are added and removed, and come back with an empty disk.
+
+A disk is wiped only where that loses nothing: the node is down, all others live and have what is committed, and there
+are other voters enough.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.controller.format import Plan, Voter, format_directories
+from ottla.controller.levels import starting_levels
+from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft import events
+from ottla.log.directory import LogDirectory
+from ottla.wire.messages import control_records as ctl
+from sim.cluster import CLUSTER_ID, CONTROLLER_PORT
+
+if TYPE_CHECKING:
+    from sim.hosts import Host
+    from sim.world import World
+
+DIRECTORY = "/data"
+ANSWER_S = 5.0
+WIPED_SHARE = 0.8
+"""Of the lives that may begin with an empty disk."""
+
+
+class Voters:
+    """Who votes, and how that changes."""
+
+    def __init__(
+        self, world: World, seed: int, count: int, listener: str, living: Callable[[], dict[int, Any]]
+    ) -> None:
+        self._world = world
+        self._chance = random.Random(f"voters {seed}")
+        self._listener = listener
+        self._living = living
+        self._count = count
+        self.first = range(1, 2 + int(self._chance.random() * count))
+        """Who votes from the beginning."""
+        self._joins = self._chance.random() < 0.5
+        self._lives = dict.fromkeys(range(1, count + 1), 0)
+        """How often each node's disk was wiped."""
+        self.wiped = 0
+        self.changed = 0
+
+    def endpoint(self, number: int) -> Endpoint:
+        """Where a node listens."""
+        return Endpoint(self._listener, f"n{number}", CONTROLLER_PORT)
+
+    def key(self, number: int) -> events.ReplicaKey:
+        """A node as it is now."""
+        return events.ReplicaKey(number, bytes([4, number, *self._lives[number].to_bytes(14, "big")]))
+
+    def config(self, number: int) -> QuorumConfig:
+        """What a node's settings say of the quorum."""
+        others = tuple((f"n{i}", CONTROLLER_PORT) for i in range(1, self._count + 1))
+        return QuorumConfig(self._listener, (self.endpoint(number),), (), others, auto_join=self._joins)
+
+    def format(self, host: Host, number: int, *, votes: bool) -> None:
+        """What ``ottla format`` does on a machine: with the first voters, or without."""
+        session = host.disk.session()
+        directory = LogDirectory(session, DIRECTORY)
+        rows = [Voter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.first] if votes else []
+        plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=True), tuple(rows))
+        for _ in format_directories(
+            [directory], directory, plan, host.clock.wall_ms(), lambda: self.key(number).directory_id
+        ):
+            pass
+        session.kill()
+
+    # ------------------------------------------------------------------ changes
+
+    async def run(self) -> None:
+        """Change the voters now and then, until cancelled."""
+        while True:
+            await trio.sleep(0.5 + self._chance.random() * 3)
+            raft = self._leader()
+            if raft is None:
+                continue
+            request = self._next(raft.machine.voters.current)
+            if request is None:
+                continue
+            with trio.move_on_after(ANSWER_S):
+                answer = (await raft.ask(request)).answer
+                self._world.note(f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}")
+                self.changed += not answer.error
+
+    def _leader(self) -> Any:
+        """The raft of whoever leads, and is active."""
+        found = [parts.controller for parts in self._living().values() if parts.controller.is_active]
+        return found[0]._raft if found else None
+
+    def _next(self, voters: tuple[events.ReplicaKey, ...]) -> events.AddVoter | events.RemoveVoter | None:
+        """Who voted with a disk that is no more goes first; else anybody comes or goes."""
+        gone = [v for v in voters if v != self.key(v.id)]
+        if gone:
+            return events.RemoveVoter(gone[0])
+        number = 1 + int(self._chance.random() * self._count)
+        if self.key(number) not in voters:
+            end = self.endpoint(number)
+            return events.AddVoter(self.key(number), (ctl.Endpoint(end.name, end.host, end.port),))
+        return events.RemoveVoter(self.key(number)) if len(voters) > 1 else None
+
+    # ------------------------------------------------------------------ disks
+
+    def wipe(self, host: Host, number: int) -> None:
+        """Perhaps empty the disk of a node that is about to begin a life."""
+        if self._chance.random() >= WIPED_SHARE or not self._may_wipe(number):
+            return
+        self._world.note(f"{host.name}: wiped")
+        self.wiped += 1
+        self._lives[number] += 1
+        disk = host.disk
+        disk.files.clear()
+        disk.durable_files.clear()
+        disk.dirs, disk.durable_dirs = {"/": None}, {"/": None}
+        self.format(host, number, votes=False)
+
+    def _may_wipe(self, number: int) -> bool:
+        raft, living = self._leader(), self._living()
+        if raft is None or set(living) != set(self._lives) - {number}:
+            return False
+        machine = raft.machine
+        voters = machine.voters.current
+        if any(v != self.key(v.id) for v in voters) or machine.voters.offset >= machine.high_watermark:
+            return False
+        if self.key(number) in voters and len(voters) < 3:
+            return False
+        return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())
