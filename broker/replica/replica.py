@@ -28,8 +28,10 @@ from ottla.wire.batch import BatchHeader, span
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 
-IN_DOUBT_MS = 300
-"""For so long a node that was relieved hastens to hear what its successor has committed: a few rounds of fetches."""
+IN_DOUBT_MS = 1000
+"""For so long a node that was relieved hastens to hear what its successor has committed: a few rounds of fetches, on a
+machine that is short of everything.
+"""
 
 
 class Asked(NamedTuple):

@@ -120,7 +120,7 @@ async def nobody_leads(replica: Any) -> None:
     ("meanwhile", "told"),
     [
         (new_leader_has_it_committed, (0, 0.25)),
-        (new_leader_has_not_said, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)),
+        (new_leader_has_not_said, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.2)),
         (new_leader_is_without_it, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
         (new_leader_has_others_there, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
         (nobody_leads, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
