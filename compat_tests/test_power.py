@@ -19,7 +19,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.raw import RawClient
 from compat_tests.small_disk import SmallDisk, why_not
-from ottla.peers.client import decode_records
+from ottla.peers.decoding import decode_records
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct

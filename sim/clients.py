@@ -9,7 +9,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.peers.client import Channel, decode_records
+from ottla.peers.client import Channel
+from ottla.peers.decoding import decode_records
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct

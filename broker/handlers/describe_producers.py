@@ -1,5 +1,9 @@
 """DescribeProducers (61), v0: idempotent and transactional producers a partition remembers.
 
+Behaviour: the leader answers, with the first offset of each transaction that is open (-1 for none) and the epoch of the
+coordinator that ended the last one (-1 where none has): what tools find hanging transactions by. Each partition has its
+own error; a name that no topic can have is 17.
+
 Deviation: a partition asked for twice is answered once.
 
 Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
@@ -13,7 +17,8 @@ from collections import defaultdict
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
-from ottla.wire.errors import ProtocolError
+from ottla.controller.topics import name_error
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -39,7 +44,8 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
-        text = None if known else "This server does not host this topic-partition."
+        wrong = None if known else name_error(topic.name)
+        text = None if known else wrong or "This server does not host this topic-partition."
         rows = Written(DescribeProducersResponse, context.version)
         before = asked[topic.name]
         for number in topic.partition_indexes:
@@ -47,6 +53,9 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
             if number in before:
                 continue
             before.add(number)
+            if wrong is not None:
+                rows.append(PartitionResponse(number, ErrorCode.INVALID_TOPIC_EXCEPTION, text))
+                continue
             try:
                 rows.append(
                     PartitionResponse(number, active_producers=(yield from _active(context, topic.name, number)))

@@ -15,6 +15,7 @@ examples:
   ottla consume events                             follow from now on
   ottla consume events --from-beginning --exit     print what is there
   ottla consume events --offset 100 -o json
+  ottla consume events --isolation read_committed  only what transactions have committed
 """
 
 
@@ -50,6 +51,12 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--partition", type=int, help="only this partition")
     parser.add_argument("--max-messages", "-n", type=int, help="stop after so many")
     parser.add_argument("--exit", action="store_true", help="stop at the end")
+    parser.add_argument(
+        "--isolation",
+        choices=["read_uncommitted", "read_committed"],
+        default="read_uncommitted",
+        help="whether to print records of transactions that are open or were aborted (default: read_uncommitted)",
+    )
     parser.add_argument("--key-separator", default="\t", help="printed between key and value (default: a tab)")
     options = parser.parse_args(arguments)
 
@@ -58,9 +65,12 @@ def run(arguments: list[str]) -> int:
         if options.partition is not None:
             numbers = [options.partition]
         where = -2 if options.from_beginning or options.exit else -1
+        committed = options.isolation == "read_committed"
 
         async def offset(number: int, timestamp: int) -> int:
-            return await until_led(client, partial(client.offset, options.topic, number, timestamp))
+            return await until_led(
+                client, partial(client.offset, options.topic, number, timestamp, committed=committed)
+            )
 
         at = {n: options.offset if options.offset is not None else await offset(n, where) for n in numbers}
         ends = {n: await offset(n, -1) for n in numbers} if options.exit else {}
@@ -69,15 +79,16 @@ def run(arguments: list[str]) -> int:
             for number in numbers:
                 if options.exit and at[number] >= ends[number]:
                     continue
-                ask = partial(client.fetch, options.topic, number, at[number], 500 // len(numbers) + 1)
-                items = await until_led(client, ask)
-                for item in items:
-                    _print(item, options)
-                    at[number] = item.record.offset + 1
+                wait_ms = 500 // len(numbers) + 1
+                ask = partial(client.read, options.topic, number, at[number], wait_ms, committed=committed)
+                found = await until_led(client, ask)
+                for record in found.records:
+                    _print(Fetched(options.topic, number, record), options)
                     seen += 1
                     if options.max_messages is not None and seen >= options.max_messages:
                         return
-                if not items and options.exit:
+                if found.next_offset == at[number] and options.exit:
                     ends[number] = at[number]
+                at[number] = found.next_offset
 
     return talk(options.bootstrap, work, options.command_config)

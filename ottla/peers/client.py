@@ -6,12 +6,13 @@ It is no product: it keeps one connection to each broker, negotiates versions, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.peers.access import OPEN, Access
-from ottla.wire import compiler, legacy
+from ottla.peers.decoding import Read, read
+from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec, response_class, response_header_version
 from ottla.wire.compression import Codec
@@ -21,7 +22,6 @@ from ottla.wire.messages import fetch, metadata, produce
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.env import Env, Stream
 
@@ -340,18 +340,27 @@ class ClusterClient:
             self._leaders.pop((topic, partition), None)
             raise ProtocolError(ErrorCode(error_code), text)
 
-    async def offset(self, topic: str, partition: int, timestamp: int) -> int:
-        """An offset by time: -1 latest, -2 earliest, else the first record as late."""
+    async def offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> int:
+        """An offset by time: -1 latest, -2 earliest, else the first record as late. ``committed``: the latest is where
+        a transaction is open.
+        """
         connection = await self.leader(topic, partition)
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
         version = connection.version_for(ApiKey.LIST_OFFSETS, 10)
-        answer = await connection.call(ListOffsetsRequest(-1, 0, [wanted]), version)
+        answer = await connection.call(ListOffsetsRequest(-1, int(committed), [wanted]), version)
         row = answer.topics[0].partitions[0]
         self._check(topic, partition, row.error_code, f"{topic}-{partition}")
         return int(row.offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[Fetched]:
-        """Records from ``offset`` on; none where nothing comes in time.
+        """Records from ``offset`` on; none where nothing comes in time. Raises as `read`."""
+        found = await self.read(topic, partition, offset, max_wait_ms)
+        return [Fetched(topic, partition, x) for x in found.records]
+
+    async def read(
+        self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
+    ) -> Read:
+        """Records from ``offset`` on, and where to go on; ``committed``: of transactions that have committed only.
 
         Raises:
             ProtocolError: the broker's answer; WireError: bytes with a bad checksum.
@@ -362,6 +371,7 @@ class ClusterClient:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=50 << 20,
+            isolation_level=int(committed),
             topics=[fetch.FetchTopic(topic, partitions=[part])],
         )
         answer = await connection.call(request, connection.version_for(ApiKey.FETCH, 12))
@@ -369,23 +379,11 @@ class ClusterClient:
             raise ProtocolError(ErrorCode(answer.error_code))
         row = answer.responses[0].partitions[0]
         self._check(topic, partition, row.error_code, f"{topic}-{partition} at {offset}")
-        return [Fetched(topic, partition, x) for x in decode_records(row.records or b"", offset)]
+        aborted = [(x.producer_id, x.first_offset) for x in row.aborted_transactions or ()]
+        return read(row.records or b"", offset, aborted)
 
     def close(self) -> None:
         """Hang up everywhere."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()
-
-
-def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
-    """The data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
-
-    Raises:
-        WireError: a bad checksum, or records that do not parse.
-    """
-    for pos, header in legacy.any_batches(raw):
-        if not legacy.any_crc_matches(raw, header, pos):
-            raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
-        if not header.is_control:
-            yield from (x for x in r.iterate(raw, header, pos) if x.offset >= from_offset)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.peers.client import Channel, Disconnected, decode_records, read_exactly
+from ottla.peers.client import Channel, Disconnected, read_exactly
+from ottla.peers.decoding import decode_records
 from ottla.peers.tests.brokers import Brokers, Handler, Wire, run, versions
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_spec
