@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer.state import MemberState
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, MemberState
 from ottla.broker.tests.consumer_stage import Follower, Shard, pair, plain, settled
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire.errors import ErrorCode as E
@@ -149,6 +149,7 @@ def test_a_topic_that_grows_is_seen_with_the_next_heartbeat() -> None:
     """168, 181."""
     shard = Shard({"t": 2})
     shard.heartbeat("a", 0)
+    shard.heartbeat("a", 2)
     shard.image({"t": 3})
     answer = shard.heartbeat("a", 2)
     assert (answer.member_epoch, plain(answer.assignment)) == (3, {"t": [0, 1, 2]})
@@ -266,6 +267,17 @@ def test_a_shard_that_is_read_again_has_the_same_groups_and_new_timers() -> None
     assert set(again.consumer.members) == {"b", "c"}, "a had until then to give something up"
     again.wait(15_000)
     assert not again.consumer.members
+
+
+def test_a_partition_that_was_taken_over_is_not_freed_by_whoever_had_it() -> None:
+    """175."""
+    group = ConsumerGroup("g")
+    group.update(Member("a", epoch=2, assigned={T: {0: 2}}))
+    group.update(Member("b", epoch=3, assigned={T: {0: 3}}))
+    group.update(Member("a", epoch=3))
+    assert (group.owner_epoch(T, 0), group.owner_epoch(T, 1)) == (3, -1)
+    group.remove("b")
+    assert (group.owner_epoch(T, 0), group.owner_epochs) == (-1, {})
 
 
 # ------------------------------------------------------------------ static members

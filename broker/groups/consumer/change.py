@@ -20,6 +20,8 @@ from ottla.broker.groups.consumer.reconcile import Goal, Owned, reconcile
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, count_names, is_homogeneous
 from ottla.broker.groups.rebalance import Fx
 
+STEPS_AT_ONCE = 16
+
 
 class Regex(Enum):
     """What became of a member's regular expression."""
@@ -101,14 +103,15 @@ def _is_time(groups: ConsumerGroups, group: ConsumerGroup, now_ms: int) -> bool:
 
 def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: target.Plan, ask: Ask) -> Iterator[Fx]:
     """Compute the targets, write them, and let the member go on."""
-    work = target.compute(plan, groups.topics)
-    while True:
+    work, new = target.compute(plan, groups.topics), None
+    while new is None:
         try:
-            next(work)
+            for _ in range(STEPS_AT_ONCE):
+                next(work)
         except StopIteration as end:
-            new: dict[str, Target] = end.value
-            break
-        yield Fx()
+            new = end.value
+        else:
+            yield Fx()
     for rows in target.changes(plan, new):
         yield Fx(records=rows)
     fx = Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])

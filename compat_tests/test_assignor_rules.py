@@ -1,0 +1,95 @@
+"""Our assignors beside Kafka's own classes, with the same groups in."""
+
+from __future__ import annotations
+
+import random
+from base64 import urlsafe_b64encode
+from typing import NamedTuple
+
+import pytest
+
+from compat_tests.test_controller_rules import kafka
+from ottla.broker.groups import java_order
+from ottla.broker.groups.assignors.named import assignor
+from ottla.broker.groups.assignors.spec import Assigning, Claim, Spec, Target
+
+GROUPS = 2_000
+
+
+class Group(NamedTuple):
+    """Topics by place: (id, partitions); members: name, instance, places of topics, partitions so far by place."""
+
+    assignor: str
+    homogeneous: bool
+    topics: list[tuple[bytes, int]]
+    members: list[tuple[str, str | None, list[int], dict[int, list[int]]]]
+
+    @property
+    def line(self) -> str:
+        topics = ",".join(f"{urlsafe_b64encode(i).decode().rstrip('=')}:{n}" for i, n in self.topics)
+        rows = []
+        for name, instance, wanted, had in self.members:
+            held = "+".join(f"{place}={'/'.join(map(str, numbers))}" for place, numbers in had.items())
+            rows.append(f"{name};{instance or '-'};{','.join(map(str, wanted)) or '-'};{held or '-'}")
+        kind = "HOMOGENEOUS" if self.homogeneous else "HETEROGENEOUS"
+        return f"{self.assignor} {kind} {topics} {'|'.join(rows)}"
+
+    def dealt(self) -> str:
+        claims = {}
+        for name, instance, wanted, had in self.members:
+            ids = tuple(self.topics[place][0] for place in wanted)
+            held = {self.topics[place][0]: java_order.numbers(numbers) for place, numbers in had.items()}
+            target: Target = {topic: held[topic] for topic in java_order.ids(held)}
+            claims[name] = Claim(ids, len(ids), target, instance)
+        members = {name: claims[name] for name in java_order.texts(list(claims))}
+        out = done(assignor(self.assignor)(Spec(members, self.homogeneous, dict(self.topics))))
+        rows = []
+        for name in sorted(claims):
+            parts = [(place, out.get(name, {}).get(topic, ())) for place, (topic, _) in enumerate(self.topics)]
+            rows.append(
+                f"{name};" + "+".join(f"{p}={'/'.join(map(str, sorted(numbers)))}" for p, numbers in parts if numbers)
+            )
+        return "|".join(rows)
+
+
+def done(steps: Assigning) -> dict[str, Target]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            out: dict[str, Target] = end.value
+            return out
+
+
+def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> Group:
+    topics = [(rng.randbytes(16), rng.choice([1, 2, 3, 7, 20, 60])) for _ in range(rng.randint(1, 7))]
+    places = list(range(len(topics)))
+    names = [f"{rng.getrandbits(64):x}-{n}" for n in range(rng.choice([1, 2, 3, 5, 11, 13, 25, 40]))]
+    held: dict[str, dict[int, list[int]]] = {member: {} for member in names}
+    if rng.random() < 0.8:  # it went on before, perhaps with other members, topics and wishes
+        few = rng.sample(names, rng.randint(1, len(names)))
+        for place, (_, count) in enumerate(topics):
+            if rng.random() < 0.2:
+                continue
+            for number in rng.sample(range(count), count):
+                if rng.random() < 0.9:
+                    held[rng.choice(few)].setdefault(place, []).append(number)
+    rng.shuffle(places)
+    common = places[: rng.randint(0, len(places))] if homogeneous else []
+    members = []
+    for number, member in enumerate(names):
+        wanted = common if homogeneous else [place for place in places if rng.random() < 0.6]
+        members.append((member, f"i{number}" if rng.random() < 0.2 else None, wanted, held[member]))
+    return Group(name, homogeneous, topics, members)
+
+
+@pytest.mark.parametrize(
+    ("name", "homogeneous"), [("range", True), ("range", False), ("uniform", True), ("uniform", False)]
+)
+def test_partitions_are_dealt_out_as_kafka_deals_them(name: str, *, homogeneous: bool) -> None:
+    rng = random.Random(f"{name} {homogeneous}")
+    groups = [some_group(rng, name, homogeneous=homogeneous) for _ in range(GROUPS)]
+    theirs = kafka("Assign.java", [group.line for group in groups])
+    wrong = [(g.line, g.dealt(), t) for g, t in zip(groups, theirs, strict=True) if g.dealt() != t]
+    assert not wrong, (len(wrong), wrong[:2])
+    assert len(set(theirs)) > GROUPS / 2
