@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import Any
 
@@ -173,6 +174,33 @@ def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, ver
         assert said.failure, key
         assert said.answer is None or said.answer.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
         assert made.state is before is not State.OPEN, key
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
+    """F4: legal and illegal frames in any order, torn, longer, with bits changed; one of them is a user's name."""
+    rng = random.Random(seed)
+    client = ScramClient(SCRAM_SHA_256, "alice", "not hers", "client")
+    pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
+    pieces += [bytes(handshake(SCRAM_SHA_512, 0)), bytes(say(plain(password="alice"))), bytes(say(client.first()))]
+    pieces += [plain(password=""), client.first(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
+    pieces.append(request_frame(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
+    for _ in range(50):
+        made = gate(reauth_ms=rng.choice([0, 5_000]))
+        for _ in range(rng.randrange(1, 8)):
+            raw = bytearray(rng.choice(pieces))
+            if rng.random() < 0.4 and raw:
+                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            if rng.random() < 0.2:
+                raw = raw[: rng.randrange(len(raw) + 1)] + rng.randbytes(rng.randrange(6))
+            try:
+                said = made.handle(memoryview(bytes(raw)), 0.0)
+            except WireError:
+                break
+            assert made.state is not State.OPEN
+            assert made.name == ""
+            if said.failure is not None:
+                break
 
 
 # ------------------------------------------------------------------ 314: what a failure tells
