@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import random
+from base64 import b64encode
 from functools import partial
 from typing import Any
 
@@ -261,9 +264,13 @@ def test_322_the_last_message_must_carry_both_nonces():
     """CVE-2024-56128: a recorded proof would do otherwise."""
     made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
-    first = made.handle(say(client.first()), 0).answer.auth_bytes
-    final = client.answer(first) or b""
-    said = made.handle(say(final.replace(b"r=clientserver", b"r=client")), 0)
+    first = made.handle(say(client.first()), 0).answer.auth_bytes.decode()
+    unproved = "c=biws,r=client"  # with a proof that fits it: who has an old one has that
+    signed = f"n=alice,r=client,{first},{unproved}".encode()
+    client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    said = made.handle(say(f"{unproved},p={proof}".encode()), 0)
     assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
