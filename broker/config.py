@@ -66,7 +66,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 class NodeConfig:
     """What a node is started with. ``host`` and ``port`` are its first client listener's, whatever the values say."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_dir: str = "./ottla-data"
     node_id: int = 1
     host: str = "127.0.0.1"

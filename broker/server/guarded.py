@@ -67,7 +67,8 @@ class GuardedConnection(Connection):
         except (ConnectionError, trio.ClosedResourceError):
             return False  # it left: somebody may only have looked whether anybody is here
         except OSError as error:
-            logger.info("connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, error)
+            why = getattr(error, "reason", None) or error  # an SSLError's own word for it
+            logger.info("connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why)
             return False
         self._peer.local = self._stream.local
         if self._gate is None and subject is not None:
