@@ -207,6 +207,10 @@ class _Outcome:
 
     def answer(self) -> Answer:
         """The answer, once every partition has its row."""
+        context = self._context
+        quotas, size_bytes = context.services.metering.quotas, len(context.frame)
+        if quotas is not None:
+            self.response.throttle_time_ms = quotas.produced(context.peer, context.client_id, size_bytes)
         if self._request.acks == 0:
             if self._failed:
                 raise CloseConnection
