@@ -141,7 +141,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
     acls = _added(options)
-    rows = [ca.AclCreation(*(int(x) if isinstance(x, int) else x for x in acl)) for acl in acls]
+    rows = [ca.AclCreation(r, name, pattern, who, host, o, p) for r, name, pattern, who, host, o, p in acls]
     answer = await client.call(ca.CreateAclsRequest(rows))
     for acl, row in zip(acls, answer.results, strict=True):
         check(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")
