@@ -31,7 +31,7 @@ from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
-from ottla.broker.services import Services
+from ottla.broker.services import Metering, Services
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
@@ -48,6 +48,7 @@ from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
+    from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.share.shares import Shares
@@ -250,7 +251,26 @@ class Parts:
             self.transactions,
             self.shares,
             self._authorizer(),
+            self._metering(),
         )
+
+    def _metering(self) -> Metering:
+        """Who counts what clients bring and take, once there is a quota."""
+        out, controller = Metering(), self.controller
+        made: list[Quotas] = []
+
+        def publish(image: Image, delta: Delta) -> None:
+            if any(about[0] == "quota" for about in delta.others):
+                if not made:
+                    from ottla.broker.auth.quotas import Quotas
+
+                    made.append(Quotas(self._env))
+                made[0].publish(image, delta)
+                out.quotas = made[0] if made[0].is_on else None
+
+        publish(controller.image, Delta.everything(controller.image))
+        controller.listeners.append(publish)
+        return out
 
     def _authorizer(self) -> Authorizer | None:
         """Who decides who may do what; it hears of the rules as soon as they are committed."""

@@ -158,9 +158,27 @@ def _commits(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
             yield
 
 
+def _quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """One row an entity."""
+    row = _beside(request, "AlterClientQuotasResponseEntryData")
+    named = _beside(request, "AlterClientQuotasResponseEntityData")
+    for entry in request.entries:
+        told = [named(x.entity_type, x.entity_name) for x in entry.entity]
+        answer.entries.append(row(code, message, told))
+        yield
+
+
+def _no_quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """Null, and not an empty list."""
+    answer.entries = None
+    yield
+
+
 _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.DELETE_TOPICS: _deletions,
+    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _no_quotas,
     ApiKey.JOIN_GROUP: _join,
     ApiKey.OFFSET_COMMIT: _commits,
     ApiKey.ELECT_LEADERS: _elections,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.config import NodeConfig
@@ -21,10 +21,19 @@ from ottla.world.env import Env
 
 if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
+    from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
+
+
+@dataclass(slots=True)
+class Metering:
+    """Who counts what clients bring and take."""
+
+    quotas: Quotas | None = None
+    """None: there is no quota, and nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class Services:
     """Makes what serves share groups, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
+    metering: Metering = field(default_factory=Metering)
 
     @property
     def transactions(self) -> TransactionCoordinator:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
 from compat_tests.raw import RawClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -36,6 +38,28 @@ def seen(client: RawClient, *names: str) -> list[tuple[Any, int]]:
         [md.MetadataRequestTopic(name=n) for n in names] or None, allow_auto_topic_creation=False
     )
     return [(t.name, t.error_code) for t in client.call(ApiKey.METADATA, 12, request).topics]
+
+
+def ottla_acl(node: OttlaProcess, *arguments: str) -> list[dict[str, str]]:
+    done = subprocess.run(
+        [OTTLA, "acl", *arguments, "-b", node.bootstrap, "-o", "json"], capture_output=True, text=True, check=True
+    )
+    rows: list[dict[str, str]] = json.loads(done.stdout)
+    return rows
+
+
+def test_our_own_command_sees_what_kafkas_tool_made_and_the_reverse(node: OttlaProcess) -> None:
+    acl(node, "--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "a", "--allow-host", "10.0.0.1")
+    ottla_acl(node, "add", "--deny", "User:b", "--operation", "write", "--group", "g", "--prefixed")
+    ottla_acl(node, "add", "--allow", "User:ANONYMOUS", "--operation", "all", "--cluster")
+    assert [(r["resource"], r["principal"], r["permission"]) for r in ottla_acl(node, "list")] == [
+        ("topic", "User:a", "allow"),
+        ("group", "User:b", "deny"),
+        ("cluster", "User:ANONYMOUS", "allow"),
+    ]
+    assert "(principal=User:b, host=*, operation=WRITE, permissionType=DENY)" in acl(node, "--list")
+    assert [r["name"] for r in ottla_acl(node, "remove", "--principal", "User:a")] == ["a"]
+    assert [r["resource"] for r in ottla_acl(node, "list")] == ["group", "cluster"]
 
 
 def test_rules_are_added_listed_obeyed_kept_and_removed(node: OttlaProcess) -> None:

@@ -89,6 +89,12 @@ def _create_acls(machine: Decider, event: Any, version: int) -> Decision | Steps
     return create_acls(machine.latest, event, machine.new_id, machine.defaults.broker)
 
 
+def _alter_client_quotas(machine: Decider, event: Any, version: int) -> Decision | Steps:
+    from ottla.controller.quotas import alter_client_quotas
+
+    return alter_client_quotas(machine.latest, event)
+
+
 def _delete_acls(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.acls import delete_acls
 
@@ -166,6 +172,7 @@ RULES: dict[str, Rule] = {
     "AllocateProducerIdsRequest": _allocate_producer_ids,
     "CreateAclsRequest": _create_acls,
     "DeleteAclsRequest": _delete_acls,
+    "AlterClientQuotasRequest": _alter_client_quotas,
     "UpdateFeaturesRequest": _update_features,
     "UnregisterBrokerRequest": _unregister_broker,
     "ControllerRegistrationRequest": _register_controller,

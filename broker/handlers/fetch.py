@@ -53,6 +53,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
 _STEP = 16
+ROW_BYTES = 60
+"""What a partition's row takes besides its records, about."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -219,6 +221,7 @@ class _Attempt:
     def __init__(self, limit: int, rows: Rows) -> None:
         self.left = limit
         self.bytes = 0
+        self.count = 0
         self.urgent = False
         self.rows = rows
         self.leaders: set[int] = set()
@@ -238,6 +241,9 @@ def _attempt(
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
     most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
+    quotas = context.services.metering.quotas
+    if quotas is not None and reader.follower < 0:
+        most = quotas.most_fetched(context.peer, context.client_id, most)
     attempt = _Attempt(most, rows)
     for number, want in enumerate(wanted, 1):
         left = attempt.left
@@ -250,6 +256,7 @@ def _attempt(
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
                 attempt.look_elsewhere(context, want, row)
         rows.append((want, row))
+        attempt.count = number
         if number % _STEP == 0:
             yield
     return attempt
@@ -301,7 +308,18 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 
 
+def _over_quota(context: Context, attempt: _Attempt) -> int:
+    """For how long a consumer gets nothing, in milliseconds: what was read would be over its quota (KIP-219)."""
+    quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
+    return 0 if quotas is None else quotas.fetched(context.peer, context.client_id, size_bytes)
+
+
 def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
+    if context.services.metering.quotas is not None and reader.follower < 0:
+        delay_ms = _over_quota(context, attempt)
+        if delay_ms:
+            session_id = 0 if session.session is None else session.session.id
+            return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
     response = session.respond(attempt.rows)
     if reader.follower >= 0:
         _told(context, reader, session, attempt)

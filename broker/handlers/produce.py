@@ -3,9 +3,8 @@
 Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
 where it lies in the receive buffer, and it goes to the page cache: no record is looked at unless a topic's settings
 ask for it, and then others have their turn between two pieces of a large batch. Internal topics take records from
-coordinators, and from clients only under an admin tool's client id.
-acks=0 gets no answer; an error then closes the connection. acks=-1 waits for the high watermark.
-Where a batch belongs to a transaction, `transactional` goes before.
+coordinators, and from clients only under an admin tool's client id. acks=0 gets no answer, and an error then closes the
+connection; acks=-1 waits for the high watermark. Where a batch belongs to a transaction, `transactional` goes before.
 
 Version notes: v8 names the records at fault; v10 tells the current leader; v12 adds its partitions to the transaction;
 v13 has topic ids (unknown: 100).
@@ -186,8 +185,7 @@ class _Outcome:
 
     def refuse(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
         """Give a partition its row where nothing of the request is looked at."""
-        row = _failed(part, error)
-        row.error_message = error.message
+        (row := _failed(part, error)).error_message = error.message
         self.note(None, row, None)
         rows.append(row)
 
@@ -207,12 +205,15 @@ class _Outcome:
 
     def answer(self) -> Answer:
         """The answer, once every partition has its row."""
+        context, quotas = self._context, self._context.services.metering.quotas
+        if quotas is not None:
+            self.response.throttle_time_ms = quotas.produced(context.peer, context.client_id, len(context.frame))
         if self._request.acks == 0:
             if self._failed:
                 raise CloseConnection
             return None
         if self._leaders:
-            endpoints = self._context.services.metadata.endpoints(self._context.peer)
+            endpoints = context.services.metadata.endpoints(context.peer)
             self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
         if self._waiting:
             return acknowledged(self._context, self._request, self.response, self._waiting)

@@ -52,6 +52,7 @@ class Connection:
         self._observer = dispatcher.observer
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
+        self._env = services.env
         self._turn = Turn(services.env)
         self._heads = Heads()
         self._limit = services.config.number("socket.request.max.bytes")
@@ -182,6 +183,8 @@ class Connection:
             if result is not None and not isinstance(result, Message):
                 result = await self._wait(request, result)
         if result is None:
+            if self._peer.throttle_ms:
+                await self._mute()
             return is_light
         version = request.version if is_light else self._dispatcher.answered_version(request)
         if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
@@ -195,7 +198,28 @@ class Connection:
         self._out_bytes += size_bytes
         if self._out_bytes >= _FLUSH_BYTES:
             await self._flush()
+        if self._peer.throttle_ms:
+            await self._mute()
         return is_light
+
+    async def _mute(self) -> None:
+        """It went over a quota: it has its answer, and is not read for a while (KIP-219)."""
+        await self._flush()
+        delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
+        self._turn.suspend()
+        self._watch()
+        with trio.CancelScope() as self._parked:
+            if not self._peer.closed:
+                await self._env.sleep(delay_ms / 1000)
+        self._parked = None
+        self._turn.resume()
+
+    def _watch(self) -> None:
+        """Hear of it when the other side leaves."""
+        if not self._is_watched:
+            self._is_watched = True
+            self._peer.on_close(self._give_up)
+            self._stream.on_gone(self._peer.leave)
 
     async def _wait(self, request: Request, result: Awaitable[Message | None]) -> Message | None:
         """Wait for an answer; None where the client left and nothing else hung on it.
@@ -206,10 +230,7 @@ class Connection:
         try:
             if not self._dispatcher.apis[request.key].ends_with_peer:
                 return await result
-            if not self._is_watched:
-                self._is_watched = True
-                self._peer.on_close(self._give_up)
-                self._stream.on_gone(self._peer.leave)
+            self._watch()
             with trio.CancelScope() as self._parked:
                 if self._peer.closed:
                     self._parked.cancel()

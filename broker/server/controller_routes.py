@@ -16,6 +16,7 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
     ApiKey.CREATE_TOPICS: Route(2, 7, "quorum.decided"),
     ApiKey.DELETE_TOPICS: Route(1, 6, "quorum.delete_topics"),
+    ApiKey.ALTER_CLIENT_QUOTAS: Route(0, 1, "quorum.decided"),
     ApiKey.CREATE_ACLS: Route(1, 3, "quorum.decided"),
     ApiKey.DELETE_ACLS: Route(1, 3, "quorum.decided"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),

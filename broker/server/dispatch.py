@@ -86,6 +86,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
     ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
     ApiKey.TXN_OFFSET_COMMIT: Route(0, 5, "txn_offset_commit"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(0, 1, "describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: Route(0, 1, "forwarded"),
     ApiKey.DESCRIBE_ACLS: Route(1, 3, "describe_acls"),
     ApiKey.CREATE_ACLS: Route(1, 3, "forwarded"),
     ApiKey.DELETE_ACLS: Route(1, 3, "forwarded"),

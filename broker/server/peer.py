@@ -23,6 +23,7 @@ class Peer:
         "principal",
         "software_name",
         "software_version",
+        "throttle_ms",
         "token_authenticated",
     )
 
@@ -37,6 +38,8 @@ class Peer:
         """Our own address as it dialled it."""
         self.software_name = "unknown"
         self.software_version = "unknown"
+        self.throttle_ms = 0
+        """For so long it is not read once it has its answer: it went over a quota."""
         self.closed = False
         """Whether it has left: nothing that is answered from now on reaches it."""
         self._callbacks: dict[object, Callable[[], None]] = {}

@@ -29,6 +29,7 @@ from ottla.broker.server.dispatch import ROUTES, Context, Dispatcher
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
+from ottla.broker.services import Metering
 from ottla.broker.tests.world import VirtualEnv, awaited
 from ottla.broker.turn import Turn
 from ottla.controller.delta import Delta, TopicDelta
@@ -157,6 +158,7 @@ class Broker:
             purgatory=self.purgatory,
             sessions=Sessions(env, 10),
             authorizer=None,
+            metering=Metering(),
             storage=storage,
             fetch_max_bytes=config.number("fetch.max.bytes"),
             fail=fail,

@@ -23,6 +23,7 @@ from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class, response_header_version
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.messages import alter_client_quotas as cq
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_user_scram_credentials as us
 from ottla.wire.messages import broker_heartbeat as bh
@@ -134,6 +135,7 @@ SAYING = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "a")]),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: us.AlterUserScramCredentialsRequest([us.ScramCredentialDeletion("a", 1)]),
     ApiKey.CREATE_ACLS: ca.CreateAclsRequest([ca.AclCreation()]),
+    ApiKey.ALTER_CLIENT_QUOTAS: cq.AlterClientQuotasRequest([cq.AlterClientQuotasRequestEntryData()]),
     ApiKey.DELETE_ACLS: da.DeleteAclsRequest([da.DeleteAclsFilter()]),
     ApiKey.ELECT_LEADERS: el.ElectLeadersRequest(0, [el.TopicPartitions("a", [0])]),
 }

@@ -98,6 +98,7 @@ def rows_in(request: Any) -> Any:
         ("topics", "OffsetCommitRequestTopic", lambda x: x("t", ID, [module.OffsetCommitRequestPartition(3)])),
         ("creations", "AclCreation", lambda x: x()),
         ("filters", "DeleteAclsFilter", lambda x: x()),
+        ("entries", "AlterClientQuotasRequestEntryData", lambda x: x()),
         ("deletions", "ScramCredentialDeletion", lambda x: x("u", 1)),
         ("topic_partitions", "TopicPartitions", lambda x: x("t", [0])),
     ):

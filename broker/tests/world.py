@@ -17,6 +17,7 @@ from ottla.broker.server.dispatch import ROUTES, Context, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
+from ottla.broker.services import Metering
 from ottla.broker.turn import SLICE_MS, Turn
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
@@ -189,6 +190,7 @@ class Stage:
             fetch_max_bytes=self.config.number("fetch.max.bytes"),
             fail=lambda error, where=None: self.failures.append(error),
             authorizer=None,
+            metering=Metering(),
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:

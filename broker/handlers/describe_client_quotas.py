@@ -1,0 +1,40 @@
+"""DescribeClientQuotas (48), v0-1: quotas of the entities a filter means.
+
+Behaviour: components match a name, the default, or any name of a kind; strict leaves out entities of more kinds.
+
+Source: ``KafkaApis.handleDescribeClientQuotasRequest``, ``ClientQuotasImage.describe`` (apache/kafka 4.3.1).
+
+From KIP-546.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.quotas import found, wanted
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+def handle(context: Context, request: DescribeClientQuotasRequest) -> Answer:
+    """Look through all quotas."""
+    return context.turn.go(_describe(context, request))
+
+
+def _describe(context: Context, request: DescribeClientQuotasRequest) -> Steps[Answer]:
+    try:
+        quotas = yield from found(context.image, wanted(request))
+    except ProtocolError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    rows = []
+    for entity, values in sorted(quotas.items(), key=repr):
+        told = [EntityData(kind, name) for kind, name in entity]
+        rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(values.items())]))
+        yield
+    return DescribeClientQuotasResponse(error_message=None, entries=rows)

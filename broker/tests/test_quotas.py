@@ -1,0 +1,218 @@
+"""Byte rates of clients: rows of items 345 to 349 and 99, and how a connection and its answers show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.auth.quotas import FORGOTTEN_MS, Quotas, Rate
+from ottla.controller.delta import Delta
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image
+from ottla.wire.messages import metadata_records as m
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 5_000.0
+
+    def monotonic_ms(self) -> float:
+        return self.ms
+
+
+class Who:
+    def __init__(self, principal: str = "User:u") -> None:
+        self.principal = principal
+        self.throttle_ms = 0
+
+
+class Stage:
+    """Quotas as records, and a clock."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        env: Any = self.clock
+        self.quotas = Quotas(env)
+        self.image = Image()
+
+    def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
+        """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
+        rows = [m.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
+        draft = Draft(self.image)
+        draft.take(m.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
+        self.image, before = draft.image(1, 1), draft
+        self.quotas.publish(self.image, before.delta(self.image))
+
+    def produce(self, size: int, client: str = "c", user: str = "u") -> int:
+        return self.quotas.produced(Who(f"User:{user}"), client, size)
+
+
+# ---------------------------------------------------------------- the rate (345)
+
+
+def test_the_first_second_counts_as_eleven() -> None:
+    rate = Rate()
+    rate.count(1100, 0)
+    assert rate.look(0) == (110.0, 10_000.0)
+    assert rate.look(500) == (pytest.approx(1100 / 10.5), 10_500.0)
+    assert rate.look(999) == (pytest.approx(1100 / 10.999), 10_999.0)
+
+
+def test_a_sample_lasts_a_second_from_its_first_use() -> None:
+    rate = Rate()
+    for at in (0, 400, 999, 1000, 1999, 2500):
+        rate.count(10, at)
+    assert len(rate._samples) == 3
+    assert [s.value for s in rate._samples] == [30, 20, 10]
+    assert rate.look(2500) == (pytest.approx(60 / 10.5), 10_500.0)
+
+
+def test_all_time_is_counted_once_the_window_is_full() -> None:
+    rate = Rate()
+    for second in range(30):
+        rate.count(100, second * 1000)
+    value, window_ms = rate.look(29_999)
+    assert window_ms == 10_999  # twelve samples are kept; the one of second 18 has been silent for too long
+    assert value == pytest.approx(1100 / 10.999)
+
+
+def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
+    rate = Rate()
+    rate.count(1000, 0)
+    assert rate.look(10_999)[0] > 0
+    assert rate.look(11_000) == (0.0, 10_000.0)
+
+
+# ---------------------------------------------------------------- the delay (346)
+
+
+def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
+    stage = Stage()
+    stage.set(100, client_id="c")
+    assert stage.produce(1000) == 0  # exactly at it
+    assert stage.produce(500) == 5000  # 150 a second over 10 s: half of it too much
+    stage.clock.ms += 5000
+    assert stage.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
+    stage.clock.ms += 6000
+    assert stage.produce(0) == 0
+
+
+def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
+    stage = Stage()
+    assert not stage.quotas.is_on
+    stage.set(100, key="consumer_byte_rate", client_id="c")
+    assert stage.quotas.is_on
+    assert stage.produce(10**9) == 0
+    stage.set(100, client_id="c")
+    assert stage.produce(1000) == 0
+    stage.set(None, client_id="c")
+    assert stage.produce(10**9) == 0
+    stage.set(None, key="consumer_byte_rate", client_id="c")
+    assert not stage.quotas.is_on
+
+
+def test_keys_of_other_kinds_change_nothing() -> None:
+    stage = Stage()
+    stage.set(1, key="request_percentage", user="u")
+    stage.set(1, key="connection_creation_rate", ip="10.0.0.1")
+    assert not stage.quotas.is_on
+
+
+def test_a_new_bound_holds_for_the_running_counters() -> None:
+    stage = Stage()
+    stage.set(1000, user="u")
+    assert stage.produce(5000) == 0
+    stage.set(100, user="u")
+    assert stage.produce(0) == 40_000  # 500 a second, four times too much over 10 s
+
+
+def test_counters_nobody_used_for_an_hour_are_forgotten() -> None:
+    stage = Stage()
+    stage.set(100, client_id=None)
+    for number in range(5):
+        stage.produce(1, client=f"c{number}")
+    kind = stage.quotas._kinds["producer_byte_rate"]
+    assert len(kind._rates) == 5
+    stage.clock.ms += FORGOTTEN_MS
+    stage.produce(1, client="c0")
+    assert len(kind._rates) == 1
+
+
+def test_a_fetch_that_would_go_over_gets_nothing_and_does_not_count() -> None:
+    stage = Stage()
+    stage.set(100, key="consumer_byte_rate", client_id="c")
+    who = Who()
+    assert stage.quotas.fetched(who, "c", 900) == 0
+    assert stage.quotas.fetched(who, "c", 600) == 5000
+    assert who.throttle_ms == 5000
+    assert stage.quotas.fetched(who, "c", 100) == 0
+    assert stage.quotas.most_fetched(who, "c", 10**6) == 1000
+    assert stage.quotas.most_fetched(who, "c", 10) == 10
+    assert stage.quotas.most_fetched(who, "other", 10**6) == 10**6
+
+
+# ---------------------------------------------------------------- whose quota (99, 347)
+
+NAMED: dict[str, dict[str, str | None]] = {
+    "user and client": {"user": "u", "client_id": "c"},
+    "user and any client": {"user": "u", "client_id": None},
+    "user": {"user": "u"},
+    "any user and client": {"user": None, "client_id": "c"},
+    "any user and any client": {"user": None, "client_id": None},
+    "any user": {"user": None},
+    "client": {"client_id": "c"},
+    "any client": {"client_id": None},
+}
+
+
+@pytest.mark.parametrize("first", range(len(NAMED)))
+def test_the_most_specific_quota_counts(first: int) -> None:
+    stage = Stage()
+    for number, entity in enumerate(list(NAMED.values())[first:], first + 1):
+        stage.set(number * 1000, **entity)
+    bound = stage.quotas._kinds["producer_byte_rate"].bound("u", "c")
+    assert bound is not None
+    assert bound.rate == (first + 1) * 1000
+
+
+@pytest.mark.parametrize(
+    ("entity", "shared"),
+    [
+        ({"client_id": "c"}, {("u", "c"), ("v", "c")}),
+        ({"client_id": None}, {("u", "c"), ("v", "c")}),
+        ({"user": "u"}, {("u", "c"), ("u", "d")}),
+        ({"user": None}, {("u", "c"), ("u", "d")}),
+        ({"user": "u", "client_id": "c"}, {("u", "c")}),
+        ({"user": None, "client_id": None}, {("u", "c")}),
+    ],
+)
+def test_who_shares_a_counter(entity: dict[str, str | None], shared: set[tuple[str, str]]) -> None:
+    stage = Stage()
+    stage.set(100, **entity)
+    kind = stage.quotas._kinds["producer_byte_rate"]
+    mine = kind.bound("u", "c")
+    assert mine is not None
+    same = {(u, c) for u in "uv" for c in "cd" if (found := kind.bound(u, c)) is not None and found.who == mine.who}
+    assert same == shared
+
+
+def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
+    stage = Stage()
+    stage.set(100, client_id=None)
+    kind = stage.quotas._kinds["producer_byte_rate"]
+    assert kind.bound("u", "") is None
+    stage.set(200, user=None)
+    found = kind.bound("u", "")
+    assert found is not None
+    assert found.rate == 200
+
+
+def test_quotas_come_with_the_first_image_too() -> None:
+    stage = Stage()
+    stage.set(100, user="u")
+    env: Any = stage.clock
+    again = Quotas(env)
+    again.publish(stage.image, Delta.everything(stage.image))
+    assert again.is_on
+    assert again.produced(Who(), "c", 2000) == 10_000

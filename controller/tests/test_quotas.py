@@ -1,0 +1,150 @@
+"""Client quotas at the controller: rows of items 352 and 353."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.decision import Decision, at_once
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image
+from ottla.controller.quotas import alter_client_quotas, found, wanted
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_client_quotas as ac
+from ottla.wire.messages import describe_client_quotas as dc
+
+Names = list[tuple[str, str | None]]
+RATE = "producer_byte_rate"
+
+
+def entry(names: Names, *ops: tuple[str, float | None]) -> ac.AlterClientQuotasRequestEntryData:
+    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in names]
+    return ac.AlterClientQuotasRequestEntryData(entity, [ac.OpData(key, v or 0.0, v is None) for key, v in ops])
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.image = Image()
+
+    def alter(self, *entries: Any, dry: bool = False) -> Decision:
+        decision = at_once(alter_client_quotas(self.image, ac.AlterClientQuotasRequest(list(entries), dry)))
+        draft = Draft(self.image)
+        for record in decision.records:
+            draft.take(record)
+        self.image = draft.image(1, 1)
+        return decision
+
+    def told(self, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, dict[str, float]]:
+        request = dc.DescribeClientQuotasRequest([dc.ComponentData(*x) for x in components], strict)
+        return at_once(found(self.image, wanted(request)))
+
+
+USER: Names = [("user", "u")]
+
+
+@pytest.mark.parametrize(
+    ("names", "ops", "code"),
+    [
+        (USER, [(RATE, 100)], 0),
+        ([("user", None)], [(RATE, 100)], 0),
+        ([("client-id", "c"), ("user", "u")], [("request_percentage", 0.5)], 0),
+        ([("ip", "10.0.0.1")], [("connection_creation_rate", 5)], 0),
+        ([("ip", None)], [("connection_creation_rate", 5)], 0),
+        ([], [(RATE, 100)], 42),
+        ([("group", "g")], [(RATE, 100)], 42),
+        ([("user", "")], [(RATE, 100)], 42),
+        ([("user", "a"), ("user", "b")], [(RATE, 100)], 42),
+        ([("ip", "10.0.0.1"), ("user", "u")], [(RATE, 100)], 42),
+        ([("ip", "not an address")], [("connection_creation_rate", 5)], 42),
+        ([("ip", "10.0.0.1")], [(RATE, 100)], 42),
+        (USER, [("connection_creation_rate", 5)], 42),
+        (USER, [("anything", 5)], 42),
+        (USER, [(RATE, 0.0)], 42),
+        (USER, [(RATE, -1)], 42),
+        (USER, [(RATE, float("nan"))], 42),
+        (USER, [(RATE, 1.5)], 42),
+        (USER, [(RATE, 2.0**64)], 42),
+        ([("ip", "10.0.0.1")], [("connection_creation_rate", 2.0**32)], 42),
+        (USER, [("controller_mutation_rate", 1.5)], 0),
+        (USER, [(RATE, 1), (RATE, 2)], 42),
+        (USER, [(RATE, 1), ("anything", 2)], 42),
+        (USER, [(RATE, None)], 0),
+    ],
+)
+def test_an_entry_is_judged_on_its_own(names: Names, ops: list[tuple[str, float | None]], code: int) -> None:
+    kept = Kept()
+    good: Names = [("client-id", "good")]
+    rows = kept.alter(entry(names, *ops), entry(good, (RATE, 7))).response.entries
+    assert [row.error_code for row in rows] == [code, 0]
+    assert [(x.entity_type, x.entity_name) for x in rows[1].entity] == good
+    quotas = kept.told()
+    assert quotas[("client-id", "good"),] == {RATE: 7}
+    assert len(quotas) == 1 + (code == 0 and any(value is not None for _, value in ops))
+
+
+def test_what_is_set_is_changed_removed_and_left_alone() -> None:
+    kept = Kept()
+    assert len(kept.alter(entry(USER, (RATE, 1), ("request_percentage", 2))).records) == 2
+    assert len(kept.alter(entry(USER, (RATE, 1))).records) == 0
+    assert len(kept.alter(entry(USER, (RATE, 3), ("request_percentage", None))).records) == 2
+    assert kept.told() == {(("user", "u"),): {RATE: 3}}
+    assert len(kept.alter(entry(USER, (RATE, 9)), dry=True).records) == 0
+    kept.alter(entry(USER, (RATE, None)))
+    assert kept.told() == {}
+
+
+def test_an_entity_named_twice_is_told_once_and_its_first_entry_counts() -> None:
+    kept = Kept()
+    rows = kept.alter(entry(USER, (RATE, 1)), entry(USER, (RATE, 2))).response.entries
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
+    assert kept.told() == {(("user", "u"),): {RATE: 1}}
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "names"),
+    [
+        ([], False, ["u", "any u", "u c", "any", "ip"]),
+        ([], True, []),
+        ([("user", 0, "u")], False, ["u", "u c"]),
+        ([("user", 0, "u")], True, ["u"]),
+        ([("user", 1, None)], False, ["any u"]),
+        ([("user", 2, None)], False, ["u", "any u", "u c"]),
+        ([("user", 2, None)], True, ["u", "any u"]),
+        ([("client-id", 1, None)], True, ["any"]),
+        ([("user", 2, None), ("client-id", 0, "c")], True, ["u c"]),
+        ([("ip", 2, None)], False, ["ip"]),
+        ([("user", 0, "none")], False, []),
+    ],
+)
+def test_filters(components: list[tuple[str, int, str | None]], strict: bool, names: list[str]) -> None:
+    entities: dict[str, Names] = {
+        "u": [("user", "u")],
+        "any u": [("user", None)],
+        "u c": [("client-id", "c"), ("user", "u")],
+        "any": [("client-id", None)],
+        "ip": [("ip", "10.0.0.1")],
+    }
+    kept = Kept()
+    for entity in entities.values():
+        kept.alter(entry(entity, ("connection_creation_rate" if entity[0][0] == "ip" else RATE, 1)))
+    assert set(kept.told(*components, strict=strict)) == {tuple(entities[name]) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 2, None), ("user", 1, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 0, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 1, "u")], ErrorCode.INVALID_REQUEST),
+        ([("user", 2, "u")], ErrorCode.INVALID_REQUEST),
+        ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
+        ([("ip", 2, None), ("user", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_filters_that_cannot_be(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        Kept().told(*components)
+    assert refused.value.code is code
