@@ -20,7 +20,7 @@ from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
 from sim.copies import batches_on, differences
 from sim.exactly_once import ExactlyOnce
-from sim.faults import TO_CLIENTS, Disturber, Swarm
+from sim.faults import TO_CLIENTS, WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
 from sim.lives import Guard, Lives, until_peace
@@ -140,6 +140,7 @@ class Cluster(Scenario):
         if transactions:
             self.transactions = ExactlyOnce(world, service, transactions)
             swarm.disturbances = list(dict.fromkeys([*swarm.disturbances, TO_CLIENTS]))
+            swarm.worst_jump_ms = WORST_JUMP_IN_TRANSACTIONS_MS
         if only_late:
             swarm.only_late()
         self._run_s = run_s

@@ -49,6 +49,7 @@ LONGEST_CUT_IN_A_CLUSTER_S = 15.0
 WORST_LOSS = 0.3
 WORST_DELAY_S = 0.5
 WORST_JUMP_MS = 600_000
+WORST_JUMP_IN_TRANSACTIONS_MS = 4_000
 WORST_DRIFT = 0.02
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -84,6 +85,10 @@ class Swarm:
     longest_gone_s: float = 0.5
     """Between two lives of a node."""
     longest_cut_s: float = LONGEST_CUT_S
+    worst_jump_ms: int = WORST_JUMP_MS
+    """How far a clock is set. Where there are transactions not far: in Kafka, too, one that goes back delays the end of
+    those that nobody ends.
+    """
     rest_s: float = 1.0
     """Shortest time between two disturbances; the longest is seven times that."""
     transactions: int = 0
@@ -274,7 +279,7 @@ class Disturber:
     def _clock(self) -> None:
         """A clock is set, and runs differently from now on."""
         self._host().clock.set(
-            jump_ms=int((self._rng.random() - 0.5) * 2 * WORST_JUMP_MS),
+            jump_ms=int((self._rng.random() - 0.5) * 2 * self._swarm.worst_jump_ms),
             rate=1 + (self._rng.random() - 0.5) * 2 * WORST_DRIFT,
         )
 

@@ -311,6 +311,10 @@ class Copier(Transactional):
                 self._start(heir.run)
         self.drop()
 
+    def _may_be_over(self) -> bool:
+        """Who takes over has the transaction ended, too."""
+        return self._relieved or super()._may_be_over()
+
     async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
         """One transaction; the position behind it, or where it was."""
         values = [value for _, value in records if value is not None]

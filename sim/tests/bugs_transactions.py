@@ -6,6 +6,8 @@ from typing import Any
 
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
+from ottla.broker.groups.offsets import Offsets
+from ottla.broker.groups.pending import Pending
 from ottla.broker.replica.replica import Replica
 from ottla.broker.txn import deciding, ending, initialising
 from ottla.broker.txn.coordinator import TOPIC
@@ -203,3 +205,23 @@ def answer_before_it_is_decided() -> None:
         return end
 
     replace(TxnMachine, "_end", make)
+
+
+def show_pending_positions() -> None:
+    """A position counts as soon as it is committed within a transaction, whatever becomes of that."""
+    replace(Offsets, "replay_pending", lambda _: lambda self, offset, pid, key, value: self.replay(offset, key, value))
+
+
+def lose_positions_at_the_commit() -> None:
+    """A transaction is committed, and its positions are not."""
+    replace(Offsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
+
+
+def keep_positions_that_were_aborted() -> None:
+    """A transaction is aborted, and its positions count."""
+    replace(Offsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
+
+
+def read_what_is_not_decided() -> None:
+    """Who asks for stable positions gets those there are."""
+    Pending.of_topic = lambda *_: {}  # type: ignore[method-assign]

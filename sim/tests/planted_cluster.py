@@ -97,6 +97,10 @@ PLANTS |= {
         "coordinate-transactions-unread": txn.coordinate_without_reading,
         "end-whatever-epoch": txn.end_whatever_epoch_is_named,
         "answer-before-it-is-decided": txn.answer_before_it_is_decided,
+        "show-pending-positions": txn.show_pending_positions,
+        "lose-positions-at-the-commit": txn.lose_positions_at_the_commit,
+        "keep-positions-that-were-aborted": txn.keep_positions_that_were_aborted,
+        "read-what-is-not-decided": txn.read_what_is_not_decided,
     }.items()
 }
 
