@@ -86,14 +86,22 @@ class ReadableLog(LogState):
         segment, batch = found
         return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
 
-    def aborted_in(self, part: FileSlice, offset: int, upper_offset: int) -> list[AbortedTxn]:
+    def aborted_in(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
         """Aborted transactions a reader must skip of what `read` gave it from ``offset`` on: not of all up to the end.
 
-        Source: ``LogSegment.fetchUpperBoundOffset`` (apache/kafka 4.3.1). Raises as `aborted_between` does.
+        Where the index does not say more, it is all that begin in the segment: as many as Kafka tells.
+
+        Source: ``LogSegment.fetchUpperBoundOffset``, ``LocalLog.addAbortedTransactions`` (apache/kafka 4.3.1). Raises
+        as `aborted_between` does.
         """
         found = self._locate(offset)
-        beyond = None if found is None else found[0].index.upper_offset(part.offset + len(part))
-        return self.aborted_between(offset, upper_offset if beyond is None else min(beyond, upper_offset))
+        if found is None:
+            return []
+        beyond = found[0].index.upper_offset(part.offset + len(part))
+        if beyond is None:
+            after = bisect_right(self.bases, found[0].base_offset)
+            beyond = self.bases[after] if after < len(self.bases) else self.log_end_offset
+        return self.aborted_between(offset, beyond)
 
     def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
         """Aborted transactions a read_committed reader of that range must skip.

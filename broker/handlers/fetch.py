@@ -170,7 +170,7 @@ def _read(
         part = log.read(want.fetch_offset, limit if limit < max_bytes else max_bytes, upper, at_least_one=first)
         out.records = b"" if part is None else part
         if committed:
-            aborted = log.aborted_in(part, want.fetch_offset, upper) if part is not None else []
+            aborted = log.aborted_in(part, want.fetch_offset) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
         if follower >= 0:
             _arrived(context, reader, replica, want, out, arrives=arrives)

@@ -388,10 +388,10 @@ def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further
     part = log.read(10, 300, 40, at_least_one=True)
     assert part is not None
     got = [h.base_offset for _, h in b.iterate(part.read())]
-    told = [a.first_offset for a in log.aborted_in(part, 10, 40)]
+    told = [a.first_offset for a in log.aborted_in(part, 10)]
     assert told[0] == 10
     assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))
     assert [a.first_offset for a in log.aborted_between(11, 15)] == [10, 12, 14]
     whole = log.read(0, 1 << 20, 40, at_least_one=True)
     assert whole is not None
-    assert log.aborted_in(whole, 0, 40) == everything
+    assert log.aborted_in(whole, 0) == everything
