@@ -154,7 +154,7 @@ class _Fetch:
             batches = batches_in(part)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        aborted = aborted_among(batches, log.aborted_in(part, one.offset, upper)) if self._committed else ()
+        aborted = aborted_among(batches, log.aborted_in(part, one.offset)) if self._committed else ()
         request = self._request
         asked = Asked(
             request.member_id or "", max_records, request.batch_size, strict=request.share_acquire_mode == STRICT

@@ -46,7 +46,9 @@ class Broker:
         self.node_id, self.leader_id = ME, 1
         self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
         self.cache: Any = SimpleNamespace(image=self.image, cluster_id=ground.identity.cluster_id)
-        storage: Any = SimpleNamespace(online_ids=[b"d" * 16], clean_epoch=-1)
+        storage: Any = SimpleNamespace(
+            online_ids=[b"d" * 16], cordoned_ids=[], clean_epoch=-1, cordon=lambda _text: False
+        )
         node: Any = self
         self.channel = ControllerChannel(self.env, ME, node, "CONTROLLER")
         self.life = Lifecycle(self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image)
