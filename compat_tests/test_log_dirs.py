@@ -17,6 +17,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
 
@@ -186,3 +187,48 @@ def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) ->
             assert log_dirs(node)[1] == ("data", 0, in_second)
             assert [offset(node, n) for n in range(PARTITIONS)] == [(0, number)] * PARTITIONS
             assert [produce(node, n, 10) for n in range(PARTITIONS)] == [0] * PARTITIONS
+
+
+def cordon(node: Process, *paths: Path) -> None:
+    """Set it while the node runs, and wait until it is so."""
+    config = ia.AlterableConfig("cordoned.log.dirs", 0, ",".join(map(str, paths)))
+    body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
+    assert RawClient(node.port).call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
+    wanted = {str(path) for path in paths}
+    asked = dl.DescribeLogDirsRequest([])
+    answer = wait_for(node, ApiKey.DESCRIBE_LOG_DIRS, 5, asked, lambda a: cordoned(a) == wanted)
+    assert cordoned(answer) == wanted
+
+
+def cordoned(answer: dl.DescribeLogDirsResponse) -> set[str]:
+    return {x.log_dir for x in answer.results if x.is_cordoned}
+
+
+def new_topic(node: Process, name: str) -> int:
+    """The error code of making it, as soon as the controller has heard of what was cordoned."""
+    body = ct.CreateTopicsRequest([ct.CreatableTopic(name, PARTITIONS, 1)], 30_000)
+    return int(RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code)
+
+
+@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
+def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path, node_class: type[Process]) -> None:
+    with kind(node_class, tmp_path) as node:
+        first, second = tmp_path / "a", tmp_path / "b" / "data"
+        cordon(node, first)
+        assert new_topic(node, "t") == 0
+        assert all(x.leader_id == 1 for x in partitions(node))
+        deadline = time.monotonic() + 10
+        while log_dirs(node)[1][2] != list(range(PARTITIONS)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert log_dirs(node) == [("a", 0, []), ("data", 0, list(range(PARTITIONS)))]
+        cordon(node, first, second)
+        deadline = time.monotonic() + 10
+        while (code := new_topic(node, f"u{time.monotonic_ns()}")) == 0 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert code == 38, "INVALID_REPLICATION_FACTOR: nobody may have it"
+        cordon(node)
+        deadline = time.monotonic() + 10
+        while (code := new_topic(node, f"v{time.monotonic_ns()}")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert code == 0

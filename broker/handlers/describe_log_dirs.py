@@ -5,7 +5,7 @@ KAFKA_STORAGE_ERROR and nothing else.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 
-From KIP-113; room of a directory: KIP-827.
+From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from ottla.wire.messages.describe_log_dirs import (
 
 
 def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Steps[DescribeLogDirsResult]:
+    storage = context.services.storage
     failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
-    if directory.path in context.services.storage.failed:
+    if directory.path in storage.failed:
         return failed
     try:
         total, usable = directory.disk.usage(directory.path)
@@ -41,7 +42,10 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
     for topic in topics.values():
         topic.partitions.sort(key=lambda row: row.partition_index)
         yield
-    return DescribeLogDirsResult(0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable)
+    cordoned = storage.is_cordoned(directory)
+    return DescribeLogDirsResult(
+        0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable, cordoned
+    )
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> Answer:

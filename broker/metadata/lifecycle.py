@@ -5,7 +5,7 @@ and applied it: heartbeats name the newest record that is applied.
 
 Source: ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
 
-Registration and heartbeats: KIP-631; the former epoch: KIP-966.
+Registration and heartbeats: KIP-631; the former epoch: KIP-966; cordoned directories: KIP-1066.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.admin import Submits
 from ottla.broker.metadata.applier import Applier
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.replica.storage import Storage
+from ottla.broker.replica.storage import CORDONED, Storage
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import Delta
+from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.image import Image
+from ottla.controller.records import METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -67,6 +69,7 @@ class Lifecycle:
         self._cache = cache
         self._applier = applier
         self._storage = storage
+        storage.cordon(config.current(newest(), CORDONED) or "")
         self._incarnation_id = env.uuid()
         self._heartbeat_s = config.number("broker.heartbeat.interval.ms") / 1000
         self._news = trio.Event()
@@ -181,6 +184,8 @@ class Lifecycle:
         """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
         self._news.set()
         self._news = trio.Event()
+        if self._storage.cordon(self._config.current(image, CORDONED) or "") and self.broker_epoch >= 0:
+            self._hurry.set()
         if self.broker_epoch >= 0 and any(self._asks(image, broker_id) for broker_id in delta.brokers):
             self._hurry.set()
 
@@ -220,10 +225,22 @@ class Lifecycle:
 
     async def _beat(self, *, want_fence: bool = False, want_shut_down: bool = False) -> bh.BrokerHeartbeatResponse:
         request = bh.BrokerHeartbeatRequest(
-            self._config.node_id, self.broker_epoch, self._applier.offset, want_fence, want_shut_down
+            self._config.node_id,
+            self.broker_epoch,
+            self._applier.offset,
+            want_fence,
+            want_shut_down,
+            cordoned_log_dirs=self._cordoned(),
         )
         answer: bh.BrokerHeartbeatResponse = await self._controller.submit(request)
         return answer
+
+    def _cordoned(self) -> list[bytes] | None:
+        """Directories that are to get no new partitions; None where there are none, and the controller knows none."""
+        ids, known = self._storage.cordoned_ids, self._known()
+        level = self._cache.image.features.get(METADATA_VERSION, 0)
+        nothing = not ids and (known is None or not known.cordoned_log_dirs)
+        return None if nothing or known is None or level < CORDONED_SINCE else sorted(ids)
 
     # ------------------------------------------------------------------ going
 

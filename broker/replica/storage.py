@@ -2,7 +2,7 @@
 
 The directory with the metadata log is the node's own ground: without it the node stops. Any other may fail alone.
 
-Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858).
+Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858, KIP-1066).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ottla.world.disk import Disk
 
 logger = logging.getLogger("ottla.storage")
 
+CORDONED = "cordoned.log.dirs"
+EVERY_DIRECTORY = "*"
 NOTHING: Mapping[str, int] = MappingProxyType({})
 Fail = Callable[[OSError, LogDirectory | PartitionLog | None], None]
 """Told of an error with the directory or log it came from; None is the metadata directory."""
@@ -39,6 +41,8 @@ class Storage:
             self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
         self.failed: dict[str, OSError] = {}
         """Directories out of service until the next start, with what went wrong."""
+        self._cordoned_as = ""
+        self._cordoned: frozenset[str] = frozenset()
 
     def _every(self) -> list[LogDirectory]:
         return self.directories if self.metadata in self.directories else [self.metadata, *self.directories]
@@ -52,6 +56,29 @@ class Storage:
     def online_ids(self) -> list[bytes]:
         """What the controller is told: directories with partitions that can be used."""
         return [d.id for d in self.online]
+
+    @property
+    def cordoned_ids(self) -> list[bytes]:
+        """What the controller is told: those of them that are to get no new partitions."""
+        return [d.id for d in self.online if self.is_cordoned(d)]
+
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Whether a directory is to get no new partitions (KIP-1066)."""
+        return directory.path in self._cordoned
+
+    def cordon(self, named: str) -> bool:
+        """Take ``cordoned.log.dirs`` over, paths with commas between or ``*``; says whether it is another than before.
+
+        A path that is no directory of this node has no effect.
+        """
+        if named == self._cordoned_as:
+            return False
+        self._cordoned_as, paths = named, {path.strip() for path in named.split(",")}
+        known = [d for d in self.directories if paths & {d.path, d.full_path, EVERY_DIRECTORY}]
+        self._cordoned = frozenset(d.path for d in known)
+        for path in sorted(paths - {"", EVERY_DIRECTORY} - {x for d in known for x in (d.path, d.full_path)}):
+            logger.warning("%s=%s: it is none of this node's data directories", CORDONED, path)
+        return True
 
     @property
     def clean_epoch(self) -> int:
@@ -138,9 +165,11 @@ class Storage:
     def roomiest(self, coming: Mapping[str, int] = NOTHING) -> LogDirectory:
         """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``).
 
-        ``coming``: partitions that are being made, by directory.
+        ``coming``: partitions that are being made, by directory. Where all are cordoned the first one gets it: the
+        controller had not heard of it yet.
         """
-        return min(self.online, key=lambda d: len(d.logs) + coming.get(d.path, 0))
+        free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
+        return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
     def of(self, log: PartitionLog) -> LogDirectory:
         """The directory a log lies in."""

@@ -24,7 +24,8 @@ from ottla.broker.metadata.lifecycle import (
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.records import METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -52,7 +53,10 @@ class House:
         self.state = "fenced"
         self.waits_for_others = 0
         self.cache: Any = SimpleNamespace(image=Image(), cluster_id="cluster")
-        self.storage: Any = SimpleNamespace(online_ids=[b"b" * 16, b"a" * 16], clean_epoch=33)
+        self.storage: Any = SimpleNamespace(
+            online_ids=[b"b" * 16, b"a" * 16], clean_epoch=33, cordoned_ids=[], cordon=self._cordon
+        )
+        self.cordoned = ""
         config = NodeConfig({k.replace("_", "."): v for k, v in values.items()}, node_id=ME, host="h", port=9092)
         applier: Any = self
         self.life = Lifecycle(self.env, config, self, self.cache, applier, self.storage, lambda: self.committed)
@@ -60,6 +64,11 @@ class House:
         self.led: list[int] = []
         self.life.on_registered.append(self.led.append)
         self.nursery: trio.Nursery
+
+    def _cordon(self, named: str) -> bool:
+        before, self.cordoned = self.cordoned, named
+        self.storage.cordoned_ids = [b"b" * 16, b"a" * 16][: len(named)]
+        return before != named
 
     # what the applier is to it
 
@@ -260,6 +269,41 @@ def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
         assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in house.beats} == {
             (house.truth.offset, False, False)
         }
+
+    house.play(story)
+
+
+@pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
+def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
+    house = House()
+
+    def set_to(value: str | None) -> None:
+        settings = {} if value is None else {"cordoned.log.dirs": value}
+        features = {METADATA_VERSION: level}
+        house.truth = replace(house.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
+
+    async def story() -> None:
+        house.said.clear()
+        for value, expected in zip(("xx", None), told, strict=True):
+            set_to(value)
+            house.commit(rack="r")  # some change of the metadata
+            await trio.sleep(SEEN_S + 0.01)
+            assert house.beats.pop().cordoned_log_dirs == expected
+            assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
+            house.commit(cordoned_log_dirs=expected)
+            await trio.sleep(BEAT_S)
+        await trio.sleep(BEAT_S)
+        assert house.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
+
+    house.play(story)
+
+
+def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
+    house = House()
+
+    async def story() -> None:
+        await trio.sleep(3 * BEAT_S)
+        assert {b.cordoned_log_dirs for b in house.beats} == {None}
 
     house.play(story)
 

@@ -233,6 +233,26 @@ def test_the_next_partition_goes_where_the_fewest_are_those_on_their_way_counted
     assert storage.roomiest() is c, "never where nothing can be written"
 
 
+def test_cordoned_directories_get_no_new_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    storage = House().begun("/a", "/b", "/c")
+    a, b, c = storage.directories
+    assert storage.cordon("/a, /c,/x")
+    assert not storage.cordon("/a, /c,/x"), "nothing new"
+    assert [storage.is_cordoned(d) for d in (a, b, c)] == [True, False, True]
+    assert storage.cordoned_ids == [a.id, c.id]
+    put(storage, 1, "t", "u")
+    assert storage.roomiest() is b, "though it has the most"
+    assert "cordoned.log.dirs=/x: it is none of this node's data directories" in caplog.text
+    assert len(caplog.records) == 1
+    assert storage.cordon("*")
+    assert storage.cordoned_ids == [a.id, b.id, c.id]
+    assert storage.roomiest() is a, "the controller had not heard of it yet"
+    storage.take_out(a, OSError(errno.EIO, "gone"))
+    assert (storage.roomiest(), storage.cordoned_ids) == (b, [b.id, c.id])
+    assert storage.cordon("")
+    assert (storage.roomiest(), storage.cordoned_ids) == (c, [])
+
+
 def test_a_log_is_found_with_its_directory() -> None:
     storage = House().begun("/a", "/b")
     [t], [u] = put(storage, 0, "t"), put(storage, 1, "u")
