@@ -124,6 +124,8 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
         disk.fsync_dir(directory)  # else one of them could come back behind the segment that stands for it
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
+    if swaps:
+        disk.fsync_dir(directory)  # else its old name could come back beside what the next compaction leaves half done
     names = disk.listdir(directory)
     logs = {name[:_DIGITS] for name in names if name.endswith(".log")}
     for name in names:

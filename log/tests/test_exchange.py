@@ -230,3 +230,21 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
         assert last_of_keys(again) == last
         assert again.log_end_offset == log.log_end_offset
     assert ends == {(True, False), (True, True), (False, False)}
+
+
+def test_an_exchange_that_a_start_finished_is_not_undone_by_the_next_compaction_and_a_power_cut() -> None:
+    """Simulator seed 1015: the old name came back beside half a compaction's file, and both were thrown away."""
+    for seed in range(20):
+        memory = MemoryDisk(random.Random(seed), lambda: NOW)
+        disk = memory.session()
+        log = written(disk)
+        work = Exchange(log, compacted(log, disk).cleaned)
+        assert work.announce()
+        work.settle()  # killed here
+        log = opened(memory, MERGED)
+        before, disk = values(log), memory.session()
+        half = disk.open(f"{log.directory}/00000000000000000000.log.cleaned", create=True)
+        half.pwrite(b"half", 0)
+        half.fsync()
+        memory.lose_power()
+        assert values(opened(memory, MERGED)) == before, seed

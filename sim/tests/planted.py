@@ -193,10 +193,9 @@ def read_metadata_but_the_last() -> None:
     def make(real: Any) -> Any:
         def read(self: MetadataStore, *rest: int) -> Any:
             batches = list(real(self, *rest))
-            if self in begun or not batches:
-                return iter(batches)
-            begun.add(self)
-            return iter(batches[:-8])  # some of the last only say that the controller lives
+            kept = len(batches) if self in begun else -8  # some of the last only say that the controller lives
+            begun.update([self] if batches else ())
+            return iter(batches[:kept])
 
         return read
 

@@ -1,0 +1,48 @@
+"""What a broker tells the controller of directories that are to get no new partitions (KIP-1066)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.tests.test_lifecycle import BEAT_S, ME, SEEN_S, House
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.records import METADATA_VERSION
+
+
+@pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
+def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
+    house = House()
+
+    def set_to(value: str | None) -> None:
+        settings = {} if value is None else {"cordoned.log.dirs": value}
+        features = {METADATA_VERSION: level}
+        house.truth = replace(house.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
+
+    async def story() -> None:
+        house.said.clear()
+        for value, expected in zip(("xx", None), told, strict=True):
+            set_to(value)
+            house.commit(rack="r")  # some change of the metadata
+            await trio.sleep(SEEN_S + 0.01)
+            assert house.beats.pop().cordoned_log_dirs == expected
+            assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
+            house.commit(cordoned_log_dirs=expected)
+            await trio.sleep(BEAT_S)
+        await trio.sleep(BEAT_S)
+        assert house.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
+
+    house.play(story)
+
+
+def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
+    house = House()
+
+    async def story() -> None:
+        await trio.sleep(3 * BEAT_S)
+        assert {b.cordoned_log_dirs for b in house.beats} == {None}
+
+    house.play(story)
