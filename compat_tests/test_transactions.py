@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,11 +16,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 import ottla
-from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
 from compat_tests.jars import classpath
 from compat_tests.test_three_nodes import all_in_sync, make_topic, until
 
 WAIT_S = 30.0
+
+
+def command(*arguments: str, status: int = 0) -> str:
+    done = subprocess.run([OTTLA, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def make(bootstrap: str, topic: str, replicas: int = 1) -> None:
@@ -153,7 +160,59 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
         until(lambda: read(node.bootstrap, topic) == ["b0", "b1"])
 
 
-# ---------------------------------------------------------------------- Kafka's own tool
+def committed(bootstrap: str, group: str, topic: str) -> list[int]:
+    # One that reads committed records waits here for the end of an open transaction.
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"})
+    found = reader.committed([TopicPartition(topic, number) for number in (0, 1)], WAIT_S)
+    reader.close()
+    return [x.offset for x in found]
+
+
+def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, group: str) -> None:
+    """Read, write, and say how far was read: once as a whole, once not at all."""
+    target = f"{topic}-copied"
+    for name in (topic, target):
+        make(node.bootstrap, name)
+    source = confluent(node.bootstrap, topic)
+    source.begin_transaction()
+    write(source, topic, "a")
+    source.commit_transaction(WAIT_S)
+    settings = {"bootstrap.servers": node.bootstrap, "group.id": group, "enable.auto.commit": False}
+    reader = Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+    reader.subscribe([topic])
+    copier = confluent(node.bootstrap, target)
+    got: list[Any] = []
+    until(lambda: got.extend(m for m in reader.consume(2, 0.5) if m.error() is None) or len(got) == 2)
+    positions = [TopicPartition(m.topic(), m.partition(), m.offset() + 1) for m in got]
+    for ends, stored in ((copier.abort_transaction, [-1001, -1001]), (copier.commit_transaction, [1, 1])):
+        copier.begin_transaction()
+        for message in got:
+            copier.produce(target, message.value(), partition=message.partition())
+        copier.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), WAIT_S)
+        assert committed(node.bootstrap, group, topic) == [-1001, -1001]
+        ends(WAIT_S)
+        assert committed(node.bootstrap, group, topic) == stored
+    reader.close()
+    assert read(node.bootstrap, target) == ["a0", "a1"]
+
+
+# ---------------------------------------------------------------------- Kafka's own tool, and ours
+
+
+def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    at = ["-b", node.bootstrap, "-o", "json"]
+    producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})
+    producer.begin_transaction()
+    write(producer, topic, "a")
+    (row,) = [x for x in json.loads(command("txn", "list", *at)) if x["id"] == topic]
+    assert row["state"] == "Ongoing"
+    (row,) = json.loads(command("txn", "describe", topic, *at))
+    assert (row["state"], row["timeout_s"], row["partitions"]) == ("Ongoing", 600.0, [f"{topic}-0", f"{topic}-1"])
+    assert json.loads(command("txn", "hanging", "--older-than", "0", "--topic", topic, *at)) == []
+    assert "aborted" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap)
+    assert "no transaction" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap, status=1)
+    assert "NOT_FOUND" in command("txn", "describe", "nobody", "-b", node.bootstrap, status=1).upper().replace(" ", "_")
 
 
 def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, topic: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.matrix import CLIENTS, Missing, command_of
-from tests import hexdumps, quorum_story
+from tests import hexdumps, quorum_story, transaction_story
 from tests.reference import PAGES, WHERE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,6 +61,12 @@ def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
     text = quorum_story.PAGE.read_text()
     assert {m[0] for m in quorum_story.BLOCK.findall(text)} == set(quorum_story.MAKERS)
     assert quorum_story.page_as_it_should_be(text) == text, "run python -m tests.quorum_story"
+
+
+def test_the_story_of_a_transaction_is_the_one_the_machine_tells() -> None:
+    text = transaction_story.PAGE.read_text()
+    assert {m[0] for m in transaction_story.BLOCK.findall(text)} == set(transaction_story.MAKERS)
+    assert transaction_story.page_as_it_should_be(text) == text, "run python -m tests.transaction_story"
 
 
 def test_links_lead_somewhere() -> None:

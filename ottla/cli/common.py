@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ottla.cli import blocking
 from ottla.peers.access import OPEN, Access
-from ottla.peers.client import ClusterClient
+from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
 
 T = TypeVar("T")
@@ -117,6 +117,27 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], confi
         print(f"ottla: {bootstrap}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+async def coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
+    """A connection to the broker that coordinates a group, or a transactional id (type 1).
+
+    Raises:
+        Failed: nobody does.
+    """
+    from ottla.wire.apis import ApiKey
+    from ottla.wire.messages import find_coordinator as fc
+
+    channel = await client.any()
+    version = channel.version_for(ApiKey.FIND_COORDINATOR)
+    asked = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    if version < 4:
+        asked = fc.FindCoordinatorRequest(key, key_type)
+    answer = await channel.call(asked, version)
+    row: Any = answer.coordinators[0] if version >= 4 else answer
+    check(row.error_code, row.error_message, key)
+    await client.metadata([])
+    return await client.broker(row.node_id)
 
 
 async def until_led(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:

@@ -14,7 +14,7 @@ from ottla.wire.errors import WireError
 from ottla.world.real_disk import RealDisk
 
 TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
-Records of the metadata log and of __consumer_offsets are shown as what they say.
+Records of the metadata log, of __consumer_offsets and of __transaction_state are shown as what they say.
 
 examples:
   ottla dump ottla-data/events-0/00000000000000000000.log

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from ottla.cli.common import add_connection, check, command_parser, show, talk
-from ottla.peers.client import Channel, ClusterClient
+from ottla.cli.common import add_connection, check, command_parser, coordinator, show, talk
+from ottla.peers.client import ClusterClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import list_groups as lg
 from ottla.wire.messages import offset_fetch as of
 
@@ -33,17 +31,6 @@ def _parser() -> argparse.ArgumentParser:
     return out
 
 
-async def _coordinator(client: ClusterClient, group: str) -> Channel:
-    connection = await client.any()
-    version = connection.version_for(ApiKey.FIND_COORDINATOR)
-    request = fc.FindCoordinatorRequest(coordinator_keys=[group]) if version >= 4 else fc.FindCoordinatorRequest(group)
-    answer = await connection.call(request, version)
-    row: Any = answer.coordinators[0] if version >= 4 else answer
-    check(row.error_code, row.error_message, group)
-    await client.metadata([])
-    return await client.broker(row.node_id)
-
-
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
     for connection in await client.everyone():
@@ -57,7 +44,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    connection = await _coordinator(client, options.group)
+    connection = await coordinator(client, options.group)
     group = (await connection.call(dg.DescribeGroupsRequest([options.group]))).groups[0]
     if group.error_code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
         check(group.error_code, group.error_message, options.group)

@@ -13,6 +13,7 @@ COMMANDS = {
     "topic": "list, describe, create, configure, delete topics",
     "user": "list, add and remove users who log in with a password (SCRAM)",
     "group": "list and describe consumer groups, with their lag",
+    "txn": "list and describe transactions, find and end those that hang",
     "produce": "send lines from standard input",
     "consume": "print records",
     "dump": "print any file of a data directory in words",

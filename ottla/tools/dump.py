@@ -78,9 +78,27 @@ def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
         if topic == "__consumer_offsets":
             found = gr.decode(record.key, record.value)
             return None if found is None else {"key": plain(found.key), "value": plain(found.value)}
+        if topic == "__transaction_state":
+            return _transaction(record)
     except (WireError, msgspec.MsgspecError) as error:
         return {"unreadable": str(error)}
     return None
+
+
+def _transaction(record: r.Record) -> Any:
+    """What is known of a transactional id from here on; None for a record nobody knows."""
+    from ottla.broker.txn.records import decode
+
+    found = decode(record.key, record.value)
+    if found is None or found.transaction is None:
+        return found and {"id": found.transactional_id, "transaction": None}
+    told = found.transaction._asdict()
+    del told["last_epoch"]  # no record holds it
+    partitions = sorted(f"{topic}-{number}" for topic, number in found.transaction.partitions)
+    return {
+        "id": found.transactional_id,
+        "transaction": {**told, "state": found.transaction.state.title, "partitions": partitions},
+    }
 
 
 def batch_row(header: b.BatchHeader, position: int, *, valid: bool) -> Row:

@@ -1,0 +1,83 @@
+"""The table and the story in ``docs/explanation/exactly-once.md``, made by the machine they tell of.
+
+``python -m tests.transaction_story`` writes them into the page: into each block that begins so: ```` ```text NAME ````.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.tests.txn_node import A, TxnNode, run, said, settled, states
+from ottla.broker.txn.state import AT_REST, MAY_FOLLOW, S
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "exactly-once.md"
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+
+
+def table() -> list[str]:
+    """Which state may become which."""
+    out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
+    for state in S:
+        after = ", ".join(x.title for x in S if state in MAY_FOLLOW[x])
+        on_disk = "no" if state in {S.DEAD, S.PREPARE_EPOCH_FENCE} else "yes"
+        may_expire = "yes" if state in AT_REST else "no"
+        out.append(f"{state.title:<18} {on_disk:<8} {may_expire:<11} {after}".rstrip())
+    return out
+
+
+def story() -> list[str]:
+    """A transaction of two partitions, and a retry."""
+    node, out = TxnNode(), []
+
+    def tell(what: str, ticket: Ticket) -> None:
+        _, state, epoch = states(node)[-1]
+        assert state is not None
+        answer = said(ticket)
+        heard = f"epoch {answer[1]}" if isinstance(answer, tuple) else answer.name
+        out.append(f"{what:<44} -> {heard:<24} | {state.title}, epoch {epoch}")
+
+    async def steps() -> None:
+        tell("InitProducerId", node.init())
+        tell("a leader adds t-0: Produce has come there", node.add(A, 0))
+        tell("a leader adds t-1: Produce has come there", node.add(A, 1))
+        tell("EndTxn, commit, epoch 0", node.end(A, commits=True))
+        tell("the same at once: its partitions do not know", node.end(A, commits=True))
+        await settled()
+        for request in node.marked:
+            for marker in request.markers:
+                names = [f"{topic.name}-{number}" for topic in marker.topics for number in topic.partition_indexes]
+                _, state, epoch = states(node)[-1]
+                assert state is not None
+                what = f"markers: {', '.join(names)} of epoch {marker.producer_epoch}"
+                out.append(f"{what:<44} -> {'written':<24} | {state.title}, epoch {epoch}")
+        tell("EndTxn, commit, epoch 0: asked again", node.end(A, commits=True))
+        tell("EndTxn, abort, epoch 0: too late", node.end(A, commits=False))
+        tell("a late batch of epoch 0 wants to be part", node.add(A, 0))
+
+    run(node, steps)
+    return out
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {"states": table, "story": story}
+
+
+def page_as_it_should_be(text: str) -> str:
+    """The page with every block made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        lines = MAKERS[match[1]]()
+        return f"```text {match[1]}\n" + "".join(f"{line}\n" for line in lines) + "```"
+
+    return BLOCK.sub(made, text)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
