@@ -1,0 +1,37 @@
+"""What a dump says of records of `__transaction_state`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.tests.txn_node import A, TxnNode
+from ottla.broker.txn.coordinator import TOPIC
+from ottla.tools.dump import segment_rows
+from ottla.wire import records as r
+
+
+def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:
+    return [row["content"] for row in segment_rows(raw, topic, deep=True) if row["kind"] == "record"]
+
+
+def test_a_transactions_records_are_told_in_words() -> None:
+    node = TxnNode()
+    node.init()
+    node.add(A, 1, 0)
+    raw = b"".join(bytes(raw) for _, raw in node.replica.log.batches(0))
+    empty, ongoing = contents(raw)
+    assert (empty["id"], empty["transaction"]["state"], empty["transaction"]["partitions"]) == ("x", "Empty", [])
+    told = ongoing["transaction"]
+    assert (told["state"], told["partitions"]) == ("Ongoing", ["t-0", "t-1"])
+    assert (told["producer_id"], told["producer_epoch"]) == A
+    assert "last_epoch" not in told
+
+
+def test_a_tombstone_and_a_record_nobody_knows_are_told_as_such() -> None:
+    gone = r.build([r.NewRecord(b"\0\0\0\1x", None, 1)])
+    assert contents(gone) == [{"id": "x", "transaction": None}]
+    newer = r.build([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
+    rows = [row for row in segment_rows(newer, TOPIC, deep=True) if row["kind"] == "record"]
+    assert rows[0].get("content") is None
+    damaged = r.build([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
+    assert "unreadable" in contents(damaged)[0]
