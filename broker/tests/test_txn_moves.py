@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import trio
 
 from ottla.broker.tests.txn_node import FIRST_ID, A, TxnNode, begun, refuse, run, said, settled, states
 from ottla.broker.txn.state import S
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 
 E = ErrorCode
 
@@ -278,5 +287,64 @@ def test_fact_139_markers_of_several_transactions_go_together() -> None:
         await trio.sleep(3)
         assert [len(q.markers) for q in node.marked] == [1, 2], "what comes while one is asked waits for it"
         assert {node.seen(name).state for name in "xyz"} == {S.COMPLETE_COMMIT}
+
+    run(node, story)
+
+
+class FarLeader:
+    """The way to a broker elsewhere, which leads nothing any more."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.broken = 0
+
+    async def to(self, address: tuple[str, int] | None, who: str) -> Any:
+        if self.broken:
+            self.broken -= 1
+            raise OSError("refused")
+        return self
+
+    async def call(self, request: Any) -> Any:
+        self.asked.append(request)
+        await trio.lowlevel.checkpoint()
+        row = WritableTxnMarkerPartitionResult(0, E.NOT_LEADER_OR_FOLLOWER)
+        topics = [WritableTxnMarkerTopicResult("t", [row])]
+        return WriteTxnMarkersResponse([WritableTxnMarkerResult(request.markers[0].producer_id, topics)])
+
+    def close(self) -> None:
+        pass
+
+
+def led_by(node: TxnNode, broker: int) -> None:
+    """Another broker leads the topic from now on."""
+    image = node.stage.hosted.image
+    topic = image.topics["t"]
+    parts = {number: replace(part, leader=broker) for number, part in topic.partitions.items()}
+    node.stage.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
+
+
+def test_fact_140_a_leader_that_moves_is_looked_for_again() -> None:
+    node, far = TxnNode(), FarLeader()
+    node.transactions = node.coordinator(
+        node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
+    )
+    node.transactions.lead(node.replica)
+    node.transactions._markers._lines[2] = far  # type: ignore[assignment]
+    begun(node, 0)
+    led_by(node, 3)
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(5)
+        assert (far.asked, node.marked) == ([], []), "nobody knows where broker 3 is"
+        far.broken = 2
+        led_by(node, 2)
+        await trio.sleep(5)
+        assert len(far.asked) > 2
+        assert far.asked[0].markers[0].coordinator_epoch == 3
+        assert node.seen().state is S.PREPARE_COMMIT
+        led_by(node, 1)
+        await trio.sleep(2)
+        assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
 
     run(node, story)

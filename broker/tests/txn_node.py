@@ -77,13 +77,14 @@ class TxnNode:
         self.silent = False
         self.takes_s = 0.0
         self.around = Around(1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0)
-        self.transactions = self._coordinator()
+        self.transactions = self.coordinator(self.around)
         self.stage.services.transactions = self.transactions
         self.stage.services.producer_ids = self.ids
         if led:
             self.transactions.lead(self.replica)
 
-    def _coordinator(self) -> TransactionCoordinator:
+    def coordinator(self, around: Around) -> TransactionCoordinator:
+        """Another one, that sees such a node around it."""
         env: Any = self.stage.env
         return TransactionCoordinator(
             env,
@@ -93,7 +94,7 @@ class TxnNode:
             lambda: 1,
             lambda: self.level,
             self.ids.take,
-            self.around,
+            around,
         )
 
     def again(self) -> None:
