@@ -24,8 +24,7 @@ from ottla.broker.metadata.lifecycle import (
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import Delta
-from ottla.controller.image import RESOURCE_BROKER, Image
-from ottla.controller.records import METADATA_VERSION
+from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br
@@ -269,41 +268,6 @@ def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
         assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in house.beats} == {
             (house.truth.offset, False, False)
         }
-
-    house.play(story)
-
-
-@pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
-def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
-    house = House()
-
-    def set_to(value: str | None) -> None:
-        settings = {} if value is None else {"cordoned.log.dirs": value}
-        features = {METADATA_VERSION: level}
-        house.truth = replace(house.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
-
-    async def story() -> None:
-        house.said.clear()
-        for value, expected in zip(("xx", None), told, strict=True):
-            set_to(value)
-            house.commit(rack="r")  # some change of the metadata
-            await trio.sleep(SEEN_S + 0.01)
-            assert house.beats.pop().cordoned_log_dirs == expected
-            assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
-            house.commit(cordoned_log_dirs=expected)
-            await trio.sleep(BEAT_S)
-        await trio.sleep(BEAT_S)
-        assert house.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
-
-    house.play(story)
-
-
-def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
-    house = House()
-
-    async def story() -> None:
-        await trio.sleep(3 * BEAT_S)
-        assert {b.cordoned_log_dirs for b in house.beats} == {None}
 
     house.play(story)
 
