@@ -79,6 +79,9 @@ BROKER_DOCS: dict[str, str] = {
     "log.cleanup.policy": "What becomes of old records where a topic does not say: `delete`, `compact`, or both.",
     "log.dir": "Where data is kept, if log.dirs does not say.",
     "log.dirs": "Where data is kept: directories, separated by commas. One that fails goes out of service alone.",
+    "log.flush.interval.messages": "A sync before a record is acknowledged where so many wait for one; syncs are "
+    "shared.",
+    "log.flush.interval.ms": "A log with records that are not synced for so long is synced.",
     "log.index.interval.bytes": "A segment gets an index entry each so many bytes.",
     "log.index.size.max.bytes": "A segment is rolled when its index has grown so large.",
     "log.message.timestamp.after.max.ms": "How far in the future a record's time may lie.",
@@ -163,6 +166,37 @@ BROKER_DOCS: dict[str, str] = {
     "transaction.state.log.segment.bytes": "Segment size of the topic that keeps transactions, when it is made.",
     "transactional.id.expiration.ms": "A transactional id without an open transaction is forgotten after so long.",
     "unclean.leader.election.enable": "Whether a copy that is not in sync may lead, rather than none. Records go lost.",
+    "group.share.assignment.interval.ms": "How long a share group's target stands before the next is computed.",
+    "group.share.delivery.count.limit": "How often a record is handed out before it is given up.",
+    "group.share.heartbeat.interval.ms": "How often members of share groups are to say that they live.",
+    "group.share.max.assignment.interval.ms": "The most a group's own share.assignment.interval.ms may be.",
+    "group.share.max.delivery.count.limit": "The most a group's own share.delivery.count.limit may be.",
+    "group.share.max.heartbeat.interval.ms": "The most a group's own share.heartbeat.interval.ms may be.",
+    "group.share.max.partition.max.record.locks": "The most a group's own share.partition.max.record.locks may be.",
+    "group.share.max.record.lock.duration.ms": "The most a group's own share.record.lock.duration.ms may be.",
+    "group.share.max.session.timeout.ms": "The most a group's own share.session.timeout.ms may be.",
+    "group.share.max.share.sessions": "Most members of share groups that have a session of fetches with this node.",
+    "group.share.max.size": "Most members in a share group.",
+    "group.share.min.assignment.interval.ms": "The least a group's own share.assignment.interval.ms may be.",
+    "group.share.min.delivery.count.limit": "The least a group's own share.delivery.count.limit may be.",
+    "group.share.min.heartbeat.interval.ms": "The least a group's own share.heartbeat.interval.ms may be.",
+    "group.share.min.partition.max.record.locks": "The least a group's own share.partition.max.record.locks may be.",
+    "group.share.min.record.lock.duration.ms": "The least a group's own share.record.lock.duration.ms may be.",
+    "group.share.min.session.timeout.ms": "The least a group's own share.session.timeout.ms may be.",
+    "group.share.partition.max.record.locks": "Most records of a partition that a share group has in its hands.",
+    "group.share.record.lock.duration.ms": "How long a member may keep a record before another gets it.",
+    "group.share.session.timeout.ms": "How long a member of a share group may be silent.",
+    "share.coordinator.snapshot.update.records.per.snapshot": "So many changes of a share partition are written, "
+    "then all of its state.",
+    "share.coordinator.state.topic.min.isr": "Copies of the topic that keeps the state of share groups that must "
+    "have a record.",
+    "share.coordinator.state.topic.num.partitions": "Partitions of the topic that keeps the state of share groups, "
+    "when it is made.",
+    "share.coordinator.state.topic.replication.factor": "Copies of the topic that keeps the state of share groups, "
+    "when it is made.",
+    "share.coordinator.state.topic.segment.bytes": "Segment size of the topic that keeps the state of share groups, "
+    "when it is made.",
+    "share.coordinator.write.timeout.ms": "How long a change of a share group's state waits until it is committed.",
 }
 
 _NO_EFFECT = "No effect here: "
@@ -175,8 +209,8 @@ TOPIC_DOCS: dict[str, str] = {
     "compression.zstd.level": BROKER_DOCS["compression.zstd.level"],
     "delete.retention.ms": "How long the record that says a key is gone stays in a compacted topic.",
     "file.delete.delay.ms": "How long the files of a deleted segment stay for those still reading.",
-    "flush.messages": _NO_EFFECT + "the operating system decides when records reach the disk.",
-    "flush.ms": _NO_EFFECT + "the operating system decides when records reach the disk.",
+    "flush.messages": BROKER_DOCS["log.flush.interval.messages"],
+    "flush.ms": BROKER_DOCS["log.flush.interval.ms"],
     "follower.replication.throttled.replicas": "PARTITION:BROKER of each follower that is filled no faster than its "
     "broker's `follower.replication.throttled.rate`; `*` is all.",
     "index.interval.bytes": BROKER_DOCS["log.index.interval.bytes"],
@@ -220,6 +254,16 @@ OWN_DOCS: dict[str, str] = {
 
 GROUP_DOCS: dict[str, str] = {
     **dict.fromkeys(GROUP_KEYS, _NO_EFFECT + "groups of this kind are not served yet."),
+    "share.assignment.interval.ms": "How long the group's target stands before the next is computed.",
+    "share.auto.offset.reset": "Where a group begins a partition: `latest`, `earliest`, or `by_duration:` and how "
+    "far back.",
+    "share.delivery.count.limit": "How often a record is handed out before it is given up.",
+    "share.heartbeat.interval.ms": "How often its members are to say that they live.",
+    "share.isolation.level": "Whether its members see records of open and aborted transactions.",
+    "share.partition.max.record.locks": "Most records of a partition that the group has in its hands.",
+    "share.record.lock.duration.ms": "How long a member may keep a record before another gets it.",
+    "share.renew.acknowledge.enable": "Whether members may keep a record longer than that by saying so.",
+    "share.session.timeout.ms": "How long a member may be silent.",
     "consumer.assignment.interval.ms": "How long the group's target stands before the next is computed.",
     "consumer.heartbeat.interval.ms": "How often its members are to say that they live.",
     "consumer.session.timeout.ms": "How long a member may be silent.",
@@ -227,14 +271,14 @@ GROUP_DOCS: dict[str, str] = {
 
 # Prefixes of settings without effect, the longest first, with the reason.
 _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
-    ("group.share.", "share groups are not served yet"),
+    ("group.share.assignors", "there is one, `simple`"),
     ("group.streams.", "streams groups are not served yet"),
     ("group.coordinator.", "group records are written at once, by one thread"),
-    ("share.coordinator.", "share groups are not served yet"),
+    ("share.coordinator.", "records of share groups are written and read as they come"),
     ("transaction.state.log.load", "records of transactions are read as they come"),
     ("transaction.two.phase", "transactions in two phases are not served: Kafka's own are not finished (KIP-939)"),
     ("log.cleaner.", "one thread compacts, with buffers as large as it needs"),
-    ("log.flush.", "the operating system decides when records reach the disk"),
+    ("log.flush.", "it is looked at every five seconds"),
     ("remote.", "there is no tiered storage"),
     ("log.local.", "there is no tiered storage"),
     ("follower.fetch.last.tiered", "there is no tiered storage"),
@@ -279,7 +323,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("fetch.purgatory", "a parked request is forgotten when it is answered"),
     ("producer.purgatory", "a parked request is forgotten when it is answered"),
     ("delete.records.purgatory", "a parked request is forgotten when it is answered"),
-    ("share.fetch.purgatory", "share groups are not served yet"),
+    ("share.fetch.purgatory", "who waits is looked for by partition, and nothing has to be purged"),
     ("socket.connection.setup", "another node answers in the time of a request, or is asked again"),
     ("socket.listen.backlog", "1,024 connections may wait to be taken"),
 )

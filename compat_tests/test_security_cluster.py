@@ -1,4 +1,4 @@
-"""Three nodes that speak TLS and log in at each other; their certificates are replaced while a client writes."""
+"""Three nodes that speak TLS and log in at each other, as certificates are replaced and as share groups are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
@@ -184,6 +184,24 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Clu
         writer.join()
     assert failed == []
     assert sorted(read(cluster, len(acknowledged)), key=int) == sorted(acknowledged, key=int)
+
+
+def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: Cluster) -> None:
+    admin = AdminClient(cluster.client)
+    admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
+    producer = Producer(cluster.client)
+    seen: set[int | None] = set()
+    with ShareConsumer(cluster.client | {"group.id": "shared"}) as reader:
+        reader.subscribe(["t"])
+
+        def more() -> bool:
+            for partition in range(6):
+                producer.produce("t", b"work", partition=partition)
+            assert producer.flush(20) == 0
+            seen.update(message.partition() for message in reader.poll(1.0) if not message.error())
+            return len(seen) == 6
+
+        until(more)  # partitions of three leaders, with states at one coordinator
 
 
 def read(cluster: Cluster, count: int) -> list[bytes]:

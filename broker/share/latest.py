@@ -43,7 +43,8 @@ class Latest:
 
     async def _elsewhere(self, broker_id: int, topic: str, partition: int) -> int:
         if broker_id not in self._lines:
-            self._lines[broker_id] = Standing(self._around.env, "share-lag", TIMEOUT_S), trio.Lock()
+            line = Standing(self._around.env, "share-lag", TIMEOUT_S, access=self._around.access())
+            self._lines[broker_id] = line, trio.Lock()
         line, free = self._lines[broker_id]
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])
         async with free:

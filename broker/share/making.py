@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from ottla.broker.auth.ways import between_brokers
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.services import Services
 from ottla.broker.share.coordinator import ShareCoordinator
@@ -14,6 +15,7 @@ from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.shares import Shares
 from ottla.controller.image import Image
+from ottla.peers.access import Access
 from ottla.world.env import Env
 
 
@@ -39,6 +41,9 @@ class _Around:
         broker = self.image().brokers.get(broker_id)
         ends = () if broker is None or broker.fenced else broker.end_points
         return next(((end.host, end.port) for end in ends if end.name == self._listener), None)
+
+    def access(self) -> Access:
+        return between_brokers(self._services.config)
 
     def create_state_topic(self) -> None:
         self._services.admin.create_share_topic()

@@ -21,6 +21,7 @@ from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey, ShareState
 from ottla.controller.image import Image
+from ottla.peers.access import Access
 from ottla.peers.client import Standing
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import delete_share_group_state as ds
@@ -61,6 +62,9 @@ class Around(Protocol):
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
         """Where a broker listens for others."""
+
+    def access(self) -> Access:
+        """What other brokers want of those who speak to them."""
 
     def create_state_topic(self) -> None:
         """Have `__share_group_state` made."""
@@ -164,7 +168,8 @@ class Persister:
 
     async def _elsewhere(self, broker_id: int, request: Any) -> Any:
         if broker_id not in self._lines:
-            self._lines[broker_id] = Standing(self._around.env, "share-persister", TIMEOUT_S), trio.Lock()
+            line = Standing(self._around.env, "share-persister", TIMEOUT_S, access=self._around.access())
+            self._lines[broker_id] = line, trio.Lock()
         line, free = self._lines[broker_id]
         async with free:
             channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
