@@ -75,7 +75,7 @@ class Effects(Generic[R]):
     at_once: list[Reply] = field(default_factory=list)
     """Answers that hang on nothing that is not committed: they leave in the same turn, whatever becomes of it."""
     txn: InTransaction | Ends | None = None
-    """Where the records belong to a transaction, or one ends: then there is no ``then``."""
+    """Where the records belong to a transaction, or one ends. Each slice of ``then`` says it for itself."""
     timers: list[Arm | Cancel] = field(default_factory=list)
     settle: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
@@ -84,14 +84,18 @@ class Effects(Generic[R]):
     are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
     replies and ``settle`` that stand beside it wait for its end."""
 
-    def lay(self, records: Iterable[R | None]) -> None:
-        """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none."""
+    def lay(self, records: Iterable[R | None], txn: InTransaction | None = None) -> None:
+        """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none.
+
+        Those of a transaction are as many of its batches: seen together all the same, at its end.
+        """
         assert self.then is None
         rest = iter(records)
         first = list(islice(rest, SLICE))
         self.records += (record for record in first if record is not None)
+        self.txn = txn if self.records else None
         if len(first) == SLICE:
-            self.then = _slices(rest)
+            self.then = _slices(rest, txn)
 
     def follow(self, slices: Iterator[Effects[R]], rows: int) -> None:
         """What goes on over so many rows, in slices: at once where they are few, else in ``then``."""
@@ -112,9 +116,10 @@ class Effects(Generic[R]):
             yield from rest
 
 
-def _slices(rest: Iterator[R | None]) -> Iterator[Effects[R]]:
+def _slices(rest: Iterator[R | None], txn: InTransaction | None) -> Iterator[Effects[R]]:
     while part := list(islice(rest, SLICE)):
-        yield Effects([record for record in part if record is not None])
+        records = [record for record in part if record is not None]
+        yield Effects(records, txn=txn if records else None)
 
 
 class Machine(Protocol[R]):

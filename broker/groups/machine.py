@@ -271,11 +271,9 @@ class GroupMachine:
             fx.replies.append(Reply(event.ticket, error.code))
             return fx
         if event.txn is not None:
-            # One batch, so that they are there together or not at all; their records do not say which topic it was.
-            fx.records += commit_records(
-                event.group_id, (x._replace(topic_id=ZERO_UUID) for x in event.offsets), now_ms, -1
-            )
-            fx.txn = event.txn if fx.records else None
+            # Their records do not say which topic it was.
+            nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
+            fx.lay(commit_records(event.group_id, nameless, now_ms, -1), event.txn)
             fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
             return fx
         if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):

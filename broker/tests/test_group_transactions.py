@@ -17,7 +17,7 @@ from ottla.broker.groups.state import Group, GroupState, Member
 from ottla.broker.tests.group_node import run
 from ottla.broker.tests.pending_node import PID, House
 from ottla.broker.tests.world import awaited
-from ottla.log.machine import Ends
+from ottla.log.machine import SLICE, Ends
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TRANSACTIONAL_BIT
 from ottla.wire.control import ControlType, TxnEnd
@@ -92,6 +92,35 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
         assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
         (asked,) = house.coordinator.asked
         assert [(t.name, t.partitions) for t in asked.topics] == [(TOPIC, [0])]
+
+    run(house, story)
+
+
+def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_all() -> None:
+    house, rows = House(), 2 * SLICE + 1
+
+    async def story() -> None:
+        parts = [m.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
+        request = m.TxnOffsetCommitRequest("x", "g", PID, 0, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
+        ends: list[int] = []
+
+        async def end() -> None:
+            while not house.replica.log.log_end_offset:
+                await trio.lowlevel.checkpoint()
+            ends.append(house.replica.log.log_end_offset)
+            assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+            await house.end()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            await awaited(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+        assert ends == [SLICE], "others had the loop behind the first slice"
+        batches = [header for header, _ in house.replica.log.batches()]
+        assert [header.records_count for header in batches] == [SLICE, SLICE, 1, 1]
+        assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
+        assert batches[-1].is_control
+        last = [max(range(n, rows, 3)) for n in range(3)]
+        assert [await house.fetch(stable=True, partition=n) for n in range(3)] == [(offset, 0) for offset in last]
 
     run(house, story)
 
