@@ -131,11 +131,13 @@ def _level(stage: Stage, level: int) -> None:
 
 
 def _ready(stage: Stage, name: str) -> None:
-    """The id has a coordinator that answers."""
-    asked = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
-    until(lambda: not stage["a"].call(K.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
-    describe = dt.DescribeTransactionsRequest([name])
-    until(lambda: stage["a"].call(K.DESCRIBE_TRANSACTIONS, 0, describe).transaction_states[0].error_code == 105)
+    """The id has a coordinator that answers, and so has the one nobody knows."""
+    for each in (name, "unheard-of"):
+        asked = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
+        until(lambda asked=asked: not stage["a"].call(K.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
+        describe = dt.DescribeTransactionsRequest([each])
+        found = partial(stage["a"].call, K.DESCRIBE_TRANSACTIONS, 0, describe)
+        until(lambda found=found: found().transaction_states[0].error_code == 105)
     ids = ip.InitProducerIdRequest(None, 60_000)
     until(lambda: not stage["a"].call(K.INIT_PRODUCER_ID, 4, ids).error_code)
 
