@@ -128,7 +128,8 @@ class Consumer:
         self.load.ready[self] = (connection, generation)
         await trio.sleep(HEARTBEAT_S * self.load.env.random())
         while True:
-            answer = await connection.call(hb.HeartbeatRequest(self.group, generation, self.member), 4)
+            with trio.CancelScope(shield=True):  # a call that is broken off closes its connection, and it is needed
+                answer = await connection.call(hb.HeartbeatRequest(self.group, generation, self.member), 4)
             if answer.error_code:
                 del self.load.ready[self]
                 return
