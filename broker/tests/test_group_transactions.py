@@ -114,7 +114,7 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
             await awaited(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
-        assert ends == [SLICE], "others had the loop behind the first slice"
+        assert ends in ([SLICE], [2 * SLICE]), "others had the loop behind a slice: which one is up to the scheduler"
         batches = [header for header, _ in house.replica.log.batches()]
         assert [header.records_count for header in batches] == [SLICE, SLICE, 1, 1]
         assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
