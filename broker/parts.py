@@ -183,8 +183,7 @@ class Parts:
             self.replicas.on_committed.append(coordinator.advance)
             self.replicas.on_resigned.append(coordinator.resign)
             self.applier.followers.append(coordinator.publish)
-            start(coordinator.run)
-            start(coordinator.prune_now_and_then)
+            start(made.run)
         return self._shares
 
     def _lead_shares(self, replica: Replica) -> None:

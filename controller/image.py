@@ -75,6 +75,17 @@ class Image:
     acls: Mapping[Acl, bytes] = field(default_factory=Map)
     """The access rules among them, with their ids."""
 
+    def address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where a broker listens under that name; None where it is not registered, or has none such."""
+        known = self.brokers.get(broker_id)
+        ends = () if known is None else known.end_points
+        return next(((end.host, end.port) for end in ends if end.name == listener), None)
+
+    def live_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """The same, and None also where it is fenced."""
+        known = self.brokers.get(broker_id)
+        return None if known is None or known.fenced else self.address(broker_id, listener)
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with that id."""
         name = self.topic_names.get(topic_id)

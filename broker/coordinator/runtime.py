@@ -150,6 +150,18 @@ class CoordinatorRuntime(Generic[R]):
         """Every shard there is, by partition."""
         return iter([self._shards[number] for number in sorted(self._shards)])
 
+    def served(self) -> Iterator[Shard[R]]:
+        """Every shard that is served.
+
+        Raises:
+            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
+        """
+        for shard in self:
+            if shard.state is State.LOADING:
+                raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if shard.state is State.ACTIVE:
+                yield shard
+
     # ------------------------------------------------------------------ work beside requests
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -5,13 +5,13 @@ Source: ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
-from ottla.broker.coordinator.shard import Serde, Shard, State
+from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
@@ -24,7 +24,6 @@ from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.log.machine import Machine
-from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
 
 TOPIC = "__consumer_offsets"
@@ -92,6 +91,7 @@ class GroupCoordinator:
         self.run = self._runtime.run
         self.resign = self._runtime.resign
         self.advance = self._runtime.advance
+        self.shards = self._runtime.served
 
     def _machine(self) -> Machine[GroupRecord]:
         return GroupMachine(self.settings, self._image)
@@ -125,18 +125,6 @@ class GroupCoordinator:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._runtime.shard(self.partition_for(group_id))
-
-    def shards(self) -> Iterator[Shard[GroupRecord]]:
-        """Every shard that is served.
-
-        Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
-        """
-        for shard in self._runtime:
-            if shard.state is State.LOADING:
-                raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if shard.state is State.ACTIVE:
-                yield shard
 
     def publish(self, image: Image, delta: Delta) -> None:
         """Follow the image: groups look at their topics anew, and positions go with theirs."""

@@ -86,10 +86,7 @@ class Fetchers:
         return self._replicas.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
 
     def _address(self, broker: int) -> tuple[str, int] | None:
-        known = self._replicas.image.brokers.get(broker)
-        if known is None:
-            return None
-        return next(((e.host, e.port) for e in known.end_points if e.name == self._listener), None)
+        return self._replicas.image.address(broker, self._listener)
 
     def _is_throttled(self, replica: Replica) -> bool:
         return self._replicas.follower_throttle.names(self._replicas.image, replica.topic, replica.partition)

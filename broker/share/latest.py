@@ -5,11 +5,8 @@ Source: ``NetworkPartitionMetadataClient.java`` (apache/kafka 4.3.1), KIP-1226.
 
 from __future__ import annotations
 
-import trio
-
 from ottla.broker.replica.replicas import Replicas
-from ottla.broker.share.persister import TIMEOUT_S, Around
-from ottla.peers.client import Standing
+from ottla.broker.share.lines import Around, Lines
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -22,7 +19,8 @@ class Latest:
     def __init__(self, around: Around, replicas: Replicas) -> None:
         self._around = around
         self._replicas = replicas
-        self._lines: dict[int, tuple[Standing, trio.Lock]] = {}
+        self._lines = Lines(around, "share-lag")
+        self.close = self._lines.close
 
     async def of(self, topic: str, partition: int) -> int:
         """A partition's high watermark.
@@ -42,14 +40,8 @@ class Latest:
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
 
     async def _elsewhere(self, broker_id: int, topic: str, partition: int) -> int:
-        if broker_id not in self._lines:
-            line = Standing(self._around.env, "share-lag", TIMEOUT_S, access=self._around.access())
-            self._lines[broker_id] = line, trio.Lock()
-        line, free = self._lines[broker_id]
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])
-        async with free:
-            channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
-            answer = await channel.call(ListOffsetsRequest(-1, 0, [wanted]), 10)
+        answer = await self._lines.call(broker_id, ListOffsetsRequest(-1, 0, [wanted]), 10)
         row = answer.topics[0].partitions[0]
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code))

@@ -38,9 +38,7 @@ class _Around:
         return self._services.replicas.image
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        broker = self.image().brokers.get(broker_id)
-        ends = () if broker is None or broker.fenced else broker.end_points
-        return next(((end.host, end.port) for end in ends if end.name == self._listener), None)
+        return self.image().live_address(broker_id, self._listener)
 
     def access(self) -> Access:
         return between_brokers(self._services.config)

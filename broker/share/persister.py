@@ -10,19 +10,15 @@ Deviation: the coordinator is found in the metadata, which every broker has, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import trio
+from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
 from ottla.broker.share import machine as m
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.coordinator import ShareCoordinator
+from ottla.broker.share.lines import Around, Lines
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey, ShareState
-from ottla.controller.image import Image
-from ottla.peers.access import Access
-from ottla.peers.client import Standing
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import delete_share_group_state as ds
 from ottla.wire.messages import initialize_share_group_state as it
@@ -30,11 +26,9 @@ from ottla.wire.messages import read_share_group_state as rd
 from ottla.wire.messages import read_share_group_state_summary as rs
 from ottla.wire.messages import write_share_group_state as wr
 from ottla.wire.schema import Message
-from ottla.world.env import Env
 
 TRIES = 6
 FIRST_RETRY_S = 1.0
-TIMEOUT_S = 30.0
 _PASSING = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -46,37 +40,14 @@ _PASSING = frozenset(
 )
 
 
-class Around(Protocol):
-    """What a persister has of its node."""
-
-    @property
-    def env(self) -> Env:
-        """Clock and network."""
-
-    @property
-    def node_id(self) -> int:
-        """Whose coordinator is in this process."""
-
-    def image(self) -> Image:
-        """The newest metadata."""
-
-    def address(self, broker_id: int) -> tuple[str, int] | None:
-        """Where a broker listens for others."""
-
-    def access(self) -> Access:
-        """What other brokers want of those who speak to them."""
-
-    def create_state_topic(self) -> None:
-        """Have `__share_group_state` made."""
-
-
 class Persister:
     """Reads and writes the states of share partitions."""
 
     def __init__(self, around: Around, coordinator: ShareCoordinator) -> None:
         self._around = around
         self._coordinator = coordinator
-        self._lines: dict[int, tuple[Standing, trio.Lock]] = {}
+        self._lines = Lines(around, "share-persister")
+        self.close = self._lines.close
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Begin a share partition. Raises: ProtocolError."""
@@ -167,19 +138,8 @@ class Persister:
         return await self._elsewhere(leader, request)
 
     async def _elsewhere(self, broker_id: int, request: Any) -> Any:
-        if broker_id not in self._lines:
-            line = Standing(self._around.env, "share-persister", TIMEOUT_S, access=self._around.access())
-            self._lines[broker_id] = line, trio.Lock()
-        line, free = self._lines[broker_id]
-        async with free:
-            channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
-            answer = await channel.call(request)
+        answer = await self._lines.call(broker_id, request)
         row = answer.results[0].partitions[0]
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code), row.error_message)
         return row
-
-    def close(self) -> None:
-        """Hang up everywhere."""
-        for line, _ in self._lines.values():
-            line.close()

@@ -54,6 +54,16 @@ class Shares:
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         replicas.on_resigned.append(self.resigned)
 
+    async def run(self) -> None:
+        """Keep the states this node leads, until cancelled; then hang up on the others."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.coordinator.run)
+                nursery.start_soon(self.coordinator.prune_now_and_then)
+        finally:
+            self.persister.close()
+            self.latest.close()
+
     def get(self, group_id: str, place: Place) -> Shared | None:
         """A share partition that is served here now."""
         return self._by_key.get(SharePartitionKey(group_id, *place))

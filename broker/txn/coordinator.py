@@ -5,7 +5,7 @@ Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
-from ottla.broker.coordinator.shard import Serde, Shard, State
+from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import partition_of
@@ -26,7 +26,7 @@ from ottla.broker.txn.machine import TxnMachine, TxnSettings
 from ottla.broker.txn.markers import Around, Markers
 from ottla.broker.txn.records import TransactionRecord
 from ottla.log.machine import Machine
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ProtocolError
 from ottla.world.env import Env
 
 TOPIC = "__transaction_state"
@@ -71,6 +71,7 @@ class TransactionCoordinator:
             WRITE_TIMEOUT_MS,
         )
         self.resign = self._runtime.resign
+        self.shards = self._runtime.served
 
     def _machine(self) -> Machine[TransactionRecord]:
         return TxnMachine(self.settings, self._fresh, self.level, self._markers)
@@ -110,17 +111,6 @@ class TransactionCoordinator:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._runtime.shard(self.partition_for(transactional_id))
-
-    def shards(self) -> Iterator[Shard[TransactionRecord]]:
-        """Every shard that is served.
-
-        Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
-        """
-        shards = list(self._runtime)
-        if any(shard.state is State.LOADING for shard in shards):
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return (shard for shard in shards if shard.state is State.ACTIVE)
 
     # ------------------------------------------------------------------ markers
 

@@ -26,9 +26,7 @@ def make_coordinator(services: Services, timers: Timers, listener: str) -> Trans
         return 0 if topic is None else len(topic.partitions)
 
     def address(broker_id: int) -> tuple[str, int] | None:
-        broker = replicas.image.brokers.get(broker_id)
-        ends = () if broker is None or broker.fenced else broker.end_points
-        return next(((end.host, end.port) for end in ends if end.name == listener), None)
+        return replicas.image.live_address(broker_id, listener)
 
     async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         from ottla.broker.txn.marking import write_markers

@@ -279,9 +279,7 @@ class _Line:
             timeout_s = config.number("request.timeout.ms") / 1000
             client_id, access = f"broker-{config.node_id}-transactions", between_brokers(config)
             self._standing = Standing(ground.env, client_id, timeout_s, access=access)
-        known = ground.metadata.image.brokers.get(self._broker)
-        ends = () if known is None else known.end_points
-        address = next(((e.host, e.port) for e in ends if e.name == config.inter_broker_listener), None)
+        address = ground.metadata.image.address(self._broker, config.inter_broker_listener)
         return await self._standing.to(address, f"broker {self._broker}")
 
     def close(self) -> None:
