@@ -31,20 +31,7 @@ sim: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
 
 soak: setup
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 2000
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --seeds 200 --synced
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --seeds 300 --seconds 60
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --transactions 2 --seeds 500
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --cluster --transactions 2 --late --seeds 100
-	PYTHONHASHSEED=0 $(BIN)/python -m sim --quorum --seeds 5000
-	OTTLA_PLANTS=1 $(BIN)/python -m pytest sim/tests/test_sim.py sim/tests/test_cluster.py -k planted
-	OTTLA_HISTORIES=10000 $(BIN)/python -m pytest log/tests/test_compaction.py
-	OTTLA_MUTATIONS=10000 $(BIN)/python -m pytest log/tests/test_mutations.py
-	OTTLA_FAULTS=1 $(BIN)/python -m pytest sim/tests/test_fault_sweep.py
-	OTTLA_POWER_CUTS=200 $(BIN)/python -m pytest compat_tests/test_power.py
-	OTTLA_CYCLES=1000 $(BIN)/python -m pytest compat_tests/test_embedded.py
-	OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10 $(BIN)/python -m pytest -s compat_tests/test_leader_kills.py
-	OTTLA_CUTS=3 $(BIN)/python -m pytest -s compat_tests/test_network_cuts.py
+	$(BIN)/python -m tests.soak $(CAMPAIGN)
 
 mutate: setup
 	$(BIN)/python -m tests.mutate $(ROOM)

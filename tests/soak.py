@@ -1,0 +1,157 @@
+"""The long campaigns, and the page of their last results: `python -m tests.soak` runs all, `... NAME` one of them.
+
+A campaign of the simulator is cut into pieces of some seeds, and the pieces go to all processes; one of pytest has its
+own. A campaign that finds something ends with status 1 and prints what was found, with the line that replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "campaigns.md"
+PIECE = 20
+HEAD = """# The long campaigns
+
+What takes too long for every change: `make soak` runs all of it, `python -m tests.soak NAME` one campaign
+(`--seeds` fewer of it, `--from` other ones), `--write` puts the result here. A short sample of each is in the test
+suite. Each row is the last whole run, with the commit it ran on.
+
+| campaign | what it holds | run | found | took | at |
+|---|---|---|---|---|---|
+"""
+
+
+class Campaign(NamedTuple):
+    """A long run: of the simulator where it has seeds, else of pytest."""
+
+    name: str
+    holds: str
+    arguments: str
+    seeds: int = 0
+    settings: str = ""
+
+
+PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py -k planted"
+KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
+CAMPAIGNS = (
+    Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
+    Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
+    Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
+    Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
+    Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
+    Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
+    Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
+    Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
+    Campaign("damage", "files with bytes changed", "log/tests/test_mutations.py", 0, "OTTLA_MUTATIONS=10000"),
+    Campaign("faults", "each call of the disk fails once", "sim/tests/test_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
+    Campaign("power", "power cuts beneath a real node", "compat_tests/test_power.py", 0, "OTTLA_POWER_CUTS=200"),
+    Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
+    Campaign("kills", "leaders killed, stopped, paused under clients", "compat_tests/test_leader_kills.py", 0, KILLS),
+    Campaign("cuts", "networks cut between real nodes", "compat_tests/test_network_cuts.py", 0, "OTTLA_CUTS=3"),
+)
+
+
+class Outcome(NamedTuple):
+    """How a campaign ended."""
+
+    ran: str
+    found: list[str]
+    took_s: float
+
+
+def simulate(campaign: Campaign, first: int, seeds: int, jobs: int) -> Outcome:
+    """Run seeds of the simulator over some processes."""
+    began = time.monotonic()
+    pieces = [(seed, min(PIECE, first + seeds - seed)) for seed in range(first, first + seeds, PIECE)]
+
+    def piece(of: tuple[int, int]) -> list[str]:
+        command = [sys.executable, "-m", "sim", "--quiet", f"--seed={of[0]}", f"--seeds={of[1]}"]
+        command += campaign.arguments.split()
+        hashed = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, check=False, env=hashed, cwd=ROOT, capture_output=True, text=True)
+        ended = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+        bad = [line for line in ended if not line.endswith(" ok")]
+        if len(ended) != of[1]:
+            bad.append(f"seed {of[0] + len(ended)} ended the simulator: {done.stderr.strip()[-2000:]}")
+        for line in bad:
+            print(line, flush=True)
+        return bad
+
+    with ThreadPoolExecutor(jobs) as processes:
+        found = [line for lines in processes.map(piece, pieces) for line in lines]
+    return Outcome(f"seeds {first} to {first + seeds - 1}", found, time.monotonic() - began)
+
+
+def test(campaign: Campaign) -> Outcome:
+    """Run a campaign of pytest, with its output shown."""
+    began = time.monotonic()
+    settings = dict(each.split("=") for each in campaign.settings.split())
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *campaign.arguments.split()]
+    with subprocess.Popen(command, env={**os.environ, **settings}, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        last = ""
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    counted = re.findall(r"\d+ (?:passed|skipped)", last)
+    ran = f"`{campaign.settings}`: {', '.join(counted) or 'nothing'}"
+    return Outcome(ran, [] if run.returncode == 0 else [last], time.monotonic() - began)
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """The rows the page has, by campaign."""
+    for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
+        if match := re.match(r"\| ([a-z-]+) \| ", line):
+            yield match[1], line
+
+
+def write(campaign: Campaign, outcome: Outcome) -> None:
+    """Put a result into the page, in place of the last one."""
+    described = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(described, check=True, cwd=ROOT, capture_output=True, text=True)
+    found = "nothing" if not outcome.found else "; ".join(outcome.found)[:300].replace("|", "/")
+    took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
+    kept = dict(rows())
+    kept[campaign.name] = (
+        f"| {campaign.name} | {campaign.holds} | {outcome.ran} | {found} | {took} | {commit.stdout.strip()} |"
+    )
+    PAGE.write_text(HEAD + "".join(kept[each.name] + "\n" for each in CAMPAIGNS if each.name in kept))
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser("python -m tests.soak", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(each.name for each in CAMPAIGNS))
+    parser.add_argument("--seeds", type=int, help="so many of the simulator's")
+    parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of the simulator")
+    parser.add_argument("--write", action="store_true", help=f"put the results into {PAGE.relative_to(ROOT)}")
+    told = parser.parse_args()
+    if unknown := set(told.names) - {each.name for each in CAMPAIGNS}:
+        parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
+    bad = 0
+    for campaign in CAMPAIGNS:
+        if told.names and campaign.name not in told.names:
+            continue
+        print(f"--- {campaign.name}: {campaign.holds}", flush=True)
+        seeds = told.seeds or campaign.seeds
+        outcome = simulate(campaign, told.first, seeds, told.jobs) if campaign.seeds else test(campaign)
+        print(f"{campaign.name}: {outcome.ran}, {len(outcome.found)} bad, {outcome.took_s:.0f} s", flush=True)
+        bad += bool(outcome.found)
+        if told.write:
+            write(campaign, outcome)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
