@@ -18,6 +18,10 @@ def low_and_high(bootstrap: str) -> tuple[int, int]:
     return found
 
 
+def size_of(data_dir: Path) -> int:
+    return sum(p.stat().st_size for p in (data_dir / "t-0").glob("*.log"))
+
+
 def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
     settings = {"log_retention_check_interval_ms": "200"}
     node = OttlaProcess(data_dir, **settings).start()
@@ -30,12 +34,11 @@ def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
         producer.poll(0)
     producer.flush(30)
     deadline = time.monotonic() + 30
-    while low_and_high(node.bootstrap)[0] == 0 and time.monotonic() < deadline:
+    while not 3_000_000 <= size_of(data_dir) < 4_200_000 and time.monotonic() < deadline:
         time.sleep(0.2)
+    assert 3_000_000 <= size_of(data_dir) < 4_200_000
     low, high = low_and_high(node.bootstrap)
     assert 0 < low < high == 9000
-    size = sum(p.stat().st_size for p in (data_dir / "t-0").glob("*.log"))
-    assert 3_000_000 <= size < 4_200_000
     node.kill()
     node = OttlaProcess(data_dir, node.port, **settings).start()
     assert low_and_high(node.bootstrap) == (low, high)

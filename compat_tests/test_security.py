@@ -164,10 +164,17 @@ def cells(files: Files) -> dict[str, dict[str, str]]:
 
 
 def by_java(files: Files, ports: dict[str, int], where: Path) -> dict[str, str]:
-    """What the Java client is told, cell by cell."""
+    """What the Java client is told, cell by cell; a machine that is busy makes it give up: then it is asked again."""
+    said = asked(cells(files), ports, where)
+    late = {name: values for name, values in cells(files).items() if said[name].startswith("TimeoutException")}
+    return said | (asked(late, ports, where.with_suffix(".again")) if late else {})
+
+
+def asked(of: dict[str, dict[str, str]], ports: dict[str, int], where: Path) -> dict[str, str]:
+    """What the Java client is told in some cells."""
     where.mkdir()
     names = []
-    for number, (name, values) in enumerate(cells(files).items()):
+    for number, (name, values) in enumerate(of.items()):
         own = dict(values)
         own["bootstrap.servers"] = f"{own.pop('host')}:{ports[own.pop('listener')]}"
         file = where / f"{number:02d}"
