@@ -36,8 +36,7 @@ from ottla.wire.schema import ZERO_UUID
 
 NOT_ASKED = -2147483648
 MISSING_ID = bytes(15) + b"\x63"
-BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000
-"""Not so old that retention would take it."""
+BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000  # not so old that retention would take it
 
 
 @pytest.fixture
