@@ -9,11 +9,13 @@ Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import attrgetter
 
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.index import AbortedTxn
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
@@ -25,6 +27,7 @@ from ottla.wire.primitives import Buffer
 from ottla.world.disk import Disk
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+_marker_of = attrgetter("last_offset")
 SWAP = ".swap"
 """The ending of compacted segments that count already, and do not have their own names yet."""
 
@@ -193,8 +196,16 @@ class LogState:
         for end in txn_ends(header, data):
             aborted = self.producers.end_transaction(header, base_offset, end.kind, end.coordinator_epoch)
             segment = self.segment_of(base_offset)
-            if aborted is not None and aborted not in segment.aborted:
+            if aborted is not None and not _is_told(segment.aborted, base_offset):
                 segment.add_aborted(aborted)
+
+
+def _is_told(aborted: list[AbortedTxn], marker: int) -> bool:
+    """Whether a transaction index has an entry of this marker. It may name a first offset that is gone from the log:
+    what is read anew begins later, and is no other transaction.
+    """
+    at = bisect_left(aborted, marker, key=_marker_of)
+    return at < len(aborted) and aborted[at].last_offset == marker
 
 
 def txn_ends(header: BatchHeader, data: Buffer) -> Iterator[TxnEnd]:

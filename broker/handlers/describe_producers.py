@@ -31,10 +31,13 @@ from ottla.wire.written import Written
 
 def _active(context: Context, topic: str, number: int) -> Steps[list[ProducerState]]:
     active = Written(DescribeProducersResponse, context.version)
-    for pid, p in list(context.services.replicas.leader(topic, number).log.producers.producers.items()):
-        active.append(
-            ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
-        )
+    known = context.services.replicas.leader(topic, number).log.producers.producers
+    for pid in list(known):
+        p = known.get(pid)
+        if p is not None:  # else it was forgotten meanwhile
+            active.append(
+                ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
+            )
         yield
     return active
 

@@ -3,6 +3,8 @@
 Behaviour: an id nobody knows is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions that do not know
 of it yet are shown. Topics that the asking one may not see are left out.
 
+Deviation: an id asked for twice is answered once: it may have very many partitions.
+
 Source: ``KafkaApis.handleDescribeTransactionsRequest``, ``TransactionCoordinator.handleDescribeTransactions``
 (apache/kafka 4.3.1).
 
@@ -11,6 +13,7 @@ From KIP-664.
 
 from __future__ import annotations
 
+from ottla.broker.handlers.rows import once
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.coordinator import machine_of
@@ -35,13 +38,15 @@ def handle(context: Context, request: DescribeTransactionsRequest) -> Answer:
 
 def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answer]:
     rows = Written(DescribeTransactionsResponse, context.version)
-    for transactional_id in request.transactional_ids:
+    for transactional_id in once(request.transactional_ids):
+        yield
+        if transactional_id is None:
+            continue
         try:
             row = _described(context, transactional_id)
         except ProtocolError as error:
             row = TransactionState(error.code, transactional_id)
         rows.append(row)
-        yield
     return DescribeTransactionsResponse(transaction_states=rows)
 
 

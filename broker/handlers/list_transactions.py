@@ -40,6 +40,7 @@ def handle(context: Context, request: ListTransactionsRequest) -> Answer:
 def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
     unknown = [name for name in request.state_filters if name not in BY_TITLE]
     out = ListTransactionsResponse(unknown_state_filters=unknown)
+    passes = _Filter(request, context.now_ms)
     try:
         shards = list(context.services.transactions.shards())
         pattern = _pattern(request.transactional_id_pattern)
@@ -52,7 +53,7 @@ def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
             txn = machine.seen(transactional_id)
             if (
                 txn is not None
-                and _passes(request, txn, context.now_ms)
+                and passes(txn)
                 and (pattern is None or pattern.fullmatch(transactional_id))
                 and context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id)
             ):
@@ -62,12 +63,21 @@ def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
     return out
 
 
-def _passes(request: ListTransactionsRequest, txn: Transaction, now_ms: int) -> bool:
-    if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
-        return False
-    if request.state_filters and txn.state.title not in request.state_filters:
-        return False
-    return request.duration_filter < 0 or now_ms - txn.started_ms > request.duration_filter
+class _Filter:
+    """What a request asks for, however long its lists are."""
+
+    def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
+        self._producers = frozenset(request.producer_id_filters)
+        self._states = frozenset(request.state_filters)
+        self._for_ms = request.duration_filter
+        self._now_ms = now_ms
+
+    def __call__(self, txn: Transaction) -> bool:
+        if self._producers and txn.producer_id not in self._producers:
+            return False
+        if self._states and txn.state.title not in self._states:
+            return False
+        return self._for_ms < 0 or self._now_ms - txn.started_ms > self._for_ms
 
 
 def _pattern(text: str | None) -> Any:

@@ -11,12 +11,11 @@ Leader epochs: KIP-320; static members: KIP-345; topic ids: KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset
+from ottla.broker.handlers.positions import Good, is_too_long, positions
 from ottla.broker.handlers.rows import settled
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
@@ -31,19 +30,6 @@ from ottla.wire.messages.offset_commit import (
 from ottla.wire.written import Written
 
 
-class _Good(NamedTuple):
-    """Partitions of a topic that exist."""
-
-    name: str
-    topic_id: bytes
-    partitions: list[OffsetCommitRequestPartition]
-
-
-def java_length(text: str) -> int:
-    """``String.length``: UTF-16 code units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
 class _Work:
     """One request on its way."""
 
@@ -53,7 +39,7 @@ class _Work:
         self._image = context.image
         self._limit = context.services.groups.settings.max_metadata_bytes
         self._rows: dict[Any, OffsetCommitResponseTopic] = {}
-        self.good: list[_Good] = []
+        self.good: list[Good] = []
         self.response = OffsetCommitResponse()
 
     def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
@@ -83,7 +69,7 @@ class _Work:
                     row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
                 yield
             if good and topic is not None:
-                self.good.append(_Good(topic.name, topic.id, good))
+                self.good.append(Good(topic.name, topic.id, good))
 
     def ask(self) -> Ticket:
         """Hand the positions to the group's machine."""
@@ -97,26 +83,10 @@ class _Work:
                 request.group_instance_id,
                 request.generation_id_or_member_epoch,
                 request.retention_time_ms,
-                self._positions(),
+                positions(self.good, self._limit),
                 self._context.version,
             ),
         )
-
-    def _is_too_long(self, part: OffsetCommitRequestPartition) -> bool:
-        return java_length(part.committed_metadata or "") > self._limit
-
-    def _positions(self) -> Iterator[NewOffset]:
-        for name, topic_id, partitions in self.good:
-            for part in partitions:
-                if not self._is_too_long(part):
-                    yield NewOffset(
-                        name,
-                        topic_id,
-                        part.partition_index,
-                        part.committed_offset,
-                        part.committed_leader_epoch,
-                        part.committed_metadata or "",
-                    )
 
     def take_in(self, answer: Any) -> Steps[None]:
         """Give every position that was handed in the group's verdict."""
@@ -124,7 +94,7 @@ class _Work:
         for name, topic_id, partitions in self.good:
             row = self._row(name, topic_id)
             for part in partitions:
-                long = verdict == ErrorCode.NONE and self._is_too_long(part)
+                long = verdict == ErrorCode.NONE and is_too_long(part, self._limit)
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
                 row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
                 yield

@@ -15,14 +15,10 @@ From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-
 from ottla.broker.coordinator.errors import told
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.machine import Commit
-from ottla.broker.groups.offsets import NewOffset
-from ottla.broker.handlers.offset_commit import java_length
+from ottla.broker.handlers.positions import Good, is_too_long, positions
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.verification import Operation, Wanted
@@ -38,14 +34,6 @@ _ABORTABLE_SINCE = 4
 _LOADING_SINCE = 2
 
 
-class _Good(NamedTuple):
-    """Partitions of a topic that exist."""
-
-    name: str
-    topic_id: bytes
-    partitions: list[m.TxnOffsetCommitRequestPartition]
-
-
 class _Work:
     """One request on its way."""
 
@@ -54,38 +42,36 @@ class _Work:
         self._request = request
         self._limit = context.services.groups.settings.max_metadata_bytes
         self._rows: dict[str, m.TxnOffsetCommitResponseTopic] = {}
-        self.good: list[_Good] = []
+        self.good: list[Good] = []
         self.response = m.TxnOffsetCommitResponse()
 
-    def _tell(self, name: str, partitions: Iterable[m.TxnOffsetCommitRequestPartition], code: ErrorCode) -> None:
+    def _tell(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
         row = self._rows.get(name)
         if row is None:
             rows = Written(m.TxnOffsetCommitResponse, self._context.version)
             row = self._rows[name] = m.TxnOffsetCommitResponseTopic(name, rows)
             self.response.topics.append(row)
-        for part in partitions:
-            row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
+        row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
 
     def sort_out(self) -> Steps[None]:
         """Answer for what is not there, or not the caller's, and keep the rest."""
         context, request = self._context, self._request
-        code = self._unauthorized()
+        unauthorized = self._unauthorized()
         for wanted in request.topics:
-            if code is not ErrorCode.NONE:
-                self._tell(wanted.name, wanted.partitions, code)
-            elif not context.may(acl.Operation.READ, acl.Resource.TOPIC, wanted.name):
-                self._tell(wanted.name, wanted.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            else:
-                known = context.image.topics.get(wanted.name)
-                good: list[m.TxnOffsetCommitRequestPartition] = []
-                for part in wanted.partitions:
-                    if known is not None and part.partition_index in known.partitions:
-                        good.append(part)
-                    else:
-                        self._tell(wanted.name, [part], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    yield
-                if good and known is not None:
-                    self.good.append(_Good(wanted.name, known.id, good))
+            code, known = unauthorized, context.image.topics.get(wanted.name)
+            if code is ErrorCode.NONE and not context.may(acl.Operation.READ, acl.Resource.TOPIC, wanted.name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            good: list[m.TxnOffsetCommitRequestPartition] = []
+            for part in wanted.partitions:
+                if code is not ErrorCode.NONE:
+                    self._tell(wanted.name, part, code)
+                elif known is not None and part.partition_index in known.partitions:
+                    good.append(part)
+                else:
+                    self._tell(wanted.name, part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                yield
+            if good and known is not None:
+                self.good.append(Good(wanted.name, known.id, good))
             yield
 
     def _unauthorized(self) -> ErrorCode:
@@ -115,7 +101,7 @@ class _Work:
                 request.group_instance_id,
                 request.generation_id,
                 -1,
-                self._positions(),
+                positions(self.good, self._limit),
                 self._context.version,
                 txn,
             ),
@@ -143,30 +129,14 @@ class _Work:
         confirmed = answer.txns.get(at)
         return InTransaction(*whose, None if confirmed is None else confirmed.guard)
 
-    def _is_too_long(self, part: m.TxnOffsetCommitRequestPartition) -> bool:
-        return java_length(part.committed_metadata or "") > self._limit
-
-    def _positions(self) -> Iterator[NewOffset]:
-        for name, topic_id, partitions in self.good:
-            for part in partitions:
-                if not self._is_too_long(part):
-                    yield NewOffset(
-                        name,
-                        topic_id,
-                        part.partition_index,
-                        part.committed_offset,
-                        part.committed_leader_epoch,
-                        part.committed_metadata or "",
-                    )
-
     def take_in(self, verdict: ErrorCode) -> Steps[None]:
         """Give every position that was handed in the group's verdict."""
         if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
             verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for name, _, partitions in self.good:
             for part in partitions:
-                long = verdict is ErrorCode.NONE and self._is_too_long(part)
-                self._tell(name, [part], ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
+                long = verdict is ErrorCode.NONE and is_too_long(part, self._limit)
+                self._tell(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
                 yield
 
 

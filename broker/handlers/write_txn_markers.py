@@ -13,31 +13,35 @@ From KIP-98; versions: KIP-1228.
 from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.broker.txn.marking import write_markers
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.written import Written
 
 
-def _refused(request: m.WriteTxnMarkersRequest, code: ErrorCode) -> m.WriteTxnMarkersResponse:
-    return m.WriteTxnMarkersResponse(
-        [
-            m.WritableTxnMarkerResult(
-                marker.producer_id,
-                [
-                    m.WritableTxnMarkerTopicResult(
-                        topic.name, [m.WritableTxnMarkerPartitionResult(n, code) for n in topic.partition_indexes]
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+def _refused(context: Context, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Steps[Answer]:
+    def rows() -> Written:
+        return Written(m.WriteTxnMarkersResponse, context.version)
+
+    response = m.WriteTxnMarkersResponse(rows())
+    for marker in request.markers:
+        result = m.WritableTxnMarkerResult(marker.producer_id, rows())
+        for topic in marker.topics:
+            told = m.WritableTxnMarkerTopicResult(topic.name, rows())
+            for number in topic.partition_indexes:
+                told.partitions.append(m.WritableTxnMarkerPartitionResult(number, code))
+                yield
+            result.topics.append(told)
+            yield
+        response.markers.append(result)
+        yield
+    return response
 
 
 def handle(context: Context, request: m.WriteTxnMarkersRequest) -> Answer:
     """Write each marker."""
     if not (context.may(Operation.ALTER, Resource.CLUSTER) or context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)):
-        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return context.turn.go(_refused(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return write_markers(context.services, request)

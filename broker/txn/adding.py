@@ -53,11 +53,12 @@ def added(
     asked: list[tuple[AddPartitionsToTxnTransaction, Ticket]] = []
     rows: list[AddPartitionsToTxnResult] = []
     for txn in transactions:
-        codes = yield from _refusals(services, txn, refuse)
+        partitions: set[TopicPartition] = set()
+        codes = yield from _refusals(services, txn, refuse, partitions)
         if codes:
             rows.append((yield from row_of(txn, partial(_refusal, codes))))
         else:
-            asked.append((txn, _ask(services, txn, version)))
+            asked.append((txn, _ask(services, txn, frozenset(partitions), version)))
         yield None
     for txn, ticket in asked:
         yield None if ticket.answer is not None else ticket
@@ -66,9 +67,9 @@ def added(
 
 
 def _refusals(
-    services: Services, txn: AddPartitionsToTxnTransaction, refuse: Refuse
+    services: Services, txn: AddPartitionsToTxnTransaction, refuse: Refuse, partitions: set[TopicPartition]
 ) -> Waiting[dict[TopicPartition, ErrorCode]]:
-    """The partitions that cannot be added: where there is one, none is."""
+    """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:
         code, known = refuse(topic.name), services.metadata.image.topics.get(topic.name)
@@ -77,7 +78,10 @@ def _refusals(
                 out[topic.name, number] = code
             elif known is None or number not in known.partitions:
                 out[topic.name, number] = E.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                partitions.add((topic.name, number))
             yield None
+        yield None
     return out
 
 
@@ -85,8 +89,9 @@ def _refusal(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> Erro
     return codes.get(at, E.OPERATION_NOT_ATTEMPTED)
 
 
-def _ask(services: Services, txn: AddPartitionsToTxnTransaction, version: int) -> Ticket:
-    partitions = frozenset((topic.name, number) for topic in txn.topics for number in topic.partitions)
+def _ask(
+    services: Services, txn: AddPartitionsToTxnTransaction, partitions: frozenset[TopicPartition], version: int
+) -> Ticket:
     transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
     if not transactional_id:
         ticket = Ticket()

@@ -27,20 +27,6 @@ class Verdict(Enum):
 
 Row = tuple[TransactionState, bool]
 """A state, and whether a commit is wanted."""
-CLASSIC: Mapping[Row, Verdict | ErrorCode] = {
-    (S.EMPTY, False): E.INVALID_TXN_STATE,
-    (S.EMPTY, True): E.INVALID_TXN_STATE,
-    (S.ONGOING, False): Verdict.PREPARE,
-    (S.ONGOING, True): Verdict.PREPARE,
-    (S.PREPARE_ABORT, False): E.CONCURRENT_TRANSACTIONS,
-    (S.PREPARE_ABORT, True): E.INVALID_TXN_STATE,
-    (S.PREPARE_COMMIT, False): E.INVALID_TXN_STATE,
-    (S.PREPARE_COMMIT, True): E.CONCURRENT_TRANSACTIONS,
-    (S.COMPLETE_ABORT, False): Verdict.DONE,
-    (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
-    (S.COMPLETE_COMMIT, False): E.INVALID_TXN_STATE,
-    (S.COMPLETE_COMMIT, True): Verdict.DONE,
-}
 RETRIED: Mapping[Row, Verdict | ErrorCode] = {
     (S.PREPARE_ABORT, False): E.CONCURRENT_TRANSACTIONS,
     (S.PREPARE_ABORT, True): E.INVALID_TXN_STATE,
@@ -51,7 +37,17 @@ RETRIED: Mapping[Row, Verdict | ErrorCode] = {
     (S.COMPLETE_COMMIT, False): E.INVALID_TXN_STATE,
     (S.COMPLETE_COMMIT, True): Verdict.DONE,
 }
-"""With epochs of their own: the producer names the epoch before the one in force."""
+"""Who asks once more for an end that is decided. With epochs of their own: the producer names the epoch before the one
+in force.
+"""
+CLASSIC: Mapping[Row, Verdict | ErrorCode] = {
+    **RETRIED,
+    (S.EMPTY, False): E.INVALID_TXN_STATE,
+    (S.EMPTY, True): E.INVALID_TXN_STATE,
+    (S.ONGOING, False): Verdict.PREPARE,
+    (S.ONGOING, True): Verdict.PREPARE,
+}
+"""Where the epoch stays, nothing tells the first time from the second."""
 CURRENT: Mapping[Row, Verdict | ErrorCode] = {
     (S.EMPTY, False): Verdict.PREPARE,
     (S.EMPTY, True): E.INVALID_TXN_STATE,

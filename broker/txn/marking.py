@@ -52,15 +52,18 @@ class _Work:
     def begin(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
         """Append every marker, and give each its row; of one producer there is one result."""
         by_producer: dict[int, m.WritableTxnMarkerResult] = {}
+        by_topic: dict[tuple[int, str], list[Row]] = {}
         for marker in request.markers:
+            yield
             result = by_producer.get(marker.producer_id)
             if result is None:
                 result = by_producer[marker.producer_id] = m.WritableTxnMarkerResult(marker.producer_id)
                 response.markers.append(result)
             for topic in marker.topics:
-                rows = next((t.partitions for t in result.topics if t.name == topic.name), None)
+                yield
+                rows = by_topic.get((marker.producer_id, topic.name))
                 if rows is None:
-                    rows = []
+                    rows = by_topic[marker.producer_id, topic.name] = []
                     result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, rows))
                 for number in topic.partition_indexes:
                     row = Row(number)
@@ -113,7 +116,7 @@ class _Work:
         if replica.log.high_watermark < replica.log.log_end_offset:
             self.waiting.append(Waiting.begin(replica, row))
 
-    async def finish(self, timeout_ms: float) -> None:
+    async def finish(self, timeout_ms: float, turn: Turn) -> None:
         """Wait until every marker is committed, or will not be."""
         await decided(self._services.purgatory, self.waiting, timeout_ms)
         for one in self.waiting:
@@ -125,6 +128,7 @@ class _Work:
                 one.row.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for ticket, row in self.asked:
             row.error_code = _of_groups(await ticket.wait())
+            await turn.step()
 
 
 def _of_groups(answer: Any) -> ErrorCode:
@@ -144,5 +148,5 @@ async def write_markers(services: Services, request: m.WriteTxnMarkersRequest) -
     work, turn = _Work(services), Turn(services.env, BESIDE_MS)
     for _ in work.begin(request, response):
         await turn.step()
-    await work.finish(services.config.number("request.timeout.ms"))
+    await work.finish(services.config.number("request.timeout.ms"), turn)
     return response

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.index import AbortedTxn
 from ottla.log.partition_log import PartitionLog
-from ottla.log.tests.world import DIRECTORY, NOW, in_transaction, marker, memory_disk, new_log, opened, put
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import (
+    DIRECTORY,
+    NOW,
+    in_transaction,
+    marker,
+    memory_disk,
+    new_log,
+    of_producer,
+    opened,
+    put,
+)
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -156,3 +168,41 @@ def test_a_transaction_that_ended_below_the_log_start_is_not_open_again(point: i
     again.set_high_watermark(3)
     assert again.producers.ongoing == {2: 2}
     assert again.last_stable_offset == 2
+
+
+def test_a_cut_leaves_one_entry_for_a_transaction_that_began_below_the_log_start() -> None:
+    """What is read anew begins at the log start: its abort is told already, and two entries of a marker are damage."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings())
+    for sequence in range(3):
+        put(log, in_transaction(1, sequence))
+    put(log, marker(1, 0))
+    aborting_from(log, 1, 2)
+    want = log.aborted_between(0, log.log_end_offset)
+    assert len(want) == 2
+    assert want[0].first_offset == 0
+    log.raise_start(1)
+    put(log, of_producer(9, 0))
+    log.truncate_to(log.log_end_offset - 1, NOW)
+    assert log.active.aborted == want
+    log.close_files()
+    assert log.active.aborted == want, "as a file it is read: two of one marker are damage"
+
+
+def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None:
+    log = new_log(memory_disk().session(), LogSettings())
+    aborting(log, 40)
+    looked_at = 0
+
+    class Entry(AbortedTxn):
+        def __eq__(self, other: object) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__eq__(other)
+
+        __hash__ = AbortedTxn.__hash__
+
+    log.active.aborted[:] = [Entry(*entry) for entry in log.active.aborted]
+    log.truncate_to(log.log_end_offset - 1, NOW)
+    assert looked_at == 0
+    assert len(log.aborted_between(0, log.log_end_offset)) == 20

@@ -1,0 +1,175 @@
+"""Requests about transactions cost what they hold, and let others run in between, whatever they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from ottla.broker.handlers import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from ottla.broker.tests.test_txn_handlers import Denying, asked
+from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, begun, run
+from ottla.broker.tests.world import Hurried, Stage, awaited
+from ottla.broker.turn import Turn
+from ottla.broker.txn.adding import added
+from ottla.broker.txn.marking import _Work as Marking
+from ottla.controller.acl import Operation, Resource
+from ottla.log.producer_table import Producer, ProducerTable
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import txn_offset_commit as oc
+from ottla.wire.messages import write_txn_markers as wm
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.schema import Message
+
+MANY = 100
+WHO = (FIRST_ID, 0)
+
+
+class Counted(list[Any]):
+    """A list that counts how much of it was looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            self.looked_at += 1
+            yield item
+
+    def __contains__(self, item: object) -> bool:
+        self.looked_at += len(self)
+        return super().__contains__(item)
+
+
+def in_turns(stage: Stage, module: Any, key: ApiKey, version: int, request: Any) -> Any:
+    """What a handler gives where each step uses a turn up."""
+    context = stage.context(key, version)
+    context.turn = Turn(Hurried())  # type: ignore[arg-type]
+    return module.handle(context, request)
+
+
+def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    replica = stage.hosted.host("t")
+    table = replica.log.producers.producers
+    for pid in range(MANY):
+        table[pid] = Producer(0)
+    looked_up: list[int] = []
+    of_table = ProducerTable.__getitem__
+
+    def get(self: ProducerTable, pid: int) -> Producer:
+        looked_up.append(pid)
+        return of_table(self, pid)
+
+    monkeypatch.setattr(ProducerTable, "__getitem__", get)
+    steps = describe_producers._active(stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), "t", 0)
+    next(steps)
+    assert len(looked_up) == 1
+    del table[50]
+    rows: list[Any] = []
+
+    def rest() -> Iterator[None]:
+        rows.extend((yield from steps)[:])
+
+    assert len(list(rest())) == MANY - 1
+    assert [row.producer_id for row in rows] == [pid for pid in range(MANY) if pid != 50], "one went meanwhile"
+
+
+class Name(str):
+    """A topic's name that counts what it is compared with."""
+
+    __slots__ = ()
+    compared: ClassVar[list[int]] = []
+
+    def __eq__(self, other: object) -> bool:
+        self.compared.append(1)
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_other() -> None:
+    Name.compared.clear()
+    topics = [wm.WritableTxnMarkerTopic(Name(f"t{number}"), []) for number in range(MANY)]
+    request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
+    response = wm.WriteTxnMarkersResponse()
+    steps = list(Marking(Stage().services).begin(request, response))
+    assert len(steps) >= MANY
+    assert len(response.markers[0].topics) == MANY
+    assert len(Name.compared) <= MANY
+
+
+def test_markers_nobody_may_write_are_refused_in_turns() -> None:
+    stage = Stage()
+    stage.services.authorizer = Denying(
+        (Operation.ALTER, Resource.CLUSTER), (Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    )
+    topics = [wm.WritableTxnMarkerTopic("t", list(range(MANY)))]
+    request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
+    answer = in_turns(stage, write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 2, request)
+    assert not isinstance(answer, Message), "it must rest"
+
+    async def story() -> None:
+        rows = (await awaited(answer)).markers[0].topics[0].partitions
+        assert len(rows) == MANY
+        assert {row.error_code for row in rows} == {E.CLUSTER_AUTHORIZATION_FAILED}
+
+    run(TxnNode(), story)
+
+
+def test_partitions_to_be_added_are_looked_at_in_steps() -> None:
+    node = TxnNode()
+    numbers = Counted([0, 1] * MANY)
+    txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
+    seen, most = 0, 0
+    for _ in added(node.stage.services, [txn], 4, lambda topic: E.NONE):
+        seen, most = numbers.looked_at, max(most, numbers.looked_at - seen)
+    assert most <= 2
+
+
+def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
+    node = TxnNode()
+    for number in range(5):
+        node.init(f"x{number}")
+    producers, states = Counted(range(FIRST_ID, FIRST_ID + MANY)), Counted(["Empty"] * MANY)
+    context = node.stage.context(ApiKey.LIST_TRANSACTIONS, 2)
+    answer: Any = list_transactions.handle(context, ListTransactionsRequest(states, producers))
+    assert len(answer.transaction_states) == 5
+    assert producers.looked_at <= MANY
+    assert states.looked_at <= 2 * MANY
+
+
+def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
+    node = TxnNode()
+    begun(node, 0, 1)
+    request = DescribeTransactionsRequest(["x", "nobody", "x", "nobody"])
+    answer: Any = describe_transactions.handle(node.stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request)
+    assert [(row.transactional_id, row.error_code) for row in answer.transaction_states] == [
+        ("x", 0),
+        ("nobody", E.TRANSACTIONAL_ID_NOT_FOUND),
+    ]
+
+
+def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
+    node = TxnNode()
+    node.stage.services.authorizer = Denying((Operation.READ, Resource.TOPIC))
+    node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
+    parts = Counted(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
+    request = oc.TxnOffsetCommitRequest("x", "g", *WHO, topics=[oc.TxnOffsetCommitRequestTopic("t", parts)])
+    work = txn_offset_commit._Work(node.stage.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
+    seen, most = 0, 0
+    for _ in work.sort_out():
+        seen, most = parts.looked_at, max(most, parts.looked_at - seen)
+    assert most <= 2
+    answer: Any = asked(node, ApiKey.TXN_OFFSET_COMMIT, 3, request)
+    assert [row.error_code for row in answer.topics[0].partitions] == [E.TOPIC_AUTHORIZATION_FAILED] * MANY
