@@ -53,13 +53,15 @@ class CoordinatorRuntime(Generic[R]):
         machine_of: Callable[[], Machine[R]],
         serde: Serde[R],
         write_timeout_ms: int,
+        *,
+        acks_all: bool = False,
     ) -> None:
         self._env = env
         self._fail = fail
         self._topic = topic
         self._machine_of = machine_of
         self._serde = serde
-        self._ground = Ground(env, timers, fail, self._start, write_timeout_ms)
+        self._ground = Ground(env, timers, fail, self._start, write_timeout_ms, acks_all)
         self._shards: dict[int, Shard[R]] = {}
         self._to_load: deque[Shard[R]] = deque()
         self._wanted = trio.Event()

@@ -58,6 +58,8 @@ class Ground(NamedTuple):
     fail: Fail
     start: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
+    acks_all: bool = False
+    """Whether nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
 
 
 class Queued(NamedTuple):
@@ -249,6 +251,8 @@ class Shard(Generic[R]):
         return ErrorCode.NONE
 
     def _append(self, batch: Batch, now_ms: int) -> None:
+        if self._ground.acks_all:
+            self.replica.check_min_isr()
         done = self.replica.append(batch.data, now_ms, Origin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.written:
             # Somebody else has written to this partition: what is known here is not what the log says.

@@ -20,6 +20,7 @@ from ottla.broker.txn.coordinator import TOPIC, TransactionCoordinator, machine_
 from ottla.broker.txn.machine import TxnMachine
 from ottla.broker.txn.markers import Around
 from ottla.broker.txn.state import Transaction, TransactionState
+from ottla.log.settings import LogSettings
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -60,10 +61,12 @@ class Ids:
 class TxnNode:
     """A coordinator of all of `__transaction_state`; ``followed``: what it writes is committed when a test says so."""
 
-    def __init__(self, *, followed: bool = False, led: bool = True, level: int = 2, **settings: str) -> None:
+    def __init__(
+        self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
+    ) -> None:
         self.stage = Stage(**settings)
-        isr = (1, 2) if followed else (1,)
-        self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr)
+        isr, log = (1, 2) if followed else (1,), LogSettings(min_insync_replicas=min_isr)
+        self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
         self.stage.hosted.host("t", partitions=3)
         self.level = level
         env: Any = self.stage.env

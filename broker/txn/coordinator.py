@@ -69,6 +69,7 @@ class TransactionCoordinator:
             self._machine,
             Serde(lambda record: tr.encode(record, level()), tr.decode, base_sequence=-1),
             WRITE_TIMEOUT_MS,
+            acks_all=True,
         )
         self.resign = self._runtime.resign
         self.shards = self._runtime.served
