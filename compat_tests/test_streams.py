@@ -1,6 +1,7 @@
 """Kafka Streams' own smoke test under exactly_once_v2, with a processor killed while it works: its verdict counts.
 
-A short form by default; ``OTTLA_STREAMS=60`` writes for that many seconds, and kills a processor every ten.
+A short form by default; ``OTTLA_STREAMS=60`` writes for that many seconds, kills a processor every ten, and does the
+same on three nodes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
+import ottla
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import classpath, jars
 
@@ -95,4 +99,11 @@ def smoke(bootstrap: str, directory: Path, replicas: int = 1) -> str:
 def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(data_dir: Path, tmp_path: Path) -> None:
     with OttlaProcess(data_dir) as node:
         said = smoke(node.bootstrap, tmp_path)
+    assert "PASSED" in said, said[-3000:]
+
+
+@pytest.mark.skipif(not SECONDS, reason="minutes: only where OTTLA_STREAMS says for how long")
+def test_so_it_is_on_three_nodes(tmp_path: Path) -> None:
+    with ottla.Cluster(3) as cluster:
+        said = smoke(cluster.bootstrap_servers, tmp_path, replicas=3)
     assert "PASSED" in said, said[-3000:]
