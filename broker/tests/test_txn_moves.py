@@ -315,6 +315,14 @@ class FarLeader:
         pass
 
 
+class SilentLeader(FarLeader):
+    """One whose host is cut off: nothing comes back from there."""
+
+    async def call(self, request: Any) -> Any:
+        self.asked.append(request)
+        await trio.sleep_forever()
+
+
 def led_by(node: TxnNode, broker: int) -> None:
     """Another broker leads the topic from now on."""
     image = node.stage.hosted.image
@@ -345,6 +353,28 @@ def test_fact_140_a_leader_that_moves_is_looked_for_again() -> None:
         assert node.seen().state is S.PREPARE_COMMIT
         led_by(node, 1)
         await trio.sleep(2)
+        assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
+
+    run(node, story)
+
+
+def test_fact_140_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one() -> None:
+    node, far, there = TxnNode(), SilentLeader(), {2}
+    node.transactions = node.coordinator(
+        node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)
+    )
+    node.transactions.lead(node.replica)
+    node.transactions._markers._lines[2] = far  # type: ignore[assignment]
+    begun(node, 0)
+    led_by(node, 2)
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(9)
+        assert len(far.asked) == 1, "as long as it is there it is waited for"
+        led_by(node, 1)
+        there.clear()
+        await trio.sleep(2.5)
         assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
 
     run(node, story)

@@ -40,6 +40,7 @@ class Elsewhere:
         )
         self.requests: list[list[tuple[str, int]]] = []
         self.under_way = self.most = 0
+        self.takes_s = 1.0
         self.says: Any = lambda transaction: E.NONE
         channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
 
@@ -55,7 +56,7 @@ class Elsewhere:
         self.requests.append([(t.transactional_id, t.producer_epoch) for t in request.transactions])
         self.under_way += 1
         self.most = max(self.most, self.under_way)
-        await trio.sleep(1)
+        await trio.sleep(self.takes_s)
         self.under_way -= 1
         response = m.AddPartitionsToTxnResponse()
         for transaction in request.transactions:
@@ -160,3 +161,25 @@ def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.Mon
 
     assert virtually(main) == {}
     assert elsewhere.requests == [[("a", 0)], [("b", 0)]]
+
+
+def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host may be cut off, and answer nothing for half a minute: the producer asks again, and somebody else."""
+    elsewhere = Elsewhere(monkeypatch)
+    elsewhere.takes_s = 1000.0
+    out: list[dict[Any, E]] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                out.append(await elsewhere.ask("a"))
+
+            nursery.start_soon(ask)
+            await trio.sleep(9)
+            assert out == []
+            elsewhere.image.brokers[2].fenced = True
+            await trio.sleep(2)
+            assert [list(codes.values()) for codes in out] == [[E.NETWORK_EXCEPTION]]
+
+    virtually(main)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import trio
 
+from ottla.broker.coordinator.patience import while_there
 from ottla.broker.txn.events import Marked, MarkersDue
 from ottla.broker.txn.state import S, TopicPartition
 from ottla.controller.image import Image
@@ -221,9 +222,13 @@ class Markers:
             line = self._lines[leader] = Standing(
                 self._env, client_id, self._around.timeout_s, access=self._around.access()
             )
-        channel = await line.to(self._around.address(leader), f"broker {leader}")
-        answer: WriteTxnMarkersResponse = await channel.call(request)
-        return answer
+        address = self._around.address(leader)
+
+        async def call() -> WriteTxnMarkersResponse:
+            answer: WriteTxnMarkersResponse = await (await line.to(address, f"broker {leader}")).call(request)
+            return answer
+
+        return await while_there(self._env, lambda: self._around.address(leader) == address, call)
 
     def _take(self, letters: list[Letter], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery) -> None:
         """What became of it; a row that is missing is no answer."""

@@ -243,10 +243,13 @@ class _Line:
         self._queue[mine.transaction.transactional_id] = mine
 
     async def _send(self) -> None:
+        from ottla.broker.coordinator.patience import while_there
+
         self._sending = done = trio.Event()
         asked, self._queue = list(self._queue.values()), {}
         try:
-            answer = await self._call(m.AddPartitionsToTxnRequest([one.transaction for one in asked]))
+            request = m.AddPartitionsToTxnRequest([one.transaction for one in asked])
+            answer = await while_there(self._ground.env, self._is_there, lambda: self._call(request))
             for one in asked:
                 one.ticket.give({} if answer is None else _codes(answer, one.transaction))
         except (OSError, WireError) as error:
@@ -269,6 +272,10 @@ class _Line:
             return None
         answer: m.AddPartitionsToTxnResponse = await channel.call(request)
         return answer
+
+    def _is_there(self) -> bool:
+        known = self._ground.metadata.image.brokers.get(self._broker)
+        return known is not None and not known.fenced
 
     async def _channel(self) -> Channel:
         from ottla.broker.auth.ways import between_brokers
