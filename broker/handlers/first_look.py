@@ -18,6 +18,8 @@ _LENGTH = struct.Struct(">i").unpack_from
 _LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _ATTRIBUTES = 22
 """Where the byte lies that says whether a batch belongs to a transaction."""
+ADMIN_CLIENT_ID = "__admin_client"
+"""The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
 TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 """Stands for a request that must go another way: it has a batch of a transaction."""
 

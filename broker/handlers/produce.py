@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from ottla.broker.handlers.acknowledged import acknowledged
-from ottla.broker.handlers.first_look import TRANSACTIONAL, first_look, topic_name
+from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, TRANSACTIONAL, first_look, topic_name
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.waiting import Waiting
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
 """So many records at fault are named in one answer."""
-ADMIN_CLIENT_ID = "__admin_client"
-"""The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
 _ACKS = (-1, 0, 1)
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.handlers.first_look import topic_name
+from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, topic_name
+from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.server.dispatch import Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.verification import Operation, TopicPartition, Wanted
@@ -52,8 +53,15 @@ class _Begun(NamedTuple):
     sequences: dict[TopicPartition, int]
 
 
+def _may(context: Context, name: str) -> bool:
+    """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
+    is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
+    return is_open and context.may(acl.Operation.WRITE, acl.Resource.TOPIC, name)
+
+
 def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
-    """Batches of a transaction in partitions that exist; one that is none is told of where it would be appended.
+    """Batches of a transaction in partitions that exist, and that it may go to; what is wrong with others is told where
+    they would be appended.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING: the request has more than one producer.
@@ -62,7 +70,7 @@ def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
     sequences: dict[TopicPartition, int] = {}
     for topic in request.topic_data:
         name = topic_name(context, topic)
-        known = None if name is None else context.image.topics.get(name)
+        known = None if name is None or not _may(context, name) else context.image.topics.get(name)
         for part in topic.partition_data:
             yield
             if name is None or known is None or part.index not in known.partitions or not part.records:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -105,6 +106,22 @@ def test_only_partitions_where_the_transaction_is_not_open_are_asked_about() -> 
     assert asked == [[("t", [0, 1])], [("t", [2])]]
     first = coordinator.asked[0]
     assert (first.transactional_id, first.producer_id, first.producer_epoch) == ("x", PID, 0)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version: int) -> None:
+    """Else a marker would be written there; and whether it exists would be told."""
+    stage = Stage()
+    for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
+        stage.hosted.host(name)
+    coordinator = Coordinator(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
+    stage.services.verifier = lambda: coordinator
+    stage.services.authorizer = SimpleNamespace(may=lambda peer, operation, kind, name: name != "closed")
+    names = ("closed", "__consumer_offsets", "__transaction_state", "t")
+    told = send(stage, request(*((name, 0, data()) for name in names)), version)
+    invalid = E.INVALID_TOPIC_EXCEPTION
+    assert told == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
+    assert [[topic.name for topic in asked.topics] for asked in coordinator.asked] == [["t"]]
 
 
 def test_each_partition_has_its_own_outcome() -> None:
