@@ -167,20 +167,28 @@ class ProducerStates:
 
     def _oldest(self, but: int, default: int) -> int:
         """First offset of the oldest open transaction of any producer but one."""
+        begun = self._begun
+        self._drop_ended()
+        if not begun or begun[0][1] != but:
+            return begun[0][0] if begun else default
+        its = heappop(begun)
+        self._drop_ended()
+        first = begun[0][0] if begun else default
+        heappush(begun, its)
+        return first
+
+    def _drop_ended(self) -> None:
+        """Let the first of the heap be one that is open."""
         begun, ongoing = self._begun, self.ongoing
         while begun and ongoing.get(begun[0][1]) != begun[0][0]:
             heappop(begun)
-        if not begun or begun[0][1] != but:
-            return begun[0][0] if begun else default
-        others = (first for first, pid in begun if pid != but and ongoing.get(pid) == first)
-        return min(others, default=default)
 
     def end_transaction(
         self, header: BatchHeader, offset: int, marker: int, coordinator_epoch: int
     ) -> AbortedTxn | None:
         """Take a marker into account; gives what belongs into the transaction index if it was an abort."""
         pid = header.producer_id
-        aborted = self.aborted_by(pid, offset)
+        aborted = self.aborted_by(pid, offset) if marker == ControlType.ABORT else None
         self.producers.note_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
         first = self.ongoing.pop(pid, -1)
         if first < 0:
@@ -188,7 +196,7 @@ class ProducerStates:
         while self.completed and self.completed[-1][0] >= first:
             self.completed.pop()
         self.completed.append((first, offset))
-        return aborted if marker == ControlType.ABORT else None
+        return aborted
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""

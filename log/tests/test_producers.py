@@ -284,3 +284,26 @@ def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> No
     tracemalloc.stop()
     assert size <= 25 << 20
     assert len(states.producers[10**6 + 77].batches) == 5
+
+
+class Counting(dict[int, int]):
+    """Open transactions that count how often one is looked up."""
+
+    looked_up = 0
+
+    def get(self, pid: int, default: int = -1) -> int:  # type: ignore[override]
+        self.looked_up += 1
+        return super().get(pid, default)
+
+
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+def test_an_end_among_many_open_transactions_costs_as_much_as_among_few(kind: int) -> None:
+    states = ProducerStates()
+    for pid in range(1000):
+        states.update(header(pid, 0, 0, txn=True), pid)
+    states.ongoing = counting = Counting(states.ongoing)
+    told = [states.end_transaction(header(pid, 0, -1), 1000 + pid, kind, 0) for pid in range(1000)]
+    assert counting.looked_up <= 6 * 1000
+    if kind == ControlType.ABORT:
+        stable = [entry.last_stable_offset for entry in told if entry is not None]
+        assert stable == [*range(1, 1000), 2000], "each was the oldest, and what follows it is the next that is open"
