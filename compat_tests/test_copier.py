@@ -25,7 +25,7 @@ RECORDS = 50_000 if KILLS else 1_000
 """In each partition."""
 AT_ONCE = 25 if KILLS else 10
 """Records in a transaction: so many that there is something to kill for a while."""
-ENDS_WITHIN_S = 1800.0 if KILLS else 120.0
+ENDS_WITHIN_S = 1800.0 if KILLS else 300.0
 PARTITIONS = (0, 1)
 INPUT, OUTPUT, GROUP = "input", "output", "copiers"
 
@@ -144,7 +144,7 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
                     time.sleep(2.0)
                     cluster.restart(node)
                     for topic in (INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"):
-                        until(lambda topic=topic: all_in_sync(bootstrap, topic))
+                        until(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
             until(lambda: all_done(running), ENDS_WITHIN_S)
         found = committed(bootstrap)
     for number in PARTITIONS:
