@@ -9,7 +9,7 @@ Source: ``ChannelBuilders.java``, ``JaasContext.java``, ``SaslConfigs.java`` (ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.addresses import Refusal
@@ -17,6 +17,7 @@ from ottla.broker.auth.exchange import Begin
 from ottla.broker.auth.plain import PlainExchange, users_of
 from ottla.broker.auth.principals import BadRule, NameOf, name_by
 from ottla.broker.auth.scram import KeysOf, ScramExchange, TokenOf, no_tokens
+from ottla.broker.auth.strangers import Strangers
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.peers.access import OPEN, Access
 from ottla.peers.jaas import BadJaas, LoginModule, parse_jaas
@@ -72,6 +73,7 @@ class Door:
     name_of: NameOf
     keys_of: KeysOf
     token_of: TokenOf = no_tokens
+    strangers: Strangers = field(default_factory=Strangers)
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled})"

@@ -90,16 +90,20 @@ class Connection:
                 finally:
                     await self._flush()  # what was answered before a request that ends the connection still leaves
         except WireError as error:
-            logger.warning("connection from %s closed: %s", self._peer.host, error)
+            self._complain(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
         except AssertionError:
             raise  # a broken invariant: going on could lose data
         except Exception:
-            logger.exception("connection from %s closed: a request could not be handled", self._peer.host)
+            text = "connection from %s closed: a request could not be handled"
+            self._complain(logging.ERROR, text, self._peer.host, traceback=True)
         finally:
             self._stream.close()
             self._peer.leave()
+
+    def _complain(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
+        self._dispatcher.complaints.say(logger, level, text, *values, traceback=traceback)
 
     async def _receive(self) -> bool:
         """Get more bytes; False at the end."""
