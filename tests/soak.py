@@ -58,6 +58,8 @@ CAMPAIGNS = (
     Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
     Campaign("kills", "leaders killed, stopped, paused under clients", "compat_tests/test_leader_kills.py", 0, KILLS),
     Campaign("cuts", "networks cut between real nodes", "compat_tests/test_network_cuts.py", 0, "OTTLA_CUTS=3"),
+    Campaign("rules", "access rules beside Kafka", "compat_tests/test_acls_beside.py", 0, "OTTLA_ACL_CELLS=all"),
+    Campaign("tokens", "tokens beside Kafka", "compat_tests/test_tokens.py", 0, "OTTLA_TOKENS=all"),
 )
 
 
