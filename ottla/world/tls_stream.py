@@ -1,8 +1,8 @@
 """A connection with TLS, on the same socket and as impatient as one without: tried first, waited for second.
 
 Measured against `ssl.MemoryBIO` (1 GiB of large pieces, one core, OpenSSL 3.0, TLS 1.3): sending costs the same, and
-receiving a fifth less, since nothing is copied on the way to the socket. Ranges of files are read and sent in pieces:
-`sendfile` ends where bytes must be encrypted.
+receiving a fifth less, since nothing is copied on the way to the socket. Ranges of files are read and sent in pieces,
+large ones by a thread: `sendfile` ends where bytes must be encrypted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import trio
 from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S
 from ottla.world.hangups import Hangups
-from ottla.world.real_stream import RealStream
+from ottla.world.real_stream import IN_THREAD_FROM_BYTES, RealStream
 from ottla.world.real_tls import dialled_as, subject_of
 
 _PIECE_BYTES = 256 * 1024
+_READ_BYTES = 1024 * 1024
+"""What a thread reads at a time."""
 _A_TURN_BYTES = 4 * 1024 * 1024
 """After so much others get their turn, however fast the other side reads: some milliseconds."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -29,13 +31,20 @@ _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWri
 class TlsStream(RealStream):
     """One TLS connection; its handshake is made by `handshake`, or by the first bytes."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups, context: ssl.SSLContext, name: str | None = None) -> None:
-        """``name``: of the server that was dialled; None where the connection came in."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        hangups: Hangups,
+        context: ssl.SSLContext,
+        name: str | None = None,
+        threads: trio.CapacityLimiter | None = None,
+    ) -> None:
+        """``name``: of the server that was dialled; None where the connection came in. ``threads`` may read files."""
         sock.setblocking(False)
         self._tls = context.wrap_socket(
             sock, server_side=name is None, do_handshake_on_connect=False, server_hostname=name
         )
-        super().__init__(self._tls, hangups)
+        super().__init__(self._tls, hangups, threads)
         self._sent = 0
 
     async def handshake(self) -> str | None:
@@ -99,8 +108,10 @@ class TlsStream(RealStream):
     async def _send_file(self, part: FileSlice) -> None:
         offset, end = part.offset, part.offset + part.size_bytes
         while offset < end:
-            piece = FileSlice(part.file, offset, min(end - offset, _PIECE_BYTES))
-            await self._send_bytes(piece.read())
+            is_much = end - offset >= IN_THREAD_FROM_BYTES and self._has_thread()
+            piece = FileSlice(part.file, offset, min(end - offset, _READ_BYTES if is_much else _PIECE_BYTES))
+            raw = await trio.to_thread.run_sync(piece.read, limiter=self._threads) if is_much else piece.read()
+            await self._send_bytes(raw)
             offset += piece.size_bytes
 
     def close(self) -> None:
