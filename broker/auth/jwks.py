@@ -2,8 +2,8 @@
 
 Behaviour (item 330): a file is read again when it has changed. What is published is fetched each
 ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and at once when a token names a key that is not there, for each name
-once a minute. Where a fetch fails the keys are what they were. Signatures are checked by the library PyJWT, which is
-loaded with the first token.
+once a minute. Where a fetch fails the keys are what they were. Signatures are checked by the library PyJWT: loading it
+takes a tenth of a second, so it is there before the first token comes.
 
 Source: ``RefreshingHttpsJwks.java``, ``RefreshingHttpsJwksVerificationKeyResolver.java``, ``CachedFile.java``,
 ``VerificationKeyResolverFactory.java`` (apache/kafka 4.3.1); which key fits, from jose4j.
@@ -52,6 +52,11 @@ class Keys:
 
     def __init__(self, env: Env, url: str, refresh: Refresh, tls: Tls | None = None) -> None:
         """``tls``: how an https address is trusted."""
+        from jwt import PyJWK
+        from jwt.api_jws import PyJWS
+        from jwt.exceptions import PyJWTError
+
+        self._key_of, self._signatures, self._wrong = PyJWK, PyJWS(), PyJWTError
         self._env, self.url, self._refresh, self._tls = env, url, refresh, tls
         self._keys: list[Mapping[str, Any]] = []
         self._made: dict[tuple[int, str], Any] = {}
@@ -92,15 +97,11 @@ class Keys:
                 yield place
 
     def _signed_by(self, place: int, algorithm: str, token: str) -> bytes | None:
-        from jwt import PyJWK
-        from jwt.api_jws import PyJWS
-        from jwt.exceptions import PyJWTError
-
         try:
             if (place, algorithm) not in self._made:
-                self._made[place, algorithm] = PyJWK(dict(self._keys[place]), algorithm)
-            payload = PyJWS().decode_complete(token, self._made[place, algorithm], [algorithm])["payload"]
-        except (PyJWTError, ValueError, TypeError, RecursionError):  # some keys are refused by what makes them
+                self._made[place, algorithm] = self._key_of(dict(self._keys[place]), algorithm)
+            payload = self._signatures.decode_complete(token, self._made[place, algorithm], [algorithm])["payload"]
+        except (self._wrong, ValueError, TypeError, RecursionError):  # some keys are refused by what makes them
             return None
         return bytes(payload)
 
