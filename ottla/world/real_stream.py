@@ -22,7 +22,7 @@ from ottla.world.this_machine import monotonic_s
 
 _JOIN_BELOW_BYTES = 32 * 1024
 _TURNS = 16
-IN_THREAD_FROM_BYTES = 512 * 1024
+_IN_THREAD_FROM_BYTES = 512 * 1024
 _A_CALL_BYTES = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
 _SLOW_FOR = 64
 _PATIENCE_S = 0.1
@@ -97,7 +97,7 @@ class RealStream:
         offset, left = part.offset, part.size_bytes
         self._slow_for = max(self._slow_for - 1, 0)
         while left:
-            if left >= IN_THREAD_FROM_BYTES and self._has_thread():
+            if left >= _IN_THREAD_FROM_BYTES and self._has_thread():
                 done = await self._send_beside(part, offset, left)
             else:
                 done = self._send_some(part, offset, left)
