@@ -8,7 +8,7 @@ from __future__ import annotations
 
 FREE_BYTES = 8 * 1024
 """So much each connection has of its own, whatever the others hold."""
-MOST_BYTES = 32 * 1024 * 1024
+MOST_BYTES = 16 * 1024 * 1024
 
 
 class Strangers:

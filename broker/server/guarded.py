@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from ottla.broker.auth.gate import Gate, Policy, Said, State
+from ottla.broker.auth.strangers import FREE_BYTES
 from ottla.broker.server.connection import CloseConnection, Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request, response_chunks
@@ -38,6 +39,7 @@ class GuardedConnection(Connection):
         """None once it is known who this is."""
         self._held_bytes = 0
         """How large the buffer is, as `Strangers` counts it."""
+        self._grows_to_bytes = FREE_BYTES
         self._gate: Gate | None = None
         self._usual_limit = self._limit
         if door.asks_login:
@@ -69,6 +71,7 @@ class GuardedConnection(Connection):
         self._came_ms = None
         self._door.strangers.hold(self._held_bytes, 0)
         self._held_bytes = 0
+        self._grows_to_bytes = Connection._grows_to_bytes
 
     def _make_room(self) -> None:
         super()._make_room()

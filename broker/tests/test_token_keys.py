@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.auth import token_settings
 from ottla.broker.auth.bearer import BadToken
 from ottla.broker.auth.doors import door_of, refusals
 from ottla.broker.auth.fetching import CannotFetch, fetched
@@ -211,6 +212,13 @@ TAKES = {**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[0], f"{PREFIX}{URL}": f"file:/
 def test_328_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
     found = [x for x, _ in refusals(values, {"IN": "SASL_PLAINTEXT"})]
     assert found == ([] if key is None else [PREFIX + key])
+
+
+def test_without_the_libraries_a_listener_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_settings, "find_spec", lambda name: None)
+    ((key, why),) = refusals(TAKES, {"IN": "SASL_PLAINTEXT"})
+    assert key == PREFIX + HANDLER
+    assert "pip install 'ottla[oauth]'" in why
 
 
 def gate(env: Any) -> Gate:
