@@ -141,6 +141,14 @@ def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None
         yield
 
 
+def _users(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """At the top, and once for each user who was asked for, without a name."""
+    kind = _beside(request, "DescribeUserScramCredentialsResult")
+    for _ in request.users or ():
+        answer.results.append(kind("", code, message))
+        yield
+
+
 def _join(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """A protocol name that is empty before version 7, and null from then on."""
     answer.protocol_name = None if version >= 7 else ""
@@ -176,6 +184,7 @@ def _no_quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, 
 
 _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _users,
     ApiKey.DELETE_TOPICS: _deletions,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _no_quotas,

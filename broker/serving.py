@@ -41,7 +41,8 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     made.controller.listeners.append(committed.follow)
     services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
-        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name), _door(committed, services.config, name))
+        door = _door(env, committed, services.config, name, nursery)
+        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name), door)
         nursery.start_soon(acceptor.run, listener)
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
     if not made.services.config.alone:
@@ -51,7 +52,7 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
 
 
-def _door(cache: MetadataCache, config: NodeConfig, listener: str) -> Door | None:
+def _door(env: Env, cache: MetadataCache, config: NodeConfig, listener: str, nursery: trio.Nursery) -> Door | None:
     """What a listener asks of who comes; None where it lets everybody in."""
     protocol = config.protocol(listener)
     if protocol == DEFAULT_LISTENER:
@@ -59,7 +60,10 @@ def _door(cache: MetadataCache, config: NodeConfig, listener: str) -> Door | Non
     from ottla.broker.auth.doors import door_of
     from ottla.broker.auth.scram import keys_in
 
-    return door_of(config.values, listener, protocol, lambda user, mechanism: keys_in(cache.image, user, mechanism))
+    door = door_of(config.values, listener, protocol, lambda user, name: keys_in(cache.image, user, name), env)
+    if door is not None and door.tokens is not None and door.tokens.keys is not None:
+        nursery.start_soon(supervise, env, "fetching the keys of tokens", door.tokens.keys.run)
+    return door
 
 
 def _renew_certificates(made: Parts, listening: Listening) -> None:
@@ -86,7 +90,10 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
     counts, config = Counts(), made.services.config
     watched = counts if listening.metrics is not None else None  # it costs half a microsecond a request
     acceptors = {
-        name: Acceptor(Dispatcher(made.services, listener=name, observer=watched), _door(made.cache, config, name))
+        name: Acceptor(
+            Dispatcher(made.services, listener=name, observer=watched),
+            _door(env, made.cache, config, name, nursery),
+        )
         for name in listening.clients
     }
     if listening.metrics is not None:

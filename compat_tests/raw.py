@@ -16,8 +16,8 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
 
 
-def until(done: Callable[[], bool]) -> None:
-    """Ask again until it is so; a node may take three times a connection's patience.
+def until(done: Callable[[], bool], every_s: float = 0.05) -> None:
+    """Ask again until it is so, each ``every_s``; a node may take three times a connection's patience.
 
     Raises:
         TimeoutError: it never was.
@@ -26,7 +26,7 @@ def until(done: Callable[[], bool]) -> None:
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError("what was waited for never came")
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 class RawClient:

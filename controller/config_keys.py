@@ -27,9 +27,6 @@ class ConfigKey(NamedTuple):
 
 
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
-_DURATION = re.compile(
-    r"by_duration:P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{0,9})?S)?)?", re.IGNORECASE
-)
 
 
 def _out_of_bounds(bounds: str, text: str) -> str | None:
@@ -56,7 +53,9 @@ def _not_allowed(key: ConfigKey, text: str) -> str | None:
         what = "the literal '*' or a list of replicas in the following format: "
         return None if fine else f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     if check == "reset":
-        fine = text in ("earliest", "latest") or _DURATION.fullmatch(text) is not None
+        from ottla.controller.durations import by_duration_ms  # groups of the classic protocol have no such setting
+
+        fine = text in ("earliest", "latest") or by_duration_ms(text) is not None
         what = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
         return None if fine else f"Invalid value `{text}` for configuration {key.name}. {what}"
     if check == "something":

@@ -22,6 +22,8 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
 MECHANISMS = {number: name for name, number in scram.TYPES.items()}
+MOST_BYTES = 1024
+"""Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
 _TWICE = "A user credential cannot be altered twice in the same request"
 Wrong = tuple[ErrorCode, str]
 
@@ -51,6 +53,8 @@ def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> Wrong | None:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
     if wrong is None and upsertion.iterations > scram.MAX_ITERATIONS:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MOST_BYTES:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MOST_BYTES} bytes"
     return wrong
 
 

@@ -60,6 +60,8 @@ CAMPAIGNS = (
     Campaign("cuts", "networks cut between real nodes", "compat_tests/test_network_cuts.py", 0, "OTTLA_CUTS=3"),
     Campaign("streams", "Kafka Streams, processors killed", "compat_tests/test_streams.py", 0, "OTTLA_STREAMS=60"),
     Campaign("copier", "transactional copiers and brokers killed", "compat_tests/test_copier.py", 0, "OTTLA_COPIES=20"),
+    Campaign("rules", "access rules beside Kafka", "compat_tests/test_acls_beside.py", 0, "OTTLA_ACL_CELLS=all"),
+    Campaign("tokens", "tokens beside Kafka", "compat_tests/test_tokens.py", 0, "OTTLA_TOKENS=all"),
 )
 
 

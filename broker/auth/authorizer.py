@@ -41,6 +41,7 @@ class Authorizer:
         """``allow.everyone.if.no.acl.found``."""
         self._rules = Rules()
         self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        self._decided_of_any: dict[tuple[str, str, Operation, Resource], bool] = {}
 
     @staticmethod
     def of(config: NodeConfig) -> Authorizer:
@@ -73,6 +74,7 @@ class Authorizer:
                 self._rules.drop(about[1])
         if is_touched:
             self._decided.clear()
+            self._decided_of_any.clear()
 
     def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
@@ -91,9 +93,14 @@ class Authorizer:
 
     def may_any(self, peer: Asks, operation: Operation, resource: Resource) -> bool:
         """Whether there is anything of a kind to which somebody may do this (item 339)."""
-        return self.may(peer, operation, resource, "hardcode") or self._rules.say_of_any(
-            peer.principal, peer.host, operation, resource
-        )
+        asked = peer.principal, peer.host, operation, resource
+        known = self._decided_of_any.get(asked)
+        if known is None:
+            known = self.may(peer, operation, resource, "hardcode") or self._rules.say_of_any(*asked)
+            if len(self._decided_of_any) >= _KEPT_DECISIONS:
+                self._decided_of_any.clear()
+            self._decided_of_any[asked] = known
+        return known
 
     def operations(self, peer: Asks, resource: Resource, name: str) -> int:
         """All that somebody may do to what has this name, as bits (item 342)."""

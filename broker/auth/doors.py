@@ -9,14 +9,16 @@ Source: ``ChannelBuilders.java``, ``JaasContext.java``, ``SaslConfigs.java`` (ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.addresses import Refusal
-from ottla.broker.auth.exchange import Begin
+from ottla.broker.auth.exchange import Begin, Exchange
 from ottla.broker.auth.plain import PlainExchange, users_of
 from ottla.broker.auth.principals import BadRule, NameOf, name_by
 from ottla.broker.auth.scram import KeysOf, ScramExchange, TokenOf, no_tokens
+from ottla.broker.auth.strangers import Strangers
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.peers.access import OPEN, Access
 from ottla.peers.jaas import BadJaas, LoginModule, parse_jaas
@@ -25,8 +27,15 @@ from ottla.peers.security import MECHANISMS, PLAIN, BadAccess, Get, login_of, tl
 from ottla.world.env import Env
 from ottla.world.tls import Tls
 
+if TYPE_CHECKING:
+    from ottla.broker.auth.token_settings import Tokens
+
 ENABLED = "sasl.enabled.mechanisms"
 JAAS = "sasl.jaas.config"
+HANDLER = "sasl.server.callback.handler.class"
+OAUTHBEARER = "OAUTHBEARER"
+SPOKEN = (*MECHANISMS, OAUTHBEARER)
+"""What can be logged in with at a listener."""
 MAX_REAUTH = "connections.max.reauth.ms"
 
 
@@ -72,6 +81,9 @@ class Door:
     name_of: NameOf
     keys_of: KeysOf
     token_of: TokenOf = no_tokens
+    tokens: Tokens | None = None
+    """Who takes tokens; None where OAUTHBEARER is not enabled."""
+    strangers: Strangers = field(default_factory=Strangers)
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled})"
@@ -82,12 +94,20 @@ class Door:
         for name in self.enabled:
             if name == PLAIN:
                 out[name] = partial(PlainExchange, self.passwords or {})
+            elif self.tokens is not None and name == OAUTHBEARER:
+                out[name] = partial(_bearer, self.tokens)
             else:
                 out[name] = partial(self._scram, env, name)
         return out
 
     def _scram(self, env: Env, mechanism: str) -> ScramExchange:
         return ScramExchange(mechanism, (env.uuid() + env.uuid()).hex(), self.keys_of, self.token_of)
+
+
+def _bearer(tokens: Tokens) -> Exchange:
+    from ottla.broker.auth.bearer import BearerExchange
+
+    return BearerExchange(tokens.reads)
 
 
 def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | None:
@@ -108,8 +128,10 @@ def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | No
     return tls_of(own)
 
 
-def door_of(values: Mapping[str, str], listener: str, protocol: str, keys_of: KeysOf) -> Door | None:
-    """What a listener asks for; None where it lets everybody in.
+def door_of(
+    values: Mapping[str, str], listener: str, protocol: str, keys_of: KeysOf, env: Env | None = None
+) -> Door | None:
+    """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER is enabled.
 
     Raises:
         BadAccess, BadJaas, BadRule: settings that cannot be.
@@ -118,7 +140,7 @@ def door_of(values: Mapping[str, str], listener: str, protocol: str, keys_of: Ke
         return None
     get = setting(values, listener)
     asks_login = protocol.startswith("SASL")
-    enabled = tuple(x for x in _enabled(get) if x in MECHANISMS) if asks_login else ()
+    enabled = tuple(x for x in _enabled(get) if x in SPOKEN) if asks_login else ()
     plain = _jaas(get, PLAIN) if PLAIN in enabled else None
     return Door(
         tls=tls_for(values, listener, protocol),
@@ -130,7 +152,20 @@ def door_of(values: Mapping[str, str], listener: str, protocol: str, keys_of: Ke
         max_receive_bytes=int(get("sasl.server.max.receive.size") or 0),
         name_of=name_by(get("ssl.principal.mapping.rules") or "DEFAULT"),
         keys_of=keys_of,
+        tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
     )
+
+
+def _tokens(get: Get, env: Env | None) -> Tokens:
+    from ottla.broker.auth.token_settings import tokens_of  # few nodes take tokens
+
+    assert env is not None, "keys are fetched, and tokens end"
+    return tokens_of(partial(_of_bearer, get), env)
+
+
+def _of_bearer(get: Get, name: str) -> str | None:
+    """A setting of OAUTHBEARER: with the mechanism before it, or without."""
+    return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
 def access_to(values: Mapping[str, str], listener: str, protocol: str, mechanism: str) -> Access:
@@ -171,10 +206,14 @@ def refusals(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterato
 def _login_refusals(get: Get, prefix: str) -> Iterator[Refusal]:
     enabled = _enabled(get)
     for mechanism in enabled:
-        if mechanism not in MECHANISMS:
-            yield ENABLED, f"{mechanism} is not spoken here yet: name some of {', '.join(MECHANISMS)}"
+        if mechanism not in SPOKEN:
+            yield ENABLED, f"{mechanism} is not spoken here yet: name some of {', '.join(SPOKEN)}"
     if not enabled:
-        yield ENABLED, f"name some of {', '.join(MECHANISMS)}"
+        yield ENABLED, f"name some of {', '.join(SPOKEN)}"
+    if OAUTHBEARER in enabled:
+        from ottla.broker.auth.token_settings import refusals as refused
+
+        yield from ((f"{prefix}{OAUTHBEARER.lower()}.{key}", why) for key, why in refused(partial(_of_bearer, get)))
     for mechanism in (x for x in enabled if x in MECHANISMS):
         key = f"{prefix}{mechanism.lower()}.{JAAS}"
         try:

@@ -24,6 +24,9 @@ from ottla.world.env import Env
 SAMPLE_MS = 1000.0
 SAMPLES = 11
 FORGOTTEN_MS = 3_600_000.0
+MOST_COUNTERS = 20_000
+"""Clients name themselves as they like: the counter that was not used for longest makes room for a new one."""
+_KEPT_NAME_CHARS = 255
 _SWEEP_MS = 60_000.0
 _COUNTED = (PRODUCE, FETCH)
 Place = tuple[str | None, str | None]
@@ -116,6 +119,9 @@ class _Kind:
 
     def bound(self, user: str, client_id: str) -> Bound | None:
         """The most specific quota of somebody (items 99 and 347)."""
+        if len(client_id) > _KEPT_NAME_CHARS:
+            found = self._look(user, client_id)
+            return found and Bound((found.who[0], found.who[1][:_KEPT_NAME_CHARS]), found.rate)
         at = user, client_id
         if at not in self._found:
             if len(self._found) > 10_000:
@@ -148,9 +154,12 @@ class _Kind:
         bound = self.bound(user, client_id)
         if bound is None:
             return 0
-        rate = self._rates.get(bound.who)
+        rate = self._rates.pop(bound.who, None)
         if rate is None:
-            rate = self._rates[bound.who] = Rate()
+            rate = Rate()
+            if len(self._rates) >= MOST_COUNTERS:
+                del self._rates[next(iter(self._rates))]
+        self._rates[bound.who] = rate
         rate.count(value, now_ms)
         measured, window_ms = rate.look(now_ms)
         self._sweep(now_ms)
@@ -161,10 +170,13 @@ class _Kind:
         return round((measured - bound.rate) / bound.rate * window_ms)
 
     def _sweep(self, now_ms: float) -> None:
+        """Forget counters nobody used for long: they stand in the order of their last use."""
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
-            old = [who for who, rate in self._rates.items() if now_ms - rate.last_ms() >= FORGOTTEN_MS]
-            for who in old:
+            while self._rates:
+                who, rate = next(iter(self._rates.items()))
+                if now_ms - rate.last_ms() < FORGOTTEN_MS:
+                    return
                 del self._rates[who]
 
 

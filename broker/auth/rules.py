@@ -10,11 +10,12 @@ Source: ``StandardAuthorizerData.java``, ``AclCache.java``, ``Authorizer.authori
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.controller.acl import WILDCARD, Acl, Operation, Pattern, Permission, Resource
 
 EVERYBODY = "User:*"
+_NONE: Mapping[bytes, Acl] = {}
 _IMPLYING = {
     Operation.DESCRIBE: frozenset(
         {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
@@ -28,8 +29,9 @@ class Rules:
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, Acl] = {}
-        self._literal: dict[tuple[Resource, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[Resource, str], list[Acl]] = {}
+        self._literal: dict[tuple[Resource, str], dict[bytes, Acl]] = {}
+        self._prefixed: dict[tuple[Resource, str], dict[bytes, Acl]] = {}
+        """Rules by their ids, for each name: thousands may name the same, and all of them may go at once."""
         self._lengths: dict[tuple[Resource, int], int] = {}
         """How many prefixes of a kind have a length."""
 
@@ -42,12 +44,12 @@ class Rules:
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name
         if acl.pattern is not Pattern.PREFIXED:
-            self._literal.setdefault(at, []).append(acl)
+            self._literal.setdefault(at, {})[acl_id] = acl
             return
         if at not in self._prefixed:
             length = acl.resource, len(acl.name)
             self._lengths[length] = self._lengths.get(length, 0) + 1
-        self._prefixed.setdefault(at, []).append(acl)
+        self._prefixed.setdefault(at, {})[acl_id] = acl
 
     def drop(self, acl_id: bytes) -> None:
         """One rule less; one that is not there is none."""
@@ -56,7 +58,7 @@ class Rules:
             return
         at = acl.resource, acl.name
         of = self._prefixed if acl.pattern is Pattern.PREFIXED else self._literal
-        of[at].remove(acl)
+        del of[at][acl_id]
         if not of[at]:
             del of[at]
             if of is self._prefixed:
@@ -67,12 +69,12 @@ class Rules:
 
     def _naming(self, resource: Resource, name: str) -> Iterator[Acl]:
         """Every rule that names a resource."""
-        yield from self._literal.get((resource, name), ())
+        yield from self._literal.get((resource, name), _NONE).values()
         if name != WILDCARD:
-            yield from self._literal.get((resource, WILDCARD), ())
+            yield from self._literal.get((resource, WILDCARD), _NONE).values()
         for kind, length in self._lengths:
             if kind == resource and length <= len(name):
-                yield from self._prefixed.get((resource, name[:length]), ())
+                yield from self._prefixed.get((resource, name[:length]), _NONE).values()
 
     def say(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool | None:
         """Whether somebody may; None where no rule of anybody names the resource."""

@@ -27,6 +27,8 @@ from ottla.wire.messages.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+MOST_CHARS = 1000
+"""A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
 
 def unsupported_version(context: Context) -> ApiVersionsResponse:
@@ -39,7 +41,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
     """Say what is spoken here."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
-        if not all(_SOFTWARE.fullmatch(name) for name in names):
+        if not all(len(name) <= MOST_CHARS and _SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         context.peer.software_name, context.peer.software_version = names
     image = context.image

@@ -66,7 +66,7 @@ def _denied(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTo
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
-def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTopic:
+def _missing(context: Context, name: str, request: MetadataRequest, *, create: bool) -> MetadataResponseTopic:
     """The row of a topic that is not there, which may begin to exist because of it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name_error(name) is not None:
@@ -78,7 +78,10 @@ def _missing(context: Context, name: str, *, create: bool) -> MetadataResponseTo
         if not may_create:
             return _denied(name)
         context.services.admin.auto_create(name)
-    return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
+    row = MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
+    if request.include_topic_authorized_operations:
+        row.topic_authorized_operations = context.authorized(Resource.TOPIC, name)
+    return row
 
 
 def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> Steps[MetadataResponseTopic]:
@@ -135,7 +138,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         elif wanted.name in image.topics:
             row = yield from _row(context, image, image.topics[wanted.name], request)
         else:
-            row = _missing(context, wanted.name, create=create)
+            row = _missing(context, wanted.name, request, create=create)
         response.topics.append(row)
     return _authorized(context, response, request)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
+FOREVER_MS = 2**63
 
 
 class Acceptor:
@@ -54,13 +55,17 @@ class Acceptor:
     async def _hang_up_on_the_silent(self) -> None:
         """One look at all connections now and then costs less than a deadline for every wait.
 
-        A negative limit is none (``Selector.NO_IDLE_TIMEOUT_MS``).
+        A negative limit is none (``Selector.NO_IDLE_TIMEOUT_MS``), but for who has to say who he is.
         """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")
-        while limit_ms >= 0:
+        if limit_ms < 0:
+            if self._door is None:
+                return
+            limit_ms = FOREVER_MS
+        while True:
             await services.env.sleep(min(max(limit_ms / 4000, _SHORTEST_ROUND_S), _LONGEST_ROUND_S))
             now_ms = services.env.monotonic_ms()
             for connection in list(self._connections):
-                if connection.idle_ms(now_ms) > limit_ms:
+                if connection.idle_ms(now_ms) > limit_ms:  # infinite for who takes too long to log in
                     connection.close()

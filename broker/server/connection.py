@@ -46,6 +46,9 @@ class CloseConnection(Exception):
 class Connection:
     """A connection's buffer and its two ends."""
 
+    _grows_to_bytes = _BUSY_BUFFER_BYTES
+    """How large a buffer becomes at once that does not suffice any more."""
+
     def __init__(self, dispatcher: Dispatcher, stream: Accepted) -> None:
         services = dispatcher.services
         self._dispatcher = dispatcher
@@ -90,16 +93,20 @@ class Connection:
                 finally:
                     await self._flush()  # what was answered before a request that ends the connection still leaves
         except WireError as error:
-            logger.warning("connection from %s closed: %s", self._peer.host, error)
+            self._complain(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
         except AssertionError:
             raise  # a broken invariant: going on could lose data
         except Exception:
-            logger.exception("connection from %s closed: a request could not be handled", self._peer.host)
+            text = "connection from %s closed: a request could not be handled"
+            self._complain(logging.ERROR, text, self._peer.host, traceback=True)
         finally:
             self._stream.close()
             self._peer.leave()
+
+    def _complain(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
+        self._dispatcher.complaints.say(logger, level, text, *values, traceback=traceback)
 
     async def _receive(self) -> bool:
         """Get more bytes; False at the end."""
@@ -126,7 +133,7 @@ class Connection:
             if size > _KEPT_BUFFER_BYTES:
                 self._buffer = bytearray(_FIRST_BUFFER_BYTES)
             elif self._filled and size < _KEPT_BUFFER_BYTES:
-                self._buffer = bytearray(max(size * 2, _BUSY_BUFFER_BYTES))
+                self._buffer = bytearray(max(size * 2, self._grows_to_bytes))
             return
         need = 4
         if have >= 4:
@@ -136,12 +143,12 @@ class Connection:
         if self._start:
             self._buffer[:have] = self._buffer[self._start : self._end]
             self._start, self._end = 0, have
-        if have == size or (self._filled and size < _BUSY_BUFFER_BYTES):
+        if have == size or (self._filled and size < self._grows_to_bytes):
             if size >= _KEPT_BUFFER_BYTES:
                 with suppress(BufferError):  # parts of it are still looked at: then it is copied
                     self._buffer += bytes(min(need - size, size, _GROWN_BYTES))
                     return
-            grown = bytearray(min(max(size * 2, _BUSY_BUFFER_BYTES), max(need, _KEPT_BUFFER_BYTES)))
+            grown = bytearray(min(max(size * 2, self._grows_to_bytes), max(need, _KEPT_BUFFER_BYTES)))
             grown[:have] = memoryview(self._buffer)[:have]
             self._buffer = grown
 

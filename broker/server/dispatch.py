@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
+    from ottla.broker.server.complaints import Complaints
     from ottla.broker.services import Services
     from ottla.controller.image import Image
 
@@ -204,6 +205,13 @@ class Dispatcher:
         self.apis = apis
         self.listener = listener
         self._env = services.env
+
+    @cached_property
+    def complaints(self) -> Complaints:
+        """What is said in the log of this listener's connections."""
+        from ottla.broker.server.complaints import Complaints  # mostly there is nothing to be said
+
+        return Complaints(self._env, self.listener)
 
     def answer(self, peer: Peer, request: Request, turn: Turn) -> Answer | Preparing:
         """Decode a request's body and hand it to its handler.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from ottla.broker.auth.gate import Gate, Policy, Said, State
+from ottla.broker.auth.strangers import FREE_BYTES
 from ottla.broker.server.connection import CloseConnection, Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request, response_chunks
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
     from ottla.broker.server.dispatch import Dispatcher
 
-logger = logging.getLogger("ottla.auth")
 AUTHENTICATION_MS = 30_000.0
 
 
@@ -37,6 +37,9 @@ class GuardedConnection(Connection):
         self._env = dispatcher.services.env
         self._came_ms: float | None = self._env.monotonic_ms()
         """None once it is known who this is."""
+        self._held_bytes = 0
+        """How large the buffer is, as `Strangers` counts it."""
+        self._grows_to_bytes = FREE_BYTES
         self._gate: Gate | None = None
         self._usual_limit = self._limit
         if door.asks_login:
@@ -57,8 +60,28 @@ class GuardedConnection(Connection):
             self._peer.leave()
             return
         if self._gate is None:
-            self._came_ms = None
-        await super().serve()
+            self._is_known()
+        try:
+            await super().serve()
+        finally:
+            self._is_known()
+
+    def _is_known(self) -> None:
+        """It has said who it is, or left: what it holds is no stranger's any more."""
+        self._came_ms = None
+        self._door.strangers.hold(self._held_bytes, 0)
+        self._held_bytes = 0
+        self._grows_to_bytes = Connection._grows_to_bytes
+
+    def _make_room(self) -> None:
+        super()._make_room()
+        if self._came_ms is None:
+            return
+        if not self._door.strangers.hold(self._held_bytes, len(self._buffer)):
+            text = "connection from %s closed: those who did not log in yet hold too much memory"
+            self._complain(logging.WARNING, text, self._peer.host)
+            raise CloseConnection
+        self._held_bytes = len(self._buffer)
 
     async def _agreed(self) -> bool:
         """Make the TLS handshake; the certificate's name is who it is where no login follows."""
@@ -68,13 +91,16 @@ class GuardedConnection(Connection):
             return False  # it left: somebody may only have looked whether anybody is here
         except OSError as error:
             why = getattr(error, "reason", None) or error  # an SSLError's own word for it
-            logger.info("connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why)
+            self._complain(
+                logging.INFO, "connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why
+            )
             return False
         self._peer.local = self._stream.local
         if self._gate is None and subject is not None:
             name = self._door.name_of(subject)
             if name is None:
-                logger.info("connection from %s: ssl.principal.mapping.rules name nobody", self._peer.host)
+                text = "connection from %s: ssl.principal.mapping.rules name nobody"
+                self._complain(logging.INFO, text, self._peer.host)
                 return False
             self._peer.principal = f"User:{name}"
         return True
@@ -97,7 +123,8 @@ class GuardedConnection(Connection):
         """Say what the gate says, and end the connection where it does."""
         if said.failure is not None:
             where, host = self._peer.listener, self._peer.host
-            logger.info("connection from %s to %s: failed authentication: %s", host, where, said.failure)
+            text = "connection from %s to %s: failed authentication: %s"
+            self._complain(logging.INFO, text, host, where, said.failure)
         if said.held_back:
             await self._flush()
             await self._env.sleep(self._door.failure_delay_ms / 1000)
@@ -112,7 +139,7 @@ class GuardedConnection(Connection):
         if said.failure is not None:
             raise CloseConnection
         if gate.state is State.OPEN:
-            self._came_ms = None
+            self._is_known()
             self._limit = self._usual_limit
             self._peer.principal = f"User:{gate.name}"
             self._peer.token_authenticated = gate.is_token

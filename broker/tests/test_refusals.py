@@ -16,6 +16,7 @@ from ottla.wire.messages import alter_partition_reassignments as apr
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_user_scram_credentials as du
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lpr
@@ -53,6 +54,13 @@ def two(row: Any) -> list[Any]:
             6,
             dt.DeleteTopicsResponse(
                 responses=[dt.DeletableTopicResult("a", bytes(16), CODE), dt.DeletableTopicResult(None, ID, CODE)]
+            ),
+        ),
+        (
+            du.DescribeUserScramCredentialsRequest(two(du.UserName)),
+            0,
+            du.DescribeUserScramCredentialsResponse(
+                0, CODE, WHO, [du.DescribeUserScramCredentialsResult("", CODE, WHO) for _ in "ab"]
             ),
         ),
         (

@@ -191,6 +191,25 @@ def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) ->
     in_virtual_time(run)
 
 
+def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.broker.tests.test_guarded import door as asked
+
+    stage = Stage(monkeypatch, **{"connections.max.idle.ms": "-1"})
+
+    async def run() -> None:
+        door, acceptor, silent = Door(), Acceptor(stage.dispatcher, asked()), Line()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(silent)
+            await trio.sleep(29)
+            assert not silent.is_closed
+            await trio.sleep(12)
+            assert silent.is_closed
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
 # ---------------------------------------------------------------- Observer
 
 

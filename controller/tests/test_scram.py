@@ -114,3 +114,14 @@ def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
     with pytest.raises(scram.BadScramOption) as refused:
         scram.read_option(text, b"fresh")
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("salt_bytes", "salted_bytes", "is_kept"), [(1024, 32, True), (1025, 32, False), (4, 1025, False)]
+)
+def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_bytes, is_kept):
+    """Who begins to log in is told it: one of megabytes would be an answer of megabytes to anybody."""
+    asked = au.ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
+    codes, records = decided([], [asked])
+    assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
+    assert len(records) == is_kept

@@ -24,6 +24,8 @@ TYPES: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
+MAX_MESSAGE_BYTES = 8 * 1024
+"""Longer ones are none: matching half a mebibyte holds the loop for a tenth of a second, before anybody logged in."""
 
 _NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2B\x2D-\x7E]+"
@@ -113,7 +115,7 @@ def server_signature(mechanism: str, keys: Keys, auth_message: str) -> bytes:
 
 
 def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
-    found = pattern.fullmatch(raw.decode("utf-8", "replace"))
+    found = pattern.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
     if found is None:
         raise BadScram(f"no SCRAM {what} message")
     return found

@@ -74,7 +74,7 @@ class RealListener:
             return RealStream(sock, self._hangups, self._threads)
         from ottla.world.tls_stream import TlsStream
 
-        return TlsStream(sock, self._hangups, self._context)
+        return TlsStream(sock, self._hangups, self._context, threads=self._threads)
 
     def renew(self, tls: Tls) -> None:
         """Show other keys, and trust others, from the next connection on.

@@ -46,7 +46,7 @@ class RealStream:
         self._lent = self._closing = False
         self._slow_for = 0
         """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
-        self.peer: str = sock.getpeername()[0]
+        self.peer = _written(sock.getpeername()[0])
         name = sock.getsockname()
         self.local: tuple[str, int] = (name[0], name[1])
 
@@ -169,3 +169,12 @@ class RealStream:
             self._hangups.forget(self._sock.fileno())
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+
+def _written(address: str) -> str:
+    """An address as access rules have it."""
+    if ":" not in address:
+        return address
+    from ottla.world.hosts import host_of  # few come by IPv6
+
+    return host_of(address)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.world.stores import certificates_of, pem_of
@@ -42,11 +43,28 @@ def server_context(tls: Tls) -> ssl.SSLContext:
         raise BadTls("a listener with TLS needs a key and a certificate: ssl.keystore.location, or ssl.keystore.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _common(context, tls)
+    if not isinstance(sys.unraisablehook, _Quiet):
+        sys.unraisablehook = _Quiet(sys.unraisablehook)
     context.sni_callback = _note
     context.verify_mode = _CLIENT_AUTH.get(tls.client_auth, ssl.CERT_NONE)
     if context.verify_mode is not ssl.CERT_NONE:
         _trust(context, tls.trusted, ssl.Purpose.CLIENT_AUTH)
     return context
+
+
+class _Quiet:
+    """Says nothing of a name that is no text: the library has no other way to tell, and anybody may send one.
+
+    Its handshake fails, and that is told as any other.
+    """
+
+    def __init__(self, before: Callable[[Any], object]) -> None:
+        self._before = before
+
+    def __call__(self, told: Any) -> None:
+        is_name = isinstance(getattr(told, "object", None), bytes)
+        if not (is_name and isinstance(told.exc_value, UnicodeDecodeError)):
+            self._before(told)
 
 
 def _note(sock: Any, name: str | None, context: ssl.SSLContext) -> None:

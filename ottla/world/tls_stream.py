@@ -2,11 +2,12 @@
 
 Measured against `ssl.MemoryBIO` (1 GiB of large pieces, one core, OpenSSL 3.0, TLS 1.3): sending costs the same, and
 receiving a fifth less, since nothing is copied on the way to the socket. Ranges of files are read and sent in pieces:
-`sendfile` ends where bytes must be encrypted.
+`sendfile` ends where bytes must be encrypted. What lies in memory is read at once, and by a thread what does not.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from contextlib import suppress
@@ -29,13 +30,20 @@ _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWri
 class TlsStream(RealStream):
     """One TLS connection; its handshake is made by `handshake`, or by the first bytes."""
 
-    def __init__(self, sock: socket.socket, hangups: Hangups, context: ssl.SSLContext, name: str | None = None) -> None:
-        """``name``: of the server that was dialled; None where the connection came in."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        hangups: Hangups,
+        context: ssl.SSLContext,
+        name: str | None = None,
+        threads: trio.CapacityLimiter | None = None,
+    ) -> None:
+        """``name``: of the server that was dialled; None where the connection came in. ``threads`` may read files."""
         sock.setblocking(False)
         self._tls = context.wrap_socket(
             sock, server_side=name is None, do_handshake_on_connect=False, server_hostname=name
         )
-        super().__init__(self._tls, hangups)
+        super().__init__(self._tls, hangups, threads)
         self._sent = 0
 
     async def handshake(self) -> str | None:
@@ -98,9 +106,13 @@ class TlsStream(RealStream):
 
     async def _send_file(self, part: FileSlice) -> None:
         offset, end = part.offset, part.offset + part.size_bytes
+        kept = bytearray(min(part.size_bytes, _PIECE_BYTES))
         while offset < end:
             piece = FileSlice(part.file, offset, min(end - offset, _PIECE_BYTES))
-            await self._send_bytes(piece.read())
+            raw: Any = _cached(piece, kept)
+            if raw is None:
+                raw = await trio.to_thread.run_sync(piece.read, limiter=self._threads)
+            await self._send_bytes(raw)
             offset += piece.size_bytes
 
     def close(self) -> None:
@@ -109,3 +121,13 @@ class TlsStream(RealStream):
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
         super().close()
+
+
+def _cached(piece: FileSlice, kept: bytearray) -> memoryview | None:
+    """What of a file lies in memory, read into ``kept``; None where the disk would have to be waited for."""
+    into = memoryview(kept)[: piece.size_bytes]
+    try:
+        count = os.preadv(piece.file.fileno(), [into], piece.offset, os.RWF_NOWAIT)
+    except OSError:  # it lies on the disk only, or the file system cannot tell
+        return None
+    return into if count == len(into) else None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.refusals import tells
@@ -28,6 +27,7 @@ from ottla.wire.framing import Request, parse_request, response_slices
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.schema import Message
+from ottla.world.hosts import host_of
 
 FORWARDABLE = frozenset(
     {
@@ -108,7 +108,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
         raise ProtocolError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
     if len(envelope.client_host_address) not in (4, 16):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a client's address has 4 or 16 bytes")
-    peer = Peer(str(ip_address(envelope.client_host_address)), context.peer.local, context.peer.listener)
+    peer = Peer(host_of(envelope.client_host_address), context.peer.local, context.peer.listener)
     peer.principal = f"{principal.type}:{principal.name}"
     peer.token_authenticated = principal.token_authenticated
     return peer

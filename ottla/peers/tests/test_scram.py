@@ -119,3 +119,10 @@ def test_a_client_does_not_believe_a_server_that_does_not_know_the_password():
 def test_keys_show_nothing_of_themselves():
     keys = scram.keys_of(SCRAM_SHA_256, b"salted", b"some salt", 4096)
     assert repr(keys) == "Keys(iterations=4096)"
+
+
+@pytest.mark.parametrize("first", [b"n,,n=" + b"a" * 9000 + b",r=x", b"n,,n=a,r=x" + b",a=b" * 2250])
+def test_a_message_of_many_kilobytes_is_none(first):
+    """Before anybody logged in half a mebibyte of one may come: matching it held the loop for 150 ms."""
+    with pytest.raises(BadScram):
+        scram.read_client_first(first)

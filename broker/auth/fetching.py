@@ -1,0 +1,97 @@
+"""A small document from where it is published: one GET, over TLS where the address says so.
+
+The library's own parser reads the answer. No other place is gone to, whatever the answer says.
+
+Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import io
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from ottla.world.env import Env, Stream
+from ottla.world.tls import Tls
+
+MOST_BYTES = 1024 * 1024
+PATIENCE_S = 20.0
+_PORTS = {"http": 80, "https": 443}
+_ASKED = "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+
+
+class CannotFetch(Exception):
+    """It is not to be had; the message says why."""
+
+
+class _Received:
+    """Bytes that came, as the parser wants them."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """All of them."""
+        return io.BytesIO(self._raw)
+
+
+def is_address(url: str) -> bool:
+    """Whether something can be fetched there."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url
+    except ValueError:
+        return False
+
+
+def is_file(url: str) -> bool:
+    """Whether it names a file of this machine, as ``file:///where/it/is``."""
+    return url.startswith("file:///") and len(url) > len("file:///")
+
+
+async def fetched(env: Env, url: str, tls: Tls | None = None) -> bytes:
+    """What is published at ``http://`` or ``https://``; ``tls``: whom to trust, the system's authorities if left out.
+
+    Raises:
+        CannotFetch: nobody answers in time, or not with a document of at most `MOST_BYTES`.
+    """
+    parts = urlsplit(url)
+    trusted = (tls or Tls()) if parts.scheme == "https" else None
+    with env.timeout(PATIENCE_S) as deadline:
+        try:
+            host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+            stream = await (env.net.connect(host, port) if trusted is None else env.net.connect(host, port, trusted))
+            try:
+                raw = await _conversation(stream, parts)
+            finally:
+                stream.close()
+        except OSError as error:
+            raise CannotFetch(str(error)) from None
+    if deadline.cancelled_caught:
+        raise CannotFetch(f"no answer within {PATIENCE_S:g} s")
+    return _document(raw)
+
+
+async def _conversation(stream: Stream, parts: SplitResult) -> bytes:
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    await stream.send([_ASKED.format(path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")])
+    out, buffer = bytearray(), bytearray(64 * 1024)
+    while count := await stream.receive_into(memoryview(buffer), PATIENCE_S):
+        out += buffer[:count]
+        if len(out) > MOST_BYTES:
+            raise CannotFetch(f"more than {MOST_BYTES} bytes")
+    return bytes(out)
+
+
+def _document(raw: bytes) -> bytes:
+    sock: Any = _Received(raw)
+    answer = HTTPResponse(sock)
+    try:
+        answer.begin()
+        body = answer.read()
+    except (HTTPException, ValueError) as error:
+        raise CannotFetch(f"no HTTP: {type(error).__name__}") from None
+    if answer.status != 200:
+        raise CannotFetch(f"status {answer.status}")
+    return body

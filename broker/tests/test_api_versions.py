@@ -1,0 +1,35 @@
+"""ApiVersions: what a client says of its software."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.api_versions import MOST_CHARS, handle
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fine"),
+    [
+        ("a", True),
+        ("apache-kafka-java.4", True),
+        ("a" * MOST_CHARS, True),
+        ("", False),
+        ("-a", False),
+        ("a b", False),
+        ("a" * (MOST_CHARS + 1), False),
+    ],
+)
+def test_312_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, is_fine: bool) -> None:
+    """It is looked at before anybody logged in: one of a megabyte would hold up everybody else."""
+    peer = SimpleNamespace(software_name="unknown", software_version="unknown")
+    services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1))
+    context: Any = SimpleNamespace(version=3, peer=peer, image=Image(), apis={}, services=services)
+    answer: Any = handle(context, ApiVersionsRequest(name, "1"))
+    assert answer.error_code == (0 if is_fine else ErrorCode.INVALID_REQUEST)
+    assert peer.software_name == (name if is_fine else "unknown")

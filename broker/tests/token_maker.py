@@ -1,0 +1,38 @@
+"""Somebody who makes tokens and publishes keys: a provider as a test needs it."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+RSA = rsa.generate_private_key(65537, 2048)
+OTHER = rsa.generate_private_key(65537, 2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+def published(*keys: tuple[str | None, Any], **more: Any) -> bytes:
+    """A set of public keys by their names; ``more``: what each says of itself besides."""
+    rows = []
+    for name, key in keys:
+        kind: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
+        row = json.loads(kind.to_jwk(key.public_key()))
+        row.pop("key_ops", None)
+        rows.append({**row, **({"kid": name} if name is not None else {}), **more})
+    return json.dumps({"keys": rows}).encode()
+
+
+def signed(claims: dict[str, Any], key: Any = RSA, algorithm: str = "RS256", kid: str | None = "a") -> str:
+    """A token."""
+    return jwt.encode(claims, key, algorithm, {"kid": kid} if kid is not None else {})
+
+
+def unsigned(claims: Any, alg: str = "none", signature: str = "") -> str:
+    """A token that anybody can make."""
+    parts = ({"alg": alg}, claims)
+    head = ".".join(urlsafe_b64encode(json.dumps(x).encode()).decode().rstrip("=") for x in parts)
+    return f"{head}.{signature}"

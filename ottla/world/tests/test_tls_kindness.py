@@ -1,0 +1,109 @@
+"""TLS that holds nobody up: files are read beside the loop, and what a stranger sends is not worth a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.world.disk import FileSlice
+from ottla.world.real_disk import RealDisk
+from ottla.world.real_tls import server_context
+from ottla.world.tests.test_tls import MIB, Authority, over_tls, read
+from ottla.world.tls import Store, Tls
+from ottla.world.tls_stream import TlsStream
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def keys(authority: Authority) -> Store:
+    return authority.issue("server", "/CN=localhost")
+
+
+class Watched:
+    """A file that knows in which threads it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = RealDisk().open(str(path), readonly=True)
+        self.beside: list[bool] = []
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        self.beside.append(threading.current_thread() is not threading.main_thread())
+        return self._file.pread(size_bytes, offset)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+@pytest.mark.parametrize("lies_in_memory", [True, False])
+def test_what_does_not_lie_in_memory_is_read_beside_the_loop(
+    authority: Authority, keys: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_in_memory: bool
+) -> None:
+    """A disk that is slow, or asleep, would stop everybody else."""
+    size = MIB + 7
+    path = tmp_path / "data"
+    data = os.urandom(size)
+    path.write_bytes(data)
+    file: Any = Watched(path)
+    if not lies_in_memory:
+        monkeypatch.setattr(os, "preadv", _on_the_disk)
+
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await read(theirs, size))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await ours.send([FileSlice(file, 0, size)])
+        assert got == [data]
+
+    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
+    assert all(file.beside)
+    assert lies_in_memory or len(file.beside) == 5
+
+
+def _on_the_disk(*_: Any) -> int:
+    raise BlockingIOError
+
+
+def hello(name: bytes) -> bytes:
+    """How a client begins that dials by a name of eight bytes, which may be none."""
+    out = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="eightabc")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return out.read().replace(b"eightabc", name)
+
+
+def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library writes one for each: whoever connects could fill the log."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    context = server_context(Tls(keys))
+    one, other = socket.socketpair()
+    with one, other:
+        other.sendall(hello(b"\xff\xfe\xfd\xfc" * 2))
+        server = context.wrap_socket(one, server_side=True, do_handshake_on_connect=False)
+        with pytest.raises(ssl.SSLError), server:
+            server.do_handshake()
+    assert told == []
+    server_context(Tls(keys))
+    sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
+    assert len(told) == 1, "all else is told as before, once"
