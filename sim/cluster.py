@@ -18,7 +18,7 @@ from ottla.controller.levels import starting_levels
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
-from sim.copies import batches_on, differences
+from sim.copies import copy_on, differences
 from sim.exactly_once import ExactlyOnce
 from sim.faults import TO_CLIENTS, WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
 from sim.hosts import Host
@@ -290,9 +290,9 @@ class Cluster(Scenario):
         for topic, number, told in partitions(image):
             if topic == COMPACTED or topic.startswith("__"):
                 continue
-            copies = {names[x]: batches_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
+            copies = {names[x]: copy_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
             out += [f"{topic}-{number} {x}" for x in differences(copies)]
-        logs = {name: batches_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
+        logs = {name: copy_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in differences(logs, image.offset)]
         return out
 

@@ -13,6 +13,7 @@ from ottla.controller.raft.leading import (
     fetch_error,
     heard_from,
     leader_error,
+    note_directory,
     note_fetch,
     serve,
 )
@@ -25,6 +26,8 @@ def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
     """Answer a fetch, or let it wait (R217-R221)."""
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, Leader))
+    if isinstance(state, Leader) and error != ErrorCode.INVALID_REQUEST:
+        note_directory(state, request.replica, raft.voters)
     if error == ErrorCode.NONE and request.replica.id == raft.me.id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
     if error != ErrorCode.NONE:

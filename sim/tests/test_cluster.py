@@ -41,6 +41,18 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
     assert sum(int(line.split("wiped=")[1].split()[0]) for line in lines if "wiped=" in line) >= 2
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        103,  # a node whose disk was wiped while it was being added became a voter that nobody was
+        1065,  # a copy of which a snapshot had everything was taken for one that had nothing
+    ],
+)
+def test_seeds_of_a_quorum_that_failed_once_do_not_again(seed: int) -> None:
+    (line,) = run_sim("--quorum", "--seed", str(seed))
+    assert line.endswith(" ok")
+
+
 def test_3_seeds_with_transactions_break_no_promise() -> None:
     lines = run_sim("--cluster", "--seed", "2000", "--seeds", "3", "--seconds", "12", "--transactions", "2")
     assert len(lines) == 3
