@@ -7,6 +7,7 @@ written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-diffe
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import trio
@@ -39,6 +40,8 @@ OUTLIVED_SHARE = 0.5
 """Of the runs in which a node is out of reach once more."""
 LOOK_S = 0.2
 ANSWER_S = 3.0
+REPLACED_SHARE = 0.5
+"""Of the directories of a node that lost power."""
 PROBES_FROM = 50_000_000
 SHARED = {
     "process.roles": "broker,controller",
@@ -92,6 +95,7 @@ class ClusterGuard(Guard):
         self._cluster = cluster
         self._weak: str | None = None
         self._epoch_then = -1
+        self._chance = random.Random(f"disks {cluster.world.seed}")
 
     def may_die(self, host: str) -> bool:
         """Not while another's disk is to be filled again."""
@@ -109,6 +113,14 @@ class ClusterGuard(Guard):
             if lives.process is not None:
                 lives.process.session.kill_at = lives.process.session.fault = None
         return True
+
+    def replaced(self, host: str) -> list[str]:
+        """Any but the one with the metadata log: a voter whose settings name it does not come back without."""
+        swarm = self._cluster.swarm
+        paths = swarm.dirs.split(",")
+        if "metadata.log.dir" not in swarm.settings:
+            del paths[0]
+        return [path for path in paths if self._chance.random() < REPLACED_SHARE]
 
     def _is_back(self) -> bool:
         assert self._weak is not None

@@ -1,0 +1,68 @@
+"""A replica whose place is none of this node's directories: its disk was replaced, or is not there today."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.controller.image import Topic
+
+GONE = b"gone".ljust(16, b"-")
+OTHER = 2
+AT = ("t", 0)
+
+
+def lying(place: bytes, leader: int, **more: Any) -> Topic:
+    """A topic with one partition, a copy of which lay in that directory of this node."""
+    made = topic("t", 1, replicas=(ME, OTHER), isr=(OTHER,), leader=leader, **more)
+    told = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
+    return replace(made, partitions={0: told})
+
+
+def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(lying(GONE, OTHER))
+        await ground.applier.settled()
+        assert ground.hosted() == {AT}
+        assert not ground.replicas.offline
+
+    ground.play(story)
+    assert ground.places == [(b"t".ljust(16, b"-"), 0, ground.storage.directories[0].id)]
+    assert not ground.led
+
+
+@pytest.mark.parametrize("leader", [-1, ME])
+def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(leader: int) -> None:
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(lying(GONE, leader))
+        await ground.applier.settled()
+        assert not ground.hosted()
+        assert ground.replicas.offline == {AT}
+        ground.say(lying(GONE, OTHER, leader_epoch=1, partition_epoch=1))
+        await ground.applier.settled()
+        assert ground.hosted() == {AT}, "there is a log it can be filled from"
+        assert not ground.replicas.offline
+
+    ground.play(story)
+
+
+def test_while_a_directory_has_failed_it_may_lie_there() -> None:
+    ground = Ground("/a,/b")
+    ground.storage.take_out(ground.storage.directories[1], OSError(errno.EIO, "gone"))
+
+    async def story() -> None:
+        for place in (GONE, ground.storage.directories[1].id):
+            ground.say(lying(place, OTHER))
+            await ground.applier.settled()
+            assert ground.replicas.offline == {AT}
+        assert not ground.hosted()
+
+    ground.play(story)
