@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import trio
 
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.node import Node
 from ottla.controller.format import Plan, format_directories
 from ottla.controller.image import Image
@@ -25,6 +26,7 @@ from sim.faults import TO_CLIENTS, WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swa
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
 from sim.lives import Guard, Lives, until_peace
+from sim.moves import SimMover
 from sim.scenario import COMPACTED, KEYS, Result, Scenario
 from sim.world import World
 
@@ -42,6 +44,7 @@ LOOK_S = 0.2
 ANSWER_S = 3.0
 REPLACED_SHARE = 0.5
 """Of the directories of a node that lost power."""
+MOVED = (TOPIC, COMPACTED, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 PROBES_FROM = 50_000_000
 SHARED = {
     "process.roles": "broker,controller",
@@ -136,11 +139,18 @@ class Cluster(Scenario):
     """A run under way."""
 
     def __init__(
-        self, seed: int, nodes: int = 3, run_s: float = RUN_S, transactions: int = 0, *, only_late: bool = False
+        self,
+        seed: int,
+        nodes: int = 3,
+        run_s: float = RUN_S,
+        transactions: int = 0,
+        *,
+        only_late: bool = False,
+        moves: bool = False,
     ) -> None:
         """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
 
-        ``only_late``: nothing goes wrong but that what clients say comes late.
+        ``only_late``: nothing goes wrong but that what clients say comes late. ``moves``: replicas are moved about.
         """
         world = World(seed)
         self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
@@ -156,6 +166,7 @@ class Cluster(Scenario):
         if only_late:
             swarm.only_late()
         self._run_s = run_s
+        self._mover = SimMover(world, self.image, list(self.numbers.values()), MOVED, service) if moves else None
         guard = ClusterGuard(self)
         self.lives = {
             name: Lives(world, self.swarm, number, name, settings_of(number, names), guard)
@@ -209,7 +220,14 @@ class Cluster(Scenario):
             everything.start_soon(self._work)
             everything.start_soon(Invariants(world, self.living).run)
             several, die = len(self.numbers) > 1, bool(self.swarm.fates)
-            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
+            async with trio.open_nursery() as moving:
+                if self._mover is not None:
+                    moving.start_soon(self._mover.run)
+                await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
+                moving.cancel_scope.cancel()
+            if self._mover is not None:
+                self.swarm.counted["moves"] = self._mover.moves
+                self._mover.drop()
             world.network.mend()
             world.note("peace")
             await self._progress()
@@ -317,9 +335,10 @@ def simulate_cluster(
     transactions: int = 0,
     *,
     only_late: bool = False,
+    moves: bool = False,
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late)
+    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()
