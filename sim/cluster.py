@@ -47,23 +47,28 @@ REPLACED_SHARE = 0.5
 MOVED = (TOPIC, COMPACTED, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 PROBES_FROM = 50_000_000
 SHARED = {
-    "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
 }
 
 
-def settings_of(number: int, names: list[str]) -> dict[str, str]:
-    """What one node of the cluster is started with; one alone needs nothing."""
+def settings_of(number: int, names: list[str], apart: int = 0) -> dict[str, str]:
+    """What one node of the cluster is started with; one alone needs nothing. The first ``apart`` are no brokers."""
     if len(names) == 1:
         return {}
-    replicas = str(min(3, len(names)))
+    replicas = str(min(3, len(names) - apart))
+    voters = names[:apart] or names
+    listens = {"broker": f"PLAINTEXT://n{number}:{PORT}", "controller": f"CONTROLLER://n{number}:{CONTROLLER_PORT}"}
+    roles = list(listens)
+    if apart:
+        roles = ["controller"] if number <= apart else ["broker"]
     return {
         **SHARED,
+        "process.roles": ",".join(roles),
         "node.id": str(number),
-        "listeners": f"PLAINTEXT://n{number}:{PORT},CONTROLLER://n{number}:{CONTROLLER_PORT}",
-        "controller.quorum.voters": ",".join(f"{i}@{x}:{CONTROLLER_PORT}" for i, x in enumerate(names, 1)),
+        "listeners": ",".join(listens[role] for role in roles),
+        "controller.quorum.voters": ",".join(f"{i}@{x}:{CONTROLLER_PORT}" for i, x in enumerate(voters, 1)),
         "broker.rack": f"rack{number}",
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
@@ -101,12 +106,14 @@ class ClusterGuard(Guard):
         self._chance = random.Random(f"disks {cluster.world.seed}")
 
     def may_die(self, host: str) -> bool:
-        """Not while another's disk is to be filled again."""
-        return self._weak in (None, host) or self._is_back()
+        """Not while another's disk is to be filled again. What a controller has is synced."""
+        return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
         """Only where all others live and every ISR is full."""
         cluster = self._cluster
+        if host not in cluster.brokers:
+            return True
         if not self.may_die(host) or not cluster.all_live_but(host) or not cluster.is_full():
             return False
         number = cluster.numbers[host]
@@ -120,6 +127,8 @@ class ClusterGuard(Guard):
     def replaced(self, host: str) -> list[str]:
         """Any but the one with the metadata log: a voter whose settings name it does not come back without."""
         swarm = self._cluster.swarm
+        if host not in self._cluster.brokers:
+            return []
         paths = swarm.dirs.split(",")
         if "metadata.log.dir" not in swarm.settings:
             del paths[0]
@@ -147,15 +156,20 @@ class Cluster(Scenario):
         *,
         only_late: bool = False,
         moves: bool = False,
+        apart: int = 0,
     ) -> None:
         """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
 
         ``only_late``: nothing goes wrong but that what clients say comes late. ``moves``: replicas are moved about.
+        ``apart``: so many controllers that are no brokers, before the ``nodes``, who then are brokers only.
         """
         world = World(seed)
-        self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
+        self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
+        self.brokers = {name: number for name, number in self.numbers.items() if number > apart}
         names = list(self.numbers)
-        service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True)
+        service = Service(
+            tuple((x, PORT) for x in self.brokers), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True
+        )
         swarm = Swarm.of_cluster(world.rng)
         swarm.transactions = transactions
         super().__init__(world, swarm, names, service)
@@ -166,10 +180,10 @@ class Cluster(Scenario):
         if only_late:
             swarm.only_late()
         self._run_s = run_s
-        self._mover = SimMover(world, self.image, list(self.numbers.values()), MOVED, service) if moves else None
+        self._mover = SimMover(world, self.image, list(self.brokers.values()), MOVED, service) if moves else None
         guard = ClusterGuard(self)
         self.lives = {
-            name: Lives(world, self.swarm, number, name, settings_of(number, names), guard)
+            name: Lives(world, self.swarm, number, name, settings_of(number, names, apart), guard)
             for name, number in self.numbers.items()
         }
         for name, number in self.numbers.items() if nodes > 1 else ():
@@ -200,12 +214,12 @@ class Cluster(Scenario):
             if number != here and number in image.brokers
             and image.brokers[number].broker_epoch == parts.lifecycle.broker_epoch
         ]  # fmt: skip
-        return len(known) == len(self.numbers) - 1
+        return len(known) == len(self.brokers) - 1
 
     def is_full(self) -> bool:
         """Whether every broker is there, and every ISR is full and led."""
         image = self.image()
-        there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.numbers)
+        there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.brokers)
         return there and all(
             x.leader >= 0 and sorted(x.isr) == sorted(x.replicas) for _, _, x in partitions(image)
         )  # fmt: skip
@@ -297,7 +311,7 @@ class Cluster(Scenario):
     def _short(self) -> str:
         image = self.image()
         bad = [f"{n}-{i} {x.leader} of {x.isr}" for n, i, x in partitions(image) if sorted(x.isr) != sorted(x.replicas)]
-        gone = [number for number in self.numbers.values() if number not in image.unfenced()]
+        gone = [number for number in self.brokers.values() if number not in image.unfenced()]
         return f"brokers {gone} are not there; {', '.join(bad[:8])}"
 
     async def _reckon(self, client: SimClient) -> None:
@@ -336,9 +350,10 @@ def simulate_cluster(
     *,
     only_late: bool = False,
     moves: bool = False,
+    apart: int = 0,
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves)
+    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()

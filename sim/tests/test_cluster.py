@@ -60,6 +60,15 @@ def test_3_seeds_with_transactions_break_no_promise() -> None:
     assert all(line.endswith(" ok") for line in lines)
 
 
+def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_break_no_promise() -> None:
+    lines = run_sim(
+        "--cluster", "--nodes", "4", "--apart", "3", "--moves", "--seed", "4000", "--seeds", "2", "--seconds", "10"
+    )
+    assert len(lines) == 2
+    assert all(line.endswith(" ok") for line in lines)
+    assert sum(int(line.split("moves=")[1].split(",")[0].split()[0]) for line in lines) >= 5
+
+
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
 def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
     run_module("sim.tests.planted_cluster", bug)
