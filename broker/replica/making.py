@@ -114,6 +114,8 @@ class Making:
         if self._under_way.get(at) or self._replicas.id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
         if self._is_out_of_reach(at, told):
+            if not self._replicas.offline:
+                logger.warning("%s-%d lay in a directory that is not there: it is offline, and others may be", *at)
             self._replicas.offline.add(at)
             return
         self._replicas.offline.discard(at)

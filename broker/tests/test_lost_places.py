@@ -38,7 +38,9 @@ def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, ME])
-def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(leader: int) -> None:
+def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(
+    leader: int, caplog: pytest.LogCaptureFixture
+) -> None:
     ground = Ground()
 
     async def story() -> None:
@@ -46,6 +48,7 @@ def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(l
         await ground.applier.settled()
         assert not ground.hosted()
         assert ground.replicas.offline == {AT}
+        assert "t-0 lay in a directory that is not there" in caplog.text
         ground.say(lying(GONE, OTHER, leader_epoch=1, partition_epoch=1))
         await ground.applier.settled()
         assert ground.hosted() == {AT}, "there is a log it can be filled from"
