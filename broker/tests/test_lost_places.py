@@ -1,4 +1,4 @@
-"""A replica whose place is none of this node's directories: its disk was replaced, or is not there today."""
+"""A replica whose place is none of this node's directories, for its disk was replaced; and one that lies in two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.tests.ground import ME, Ground, topic
-from ottla.controller.image import Topic
+from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.controller.image import Image, Topic
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
 
 GONE = b"gone".ljust(16, b"-")
 OTHER = 2
@@ -69,3 +72,43 @@ def test_while_a_directory_has_failed_it_may_lie_there() -> None:
         assert not ground.hosted()
 
     ground.play(story)
+
+
+def left(ground: Ground, directory: int, *epochs: int) -> None:
+    """A log of an earlier process, with a record of each of these leader epochs."""
+    where = ground.storage.directories[directory]
+    log = where.create_partition("t", 0, topic("t", 1).id, LogSettings(), NOW_MS)
+    for epoch in epochs:
+        log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+    log.close()
+    where.logs.clear()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kept"),
+    [
+        ((0, 0), (0, 0, 0), 1),
+        ((0, 0, 0), (0, 0), 0),
+        ((0, 0, 0), (0, 1), 1),
+        ((0, 1), (0, 0, 0), 0),
+        ((), (0,), 1),
+    ],
+)
+def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
+    one: tuple[int, ...], other: tuple[int, ...], kept: int
+) -> None:
+    """Moved away and back, and the power failed: the old directory's new name was not on the disk yet."""
+    ground = Ground("/a,/b")
+    left(ground, 0, *one)
+    left(ground, 1, *other)
+    known = lying(ground.storage.directories[0].id, OTHER)
+    ground.image = Image(topics={"t": known}, topic_names={known.id: "t"})
+    virtually(lambda: ground.replicas.load(ground.image))
+    replica = ground.replicas.get("t", 0)
+    assert replica is not None
+    assert replica.log.directory == ("/a/t-0", "/b/t-0")[kept]
+    assert replica.log.log_end_offset == len((one, other)[kept])
+    assert [len(d.logs) for d in ground.storage.directories] == [1 - kept, kept]
+    assert [name.endswith("-stray") for name in ground.env.disk.listdir(("/a", "/b")[1 - kept]) if "t-0" in name] == [
+        True
+    ]
