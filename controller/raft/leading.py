@@ -11,7 +11,6 @@ from ottla.controller.raft.chain import EpochChain, VoterHistory
 from ottla.controller.raft.events import Fetch, FetchAnswer, ReplicaKey
 from ottla.controller.raft.states import Leader, Progress
 from ottla.wire.errors import ErrorCode
-from ottla.wire.schema import ZERO_UUID
 
 
 class Parked(NamedTuple):
@@ -67,18 +66,6 @@ def note_fetch(leader: Leader, fetch: Fetch, end: int, now_ms: float, voters: Vo
     progress.leader_end = end
     progress.end = fetch.offset
     progress.fetched_ms = now_ms
-
-
-def note_directory(leader: Leader, replica: ReplicaKey, voters: VoterHistory) -> None:
-    """Of one id only the directory heard last is there: what another one had is no reason to make it a voter.
-
-    Kafka adds a replica that had everything within the last hour and asks only whether somebody answers at its address:
-    one whose disk was emptied meanwhile. Where that makes two voters of one, nothing is ever committed again.
-    """
-    if replica.id < 0 or replica.directory_id == ZERO_UUID:
-        return
-    for key in [k for k in leader.ends if k.id == replica.id and not k.is_same(replica) and k not in voters.current]:
-        del leader.ends[key]
 
 
 def majority_end(leader: Leader, voters: VoterHistory) -> int:
