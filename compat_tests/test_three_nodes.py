@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import ottla
 from compat_tests.cluster import OTTLA, Process
 from ottla.cluster import free_ports
+from ottla.tools.joining import HEARD_WITHIN_MS
 
 WITHIN_S = 40.0
 
@@ -258,21 +260,28 @@ def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
             process.stdout.close()
 
 
+def serve(tmp_path: Path, ports: list[int], number: int) -> subprocess.Popen[str]:
+    """One node; all but the first join that one."""
+    command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{ports[number - 1]}"]
+    command += ["--node-id", str(number)]
+    if number > 1:
+        command += ["--join", f"127.0.0.1:{ports[0]}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def has_started(process: subprocess.Popen[str]) -> bool:
+    assert process.stdout is not None
+    return "Kafka Server started" in process.stdout.readline()
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> None:
     ports = free_ports("127.0.0.1", 3)
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
-        for number, port in enumerate(ports, 1):
-            command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{port}"]
-            command += ["--node-id", str(number)]
-            if number > 1:
-                command += ["--join", f"127.0.0.1:{ports[0]}"]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            processes.append(process)
-            if waits or number == 1:
-                assert process.stdout is not None
-                assert "Kafka Server started" in process.stdout.readline()
+        for number in (1, 2, 3):
+            processes.append(serve(tmp_path, ports, number))
+            assert not (waits or number == 1) or has_started(processes[-1])
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
         client = AdminClient({"bootstrap.servers": bootstrap})
         until(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
@@ -280,3 +289,35 @@ def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> N
         with Writer(bootstrap, "t") as writer:
             assert writer.goes_on()
         check(bootstrap, "t", writer)
+
+
+def voters(port: int) -> dict[int, int]:
+    """How many records of the metadata each voter lacks, as the leader knows."""
+    line = [OTTLA, "cluster", "status", "-b", f"127.0.0.1:{port}", "-o", "json"]
+    rows = json.loads(subprocess.run(line, capture_output=True, check=True, timeout=WITHIN_S).stdout)
+    return {row["node"]: row["metadata lag"] for row in rows if row["quorum"] in ("leader", "voter")}
+
+
+def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Path) -> None:
+    ports = free_ports("127.0.0.1", 3)
+    processes: list[subprocess.Popen[str]] = []
+    with stopped_together(processes):
+        for number in (1, 2, 3):
+            processes.append(serve(tmp_path, ports, number))
+            assert has_started(processes[-1])
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        until(lambda: len(voters(ports[0])) == 3)
+        make_topic(bootstrap, "t")
+        with Writer(bootstrap, "t") as writer:
+            assert writer.goes_on()
+            processes[2].kill()
+            processes[2].communicate()
+            shutil.rmtree(tmp_path / "3")
+            assert writer.goes_on()
+            time.sleep(HEARD_WITHIN_MS / 1000 + 1)  # a node of that id may be alive before
+            processes[2] = serve(tmp_path, ports, 3)
+            assert has_started(processes[2])
+            until(lambda: all_in_sync(bootstrap, "t"))
+            assert writer.goes_on()
+        check(bootstrap, "t", writer)
+        until(lambda: len(found := voters(ports[0])) == 3 and max(found.values()) < 10)

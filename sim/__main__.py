@@ -35,6 +35,10 @@ def options_of() -> argparse.Namespace:
     parser.add_argument(
         "--transactions", type=int, default=0, metavar="VERSION", help="in a cluster: some clients make transactions"
     )
+    parser.add_argument("--moves", action="store_true", help="in a cluster: replicas are moved about meanwhile")
+    parser.add_argument(
+        "--apart", type=int, default=0, metavar="N", help="in a cluster: N controllers, and the nodes are brokers only"
+    )
     parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
@@ -56,7 +60,14 @@ def main() -> int:
             result = simulate_quorum(seed, options.nodes, options.seconds, listen)
         elif options.cluster:
             result = simulate_cluster(
-                seed, options.nodes or 3, options.seconds, listen, options.transactions, only_late=options.late
+                seed,
+                options.nodes or 3,
+                options.seconds,
+                listen,
+                options.transactions,
+                only_late=options.late,
+                moves=options.moves,
+                apart=options.apart,
             )
         else:
             result = simulate(seed, synced=options.synced, listen=listen)

@@ -7,10 +7,12 @@ written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-diffe
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import trio
 
+from ottla.broker.metadata.admin import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.node import Node
 from ottla.controller.format import Plan, format_directories
 from ottla.controller.image import Image
@@ -18,12 +20,13 @@ from ottla.controller.levels import starting_levels
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from sim.anomalies import check
 from sim.clients import PORT, TOPIC, Service, SimClient, SimProducer
-from sim.copies import batches_on, differences
+from sim.copies import copy_on, differences
 from sim.exactly_once import ExactlyOnce
 from sim.faults import TO_CLIENTS, WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
 from sim.hosts import Host
 from sim.invariants import Invariants, Living, newest, partitions
 from sim.lives import Guard, Lives, until_peace
+from sim.moves import SimMover
 from sim.scenario import COMPACTED, KEYS, Result, Scenario
 from sim.world import World
 
@@ -39,25 +42,33 @@ OUTLIVED_SHARE = 0.5
 """Of the runs in which a node is out of reach once more."""
 LOOK_S = 0.2
 ANSWER_S = 3.0
+REPLACED_SHARE = 0.5
+"""Of the directories of a node that lost power."""
+MOVED = (TOPIC, COMPACTED, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 PROBES_FROM = 50_000_000
 SHARED = {
-    "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
 }
 
 
-def settings_of(number: int, names: list[str]) -> dict[str, str]:
-    """What one node of the cluster is started with; one alone needs nothing."""
+def settings_of(number: int, names: list[str], apart: int = 0) -> dict[str, str]:
+    """What one node of the cluster is started with; one alone needs nothing. The first ``apart`` are no brokers."""
     if len(names) == 1:
         return {}
-    replicas = str(min(3, len(names)))
+    replicas = str(min(3, len(names) - apart))
+    voters = names[:apart] or names
+    listens = {"broker": f"PLAINTEXT://n{number}:{PORT}", "controller": f"CONTROLLER://n{number}:{CONTROLLER_PORT}"}
+    roles = list(listens)
+    if apart:
+        roles = ["controller"] if number <= apart else ["broker"]
     return {
         **SHARED,
+        "process.roles": ",".join(roles),
         "node.id": str(number),
-        "listeners": f"PLAINTEXT://n{number}:{PORT},CONTROLLER://n{number}:{CONTROLLER_PORT}",
-        "controller.quorum.voters": ",".join(f"{i}@{x}:{CONTROLLER_PORT}" for i, x in enumerate(names, 1)),
+        "listeners": ",".join(listens[role] for role in roles),
+        "controller.quorum.voters": ",".join(f"{i}@{x}:{CONTROLLER_PORT}" for i, x in enumerate(voters, 1)),
         "broker.rack": f"rack{number}",
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
@@ -92,14 +103,17 @@ class ClusterGuard(Guard):
         self._cluster = cluster
         self._weak: str | None = None
         self._epoch_then = -1
+        self._chance = random.Random(f"disks {cluster.world.seed}")
 
     def may_die(self, host: str) -> bool:
-        """Not while another's disk is to be filled again."""
-        return self._weak in (None, host) or self._is_back()
+        """Not while another's disk is to be filled again. What a controller has is synced."""
+        return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
         """Only where all others live and every ISR is full."""
         cluster = self._cluster
+        if host not in cluster.brokers:
+            return True
         if not self.may_die(host) or not cluster.all_live_but(host) or not cluster.is_full():
             return False
         number = cluster.numbers[host]
@@ -109,6 +123,16 @@ class ClusterGuard(Guard):
             if lives.process is not None:
                 lives.process.session.kill_at = lives.process.session.fault = None
         return True
+
+    def replaced(self, host: str) -> list[str]:
+        """Any but the one with the metadata log: a voter whose settings name it does not come back without."""
+        swarm = self._cluster.swarm
+        if host not in self._cluster.brokers:
+            return []
+        paths = swarm.dirs.split(",")
+        if "metadata.log.dir" not in swarm.settings:
+            del paths[0]
+        return [path for path in paths if self._chance.random() < REPLACED_SHARE]
 
     def _is_back(self) -> bool:
         assert self._weak is not None
@@ -124,16 +148,28 @@ class Cluster(Scenario):
     """A run under way."""
 
     def __init__(
-        self, seed: int, nodes: int = 3, run_s: float = RUN_S, transactions: int = 0, *, only_late: bool = False
+        self,
+        seed: int,
+        nodes: int = 3,
+        run_s: float = RUN_S,
+        transactions: int = 0,
+        *,
+        only_late: bool = False,
+        moves: bool = False,
+        apart: int = 0,
     ) -> None:
         """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
 
-        ``only_late``: nothing goes wrong but that what clients say comes late.
+        ``only_late``: nothing goes wrong but that what clients say comes late. ``moves``: replicas are moved about.
+        ``apart``: so many controllers that are no brokers, before the ``nodes``, who then are brokers only.
         """
         world = World(seed)
-        self.numbers = {f"n{number}": number for number in range(1, nodes + 1)}
+        self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
+        self.brokers = {name: number for name, number in self.numbers.items() if number > apart}
         names = list(self.numbers)
-        service = Service(tuple((x, PORT) for x in names), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True)
+        service = Service(
+            tuple((x, PORT) for x in self.brokers), replicas=min(3, nodes), timeout_s=ANSWER_S, checked=True
+        )
         swarm = Swarm.of_cluster(world.rng)
         swarm.transactions = transactions
         super().__init__(world, swarm, names, service)
@@ -144,9 +180,10 @@ class Cluster(Scenario):
         if only_late:
             swarm.only_late()
         self._run_s = run_s
+        self._mover = SimMover(world, self.image, list(self.brokers.values()), MOVED, service) if moves else None
         guard = ClusterGuard(self)
         self.lives = {
-            name: Lives(world, self.swarm, number, name, settings_of(number, names), guard)
+            name: Lives(world, self.swarm, number, name, settings_of(number, names, apart), guard)
             for name, number in self.numbers.items()
         }
         for name, number in self.numbers.items() if nodes > 1 else ():
@@ -177,12 +214,12 @@ class Cluster(Scenario):
             if number != here and number in image.brokers
             and image.brokers[number].broker_epoch == parts.lifecycle.broker_epoch
         ]  # fmt: skip
-        return len(known) == len(self.numbers) - 1
+        return len(known) == len(self.brokers) - 1
 
     def is_full(self) -> bool:
         """Whether every broker is there, and every ISR is full and led."""
         image = self.image()
-        there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.numbers)
+        there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.brokers)
         return there and all(
             x.leader >= 0 and sorted(x.isr) == sorted(x.replicas) for _, _, x in partitions(image)
         )  # fmt: skip
@@ -197,7 +234,14 @@ class Cluster(Scenario):
             everything.start_soon(self._work)
             everything.start_soon(Invariants(world, self.living).run)
             several, die = len(self.numbers) > 1, bool(self.swarm.fates)
-            await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
+            async with trio.open_nursery() as moving:
+                if self._mover is not None:
+                    moving.start_soon(self._mover.run)
+                await until_peace(disturber, self.lives.values(), self._run_s, everything, disturbs=several, die=die)
+                moving.cancel_scope.cancel()
+            if self._mover is not None:
+                self.swarm.counted["moves"] = self._mover.moves
+                self._mover.drop()
             world.network.mend()
             world.note("peace")
             await self._progress()
@@ -267,7 +311,7 @@ class Cluster(Scenario):
     def _short(self) -> str:
         image = self.image()
         bad = [f"{n}-{i} {x.leader} of {x.isr}" for n, i, x in partitions(image) if sorted(x.isr) != sorted(x.replicas)]
-        gone = [number for number in self.numbers.values() if number not in image.unfenced()]
+        gone = [number for number in self.brokers.values() if number not in image.unfenced()]
         return f"brokers {gone} are not there; {', '.join(bad[:8])}"
 
     async def _reckon(self, client: SimClient) -> None:
@@ -290,9 +334,9 @@ class Cluster(Scenario):
         for topic, number, told in partitions(image):
             if topic == COMPACTED or topic.startswith("__"):
                 continue
-            copies = {names[x]: batches_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
+            copies = {names[x]: copy_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
             out += [f"{topic}-{number} {x}" for x in differences(copies)]
-        logs = {name: batches_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
+        logs = {name: copy_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in differences(logs, image.offset)]
         return out
 
@@ -305,9 +349,11 @@ def simulate_cluster(
     transactions: int = 0,
     *,
     only_late: bool = False,
+    moves: bool = False,
+    apart: int = 0,
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late)
+    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.world.memory_disk import MemoryDisk
 
@@ -14,15 +15,24 @@ Batches = dict[int, bytes]
 """Base offset -> the batch's bytes."""
 
 
-def batches_on(disk: MemoryDisk, topic: str, partition: int) -> Batches:
+class Copy(NamedTuple):
+    """One node's copy: whole batches, and where the first of them stands or would."""
+
+    start: int
+    batches: Batches
+
+
+def copy_on(disk: MemoryDisk, topic: str, partition: int) -> Copy:
     """A partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
     out: Batches = {}
+    starts = []
     end = f"/{topic}-{partition}"
     for path in sorted(disk.files):
         directory, _, name = path.rpartition("/")
         if directory.endswith(end) and name.endswith(".log"):
+            starts.append(int(name.removesuffix(".log")))
             out.update(_batches(disk.files[path].data))
-    return out
+    return Copy(min(out, default=min(starts, default=0)), out)
 
 
 def _batches(data: bytearray) -> Batches:
@@ -37,13 +47,16 @@ def _batches(data: bytearray) -> Batches:
     return out
 
 
-def differences(copies: Mapping[str, Batches], below: int | None = None) -> list[str]:
-    """Where copies differ, from the first offset that all of them have on; ``below``: only up to there."""
-    start = max((min(batches, default=0) for batches in copies.values()), default=0)
-    bases = sorted({base for batches in copies.values() for base in batches if base >= start})
+def differences(copies: Mapping[str, Copy], below: int | None = None) -> list[str]:
+    """Where copies differ, from where all of them have begun; ``below``: only up to there.
+
+    A log of which a snapshot has everything holds no batch: it begins where the snapshot ends.
+    """
+    start = max((copy.start for copy in copies.values()), default=0)
+    bases = sorted({base for copy in copies.values() for base in copy.batches if base >= start})
     out = []
     for base in bases:
-        found = {name: batches.get(base) for name, batches in copies.items()}
+        found = {name: copy.batches.get(base) for name, copy in copies.items()}
         if (below is None or base < below) and len(set(found.values())) > 1:
             said = ", ".join(f"{name} {'nothing' if x is None else x.hex()[:150]}" for name, x in found.items())
             out.append(f"at {base}: {said}")

@@ -81,6 +81,14 @@ class Host:
             keep_names_in_order(self.disk)
         self.disk.lose_power()
 
+    def replace_disk(self, path: str) -> None:
+        """What lies below a path is gone: another disk, an empty one, is mounted there now."""
+        assert not self.up
+        disk = self.disk
+        for names in (disk.files, disk.durable_files, disk.dirs, disk.durable_dirs):
+            for name in [x for x in names if x.startswith(f"{path}/")]:
+                del names[name]
+
     def power_up(self) -> None:
         """There again, with nothing running: who still believes in an old connection is told so when it speaks."""
         self.up = True

@@ -45,6 +45,10 @@ class Guard:
             self.world.ledger.power_cut({(x.topic, x.partition): x.recovery_point for x in node.storage.logs()})
         return True
 
+    def replaced(self, host: str) -> list[str]:
+        """Which of a node's directories are on another disk when it comes back from a power cut, an empty one."""
+        return []
+
 
 def leaves(error: BaseException | None) -> list[BaseException]:
     """An error, or all of those in a group."""
@@ -148,7 +152,12 @@ class Lives:
 
     def _power_cut(self, node: Node) -> None:
         if self._guard.power_cut(self._host, node):
-            self._world.host(self._host).lose_power()
+            host = self._world.host(self._host)
+            host.lose_power()
+            for path in self._guard.replaced(self._host):
+                host.replace_disk(path)
+                self._swarm.counted["replaced"] += 1
+                self._world.note(f"{self._said}another disk at {path}")
 
     def _disk_broke(self) -> None:
         self._broken = True

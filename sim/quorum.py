@@ -28,7 +28,7 @@ from ottla.wire.messages import api_versions as av
 from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.world.env import FOREVER_S, Accepted, Env
 from sim.cluster import CONTROLLER_PORT, format_host
-from sim.copies import batches_on, differences
+from sim.copies import copy_on, differences
 from sim.faults import Disturber, Swarm
 from sim.invariants import Invariants
 from sim.lives import Guard, Lives, until_peace
@@ -290,7 +290,7 @@ class QuorumScenario:
                 world.ledger.violation("behind", f"{acked}: {self._told()}")
                 return
             await trio.sleep(0.2)
-        logs = {name: batches_on(world.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
+        logs = {name: copy_on(world.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
         end = min(parts.controller.image.offset for parts in self.living().values())
         for detail in differences(logs, end)[:5]:
             world.ledger.violation("copies-differ", detail)

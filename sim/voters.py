@@ -1,7 +1,8 @@
 """A simulated quorum whose voters are records: they are added and removed, and come back with an empty disk.
 
 A disk is wiped only where that loses nothing: the node is down, all others live and have what is committed, and there
-are other voters enough.
+are other voters enough. Nor is one wiped while the leader decides on a change: a new voter counts from the append on,
+and who is added with a disk that is gone is a voter's disk lost.
 """
 
 from __future__ import annotations
@@ -130,6 +131,6 @@ class Voters:
         voters = machine.voters.current
         if any(v != self.key(v.id) for v in voters) or machine.voters.offset >= machine.high_watermark:
             return False
-        if self.key(number) in voters and len(voters) < 3:
+        if getattr(machine.state, "change", None) is not None or (self.key(number) in voters and len(voters) < 3):
             return False
         return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())

@@ -42,6 +42,7 @@ class Campaign(NamedTuple):
 
 
 PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py -k planted"
+APART = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
 CAMPAIGNS = (
     Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
@@ -49,6 +50,8 @@ CAMPAIGNS = (
     Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
     Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
     Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
+    Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
+    Campaign("apart", "the same among four that are brokers only, with transactions", APART, 100),
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
     Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
     Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),

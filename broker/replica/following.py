@@ -41,6 +41,12 @@ waits so long, then twice as long each time, up to ``backoff_ms``. Kafka waits t
 """
 
 
+NAMED_AT_ONCE = 1000
+"""So many partitions at most are named in one request of a session; the others follow in the next ones, for none of
+which records are waited. Ten thousand in one hold the loop for a twentieth of a second, here and at the leader.
+"""
+
+
 @dataclass(slots=True)
 class Followed:
     """A partition, as this node has it: what the next Fetch says of it (R313)."""
@@ -97,7 +103,9 @@ class Following:
         self._session: dict[Key, f.FetchPartition] = {}
         """What the leader was last told of each partition."""
         self._full = True
-        """The request under way names everything."""
+        """The request under way names everything, or begins to."""
+        self._keeps_sessions = True
+        """Whether the leader did when it was asked last: who does not has to be told everything each time."""
         self._changed: dict[Key, None] = {}
         """Of whom the leader may have to be told something."""
         self._late: dict[Key, None] = {}
@@ -178,28 +186,35 @@ class Following:
         session: dict[Key, f.FetchPartition] = {} if full else self._session
         told: dict[Key, f.FetchPartition] = {}
         gone: list[Key] = []
+        new_left = NAMED_AT_ONCE if self._keeps_sessions else len(self._changed)
+        later: dict[Key, None] = {}
         for key in self._changed:
+            known = session.get(key)
+            if known is None and new_left == 0:
+                later[key] = None
+                continue
             part = self._partitions.get(key)
             if part is None or key in self._held or not _is_asked(part, now_ms):
-                if key in session:
+                if known is not None:
                     gone.append(key)
                 continue
             row = _row(key[1], part, self._limits)
-            if session.get(key) != row:
+            if known != row:
                 told[key] = row
+                new_left -= known is None
         if not told and len(session) == len(gone):
             return None
         session.update(told)
         for key in gone:
             del session[key]
-        self._session, self._full, self._changed = session, full, {}
-        return self._worded(told, gone)
+        self._session, self._full, self._changed = session, full, later
+        return self._worded(told, gone, waits=not later)
 
-    def _worded(self, told: dict[Key, f.FetchPartition], forgotten: list[Key]) -> f.FetchRequest:
+    def _worded(self, told: dict[Key, f.FetchPartition], forgotten: list[Key], *, waits: bool) -> f.FetchRequest:
         limits = self._limits
         request = f.FetchRequest(
             replica_state=f.ReplicaState(self._node_id, self.broker_epoch),
-            max_wait_ms=limits.max_wait_ms,
+            max_wait_ms=limits.max_wait_ms if waits else 0,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=self._session_id,
@@ -227,7 +242,8 @@ class Following:
         if not right:
             self.begin_anew()
             return []
-        if response.session_id == 0:
+        self._keeps_sessions = response.session_id != 0
+        if not self._keeps_sessions:
             self._session_id = self._session_epoch = 0
         elif self._full:
             self._session_id, self._session_epoch = response.session_id, 1

@@ -23,7 +23,7 @@ from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
-from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.image import NO_LEADER, Image, Partition, Topic
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -113,15 +113,28 @@ class Making:
         """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
         if self._under_way.get(at) or self._replicas.id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
-        place = directory_of(told, self._config.node_id)
-        placed = place not in (MIGRATING, UNASSIGNED)
-        known = any(d.id == place for d in self._storage.online)
-        lies_elsewhere = not known and (placed or (self.starting and bool(self._storage.failed)))
-        if at in self._replicas.offline or lies_elsewhere:
+        if self._is_out_of_reach(at, told):
+            if not self._replicas.offline:
+                logger.warning("%s-%d lay in a directory that is not there: it is offline, and others may be", *at)
             self._replicas.offline.add(at)
             return
+        self._replicas.offline.discard(at)
         self._wanted[at] = None
         self._more.set()
+
+    def _is_out_of_reach(self, at: TopicPartition, told: Partition) -> bool:
+        """Whether a partition is not to be made, though it is not there: it may lie in a directory that has failed.
+
+        Where none has, a place that no directory here has was on a disk that was replaced, or is not named today. The
+        copy is made anew and filled while somebody else leads. Otherwise nothing is made: told of an empty copy, the
+        controller might let it lead, and the others would cut what they have to that. Kafka makes it then, too.
+        """
+        place, node_id = directory_of(told, self._config.node_id), self._config.node_id
+        placed = place not in (MIGRATING, UNASSIGNED)
+        unknown = placed and all(d.id != place for d in self._storage.online)
+        if self._storage.failed:
+            return at in self._replicas.offline or unknown or (self.starting and not placed)
+        return unknown and told.leader in (NO_LEADER, node_id)
 
     def forget(self, at: TopicPartition) -> None:
         """A partition is not wanted any more."""
@@ -214,11 +227,12 @@ class Making:
 
     def _directory_for(self, at: TopicPartition, topic: Topic) -> LogDirectory | None:
         """Where a partition is to lie; None where its place has failed."""
-        place = directory_of(topic.partitions[at[1]], self._config.node_id)
-        known = next((d for d in self._storage.online if d.id == place), None)
-        if known is None and place not in (MIGRATING, UNASSIGNED):
+        told = topic.partitions[at[1]]
+        if self._is_out_of_reach(at, told):
             self._replicas.offline.add(at)
             return None
+        place = directory_of(told, self._config.node_id)
+        known = next((d for d in self._storage.online if d.id == place), None)
         return known or self._half_made.get(at) or self._storage.roomiest(self._in_flight)
 
     async def _take(self, jobs: list[Job], results: list[PartitionLog | OSError]) -> bool:

@@ -16,7 +16,6 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
-from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -182,8 +181,8 @@ class Replicas:
                 yield log
                 if log.topic_id == known.id:  # without an id nothing was ever written to it (``LogManager.scala``)
                     twin = self._hosted.get((topic, number))
-                    if twin is not None:
-                        raise CorruptFile(f"{topic}-{number} lies twice: in {twin.log.directory} and in {path}")
+                    if twin is not None and self._set_one_aside(twin.log, log, told) is log:
+                        continue
                     self.host(log, known.id)
                     continue
                 log.close_files()
@@ -193,6 +192,11 @@ class Replicas:
             logger.warning("%s %s; kept as %s", path, why, target)
         for path in directory.leftovers():
             self._env.disk.rmtree(path)
+
+    def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
+        from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
+
+        return set_one_aside(self._storage, one, other, told, uuid_text(self._env.uuid()))
 
     # ------------------------------------------------------------------ following the image
 

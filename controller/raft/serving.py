@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.controller.raft.chain import VoterHistory
 from ottla.controller.raft.events import Fetch, FetchAnswer, FetchSnapshot, ReplicaKey, Reply, SnapshotAnswer
 from ottla.controller.raft.leading import (
     Parked,
@@ -19,12 +20,15 @@ from ottla.controller.raft.leading import (
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import FOREVER_MS, Leader
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import ZERO_UUID
 
 
 def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
     """Answer a fetch, or let it wait (R217-R221)."""
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, Leader))
+    if isinstance(state, Leader) and error != ErrorCode.INVALID_REQUEST:
+        _note_directory(state, request.replica, raft.voters)
     if error == ErrorCode.NONE and request.replica.id == raft.me.id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
     if error != ErrorCode.NONE:
@@ -42,6 +46,18 @@ def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
         raft.ready.replies.append(Reply(ticket, answer))
     else:
         raft.parked.append(Parked(ticket, request, raft.now_ms + request.max_wait_ms, answer))
+
+
+def _note_directory(leader: Leader, replica: ReplicaKey, voters: VoterHistory) -> None:
+    """Of one id only the directory heard last is there: what another one had is no reason to make it a voter.
+
+    Kafka adds a replica that had everything within the last hour and asks only whether somebody answers at its address:
+    one whose disk was emptied meanwhile. Where that makes two voters of one, nothing is ever committed again.
+    """
+    if replica.id < 0 or replica.directory_id == ZERO_UUID:
+        return
+    for key in [k for k in leader.ends if k.id == replica.id and not k.is_same(replica) and k not in voters.current]:
+        del leader.ends[key]
 
 
 def snapshot(raft: RaftNode, ticket: Any, request: FetchSnapshot) -> None:

@@ -32,7 +32,9 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
         if recalled is values:
             raise
         return configure(recalled, options.data_dir, options.listen)  # it has joined before, and knows others
-    joined = join_settings(values, config.node_id, quorum, options.quorum_size)
+    identity = LogDirectory(env.disk, metadata).read_identity()
+    here = None if identity is None else identity.directory_id
+    joined = join_settings(values, config.node_id, quorum, options.quorum_size, here)
     config = configure(joined, options.data_dir, options.listen)
     config.cluster_id = options.cluster_id or quorum.cluster_id
     if config.host in ANY_HOST:

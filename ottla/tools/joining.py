@@ -15,6 +15,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.schema import ZERO_UUID
 from ottla.world.env import Env
 
 JOIN_TIMEOUT_S = 10.0
@@ -35,6 +36,12 @@ class Quorum(NamedTuple):
     """Brokers with a session, and voters that were heard of just now."""
     seen_from: str
     """This machine's address on the way there."""
+    directories: dict[int, bytes]
+    """Each voter's directory; of zeros where the quorum does not know it (kraft.version 0)."""
+
+    def lacks(self, node_id: int, directory_id: bytes | None) -> bool:
+        """Whether a voter of that id is there, and its disk is not: it has another directory than the node has now."""
+        return self.directories.get(node_id, ZERO_UUID) not in (ZERO_UUID, directory_id)
 
 
 async def ask(env: Env, address: str) -> Quorum:
@@ -77,11 +84,17 @@ def read_quorum(cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumRe
     places = {n.node_id: {x.name: (x.host, x.port) for x in n.listeners} for n in answer.nodes}
     voters = {v.replica_id: places.get(v.replica_id, {}) for v in sorted(rows, key=lambda v: v.replica_id)}
     brokers = {b.broker_id: (b.host, b.port) for b in cluster.brokers}
-    return Quorum(cluster.cluster_id, voters, brokers, frozenset(heard | set(brokers)), seen_from)
+    directories = {v.replica_id: v.replica_directory_id for v in rows}
+    return Quorum(cluster.cluster_id, voters, brokers, frozenset(heard | set(brokers)), seen_from, directories)
 
 
-def join_settings(values: dict[str, str], node_id: int, quorum: Quorum, quorum_size: int) -> dict[str, str]:
+def join_settings(
+    values: dict[str, str], node_id: int, quorum: Quorum, quorum_size: int, directory_id: bytes | None = None
+) -> dict[str, str]:
     """The settings of a node that joins: whom to ask, and whether to become a voter.
+
+    ``directory_id``: of its metadata directory; None where that is new. A voter whose disk was lost takes the place of
+    its former self: else the quorum would be one short for ever, and nobody would see it.
 
     Raises:
         CannotJoin: the controllers are out of reach.
@@ -99,7 +112,8 @@ def join_settings(values: dict[str, str], node_id: int, quorum: Quorum, quorum_s
     out = {**values, "node.id": str(node_id)}
     out.setdefault(NAMES, listener)
     out[BOOTSTRAP] = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
-    if len(quorum.voters) < quorum_size and node_id not in quorum.voters:
+    is_short = len(quorum.voters) < quorum_size and node_id not in quorum.voters
+    if is_short or quorum.lacks(node_id, directory_id):
         out.setdefault(AUTO_JOIN, "true")
     return out
 

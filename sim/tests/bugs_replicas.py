@@ -7,9 +7,11 @@ from typing import Any
 
 from ottla.broker.handlers import acknowledged
 from ottla.broker.replica import fetcher, following
+from ottla.broker.replica.making import Making
 from ottla.broker.replica.partition import Committed, Follower, Leading, PendingExpand, PendingShrink
 from ottla.broker.replica.replica import Replica
 from ottla.controller import leadership
+from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.log import recovery, truncating
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.partition_log import PartitionLog
@@ -179,6 +181,16 @@ def stamp_the_epoch_before() -> None:
         "append_as_leader",
         lambda real: lambda self, data, epoch, *rest, **more: real(self, data, max(epoch - 1, 0), *rest, **more),
     )
+
+
+def leave_a_replaced_disk_empty() -> None:
+    """What lay on a disk that is no more is not made again."""
+
+    def is_out_of_reach(self: Making, at: Any, told: Any) -> bool:
+        place = directory_of(told, self._config.node_id)
+        return place not in (MIGRATING, UNASSIGNED) and all(d.id != place for d in self._storage.online)
+
+    Making._is_out_of_reach = is_out_of_reach  # type: ignore[method-assign]
 
 
 def go_on_leading() -> None:

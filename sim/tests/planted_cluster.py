@@ -48,6 +48,7 @@ PLANTS = {
     "commit-what-a-follower-has": Plant(replicas.commit_what_a_follower_has, LOST),
     "stamp-the-epoch-before": Plant(replicas.stamp_the_epoch_before, LOST),
     "go-on-leading": Plant(replicas.go_on_leading, f"{LOST} PartitionLeaderPerEpoch"),
+    "leave-a-replaced-disk-empty": Plant(replicas.leave_a_replaced_disk_empty, LOST),
     "keep-who-registers-in-sync": Plant(control.keep_who_registers_in_sync, CONTROL),
     "elect-the-dead": Plant(control.elect_the_dead, CONTROL),
     "fence-nobody": Plant(control.fence_nobody, CONTROL),

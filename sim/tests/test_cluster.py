@@ -30,6 +30,7 @@ def test_12_seeds_of_a_cluster_break_no_promise() -> None:
     lines = run_sim("--cluster", "--seed", "1000", "--seeds", "12", "--seconds", "20")
     assert len(lines) == 12
     assert all(line.endswith(" ok") for line in lines)
+    assert any("replaced=" in line for line in lines), "and disks that were replaced are filled again"
 
 
 def test_20_seeds_of_a_quorum_break_no_promise() -> None:
@@ -41,10 +42,31 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
     assert sum(int(line.split("wiped=")[1].split()[0]) for line in lines if "wiped=" in line) >= 2
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        103,  # a node whose disk was wiped while it was being added became a voter that nobody was
+        1065,  # a copy of which a snapshot had everything was taken for one that had nothing
+    ],
+)
+def test_seeds_of_a_quorum_that_failed_once_do_not_again(seed: int) -> None:
+    (line,) = run_sim("--quorum", "--seed", str(seed))
+    assert line.endswith(" ok")
+
+
 def test_3_seeds_with_transactions_break_no_promise() -> None:
     lines = run_sim("--cluster", "--seed", "2000", "--seeds", "3", "--seconds", "12", "--transactions", "2")
     assert len(lines) == 3
     assert all(line.endswith(" ok") for line in lines)
+
+
+def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_break_no_promise() -> None:
+    lines = run_sim(
+        "--cluster", "--nodes", "4", "--apart", "3", "--moves", "--seed", "4000", "--seeds", "2", "--seconds", "10"
+    )
+    assert len(lines) == 2
+    assert all(line.endswith(" ok") for line in lines)
+    assert sum(int(line.split("moves=")[1].split(",")[0].split()[0]) for line in lines) >= 5
 
 
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image, Partition, Topic
 from ottla.wire.messages import metadata_records as m
-from sim.copies import differences
+from ottla.world.memory_disk import MemoryDisk
+from sim.copies import Copy, copy_on, differences
 from sim.invariants import MOST_TOLD, Invariants
 from sim.world import World
 
@@ -204,10 +206,25 @@ def test_one_name_is_told_a_few_times_and_no_more() -> None:
 
 
 def test_copies_differ_where_one_has_another_batch_or_none() -> None:
+    def differ(one: dict[int, bytes], other: dict[int, bytes], starts: tuple[int, int] = (0, 0), **more: int) -> int:
+        return len(differences({"n1": Copy(starts[0], one), "n2": Copy(starts[1], other)}, **more))
+
     full = {0: b"a", 2: b"b", 5: b"c"}
-    assert differences({"n1": full, "n2": dict(full)}) == []
-    assert len(differences({"n1": full, "n2": {**full, 2: b"x"}})) == 1
-    assert len(differences({"n1": full, "n2": {0: b"a", 2: b"b"}})) == 1
-    assert differences({"n1": full, "n2": {0: b"a", 2: b"b"}}, below=5) == []
-    assert differences({"n1": full, "n2": {2: b"b", 5: b"c"}}) == []  # its log begins later
-    assert differences({"n1": {}, "n2": {}}) == []
+    assert differ(full, dict(full)) == 0
+    assert differ(full, {**full, 2: b"x"}) == 1
+    assert differ(full, {0: b"a", 2: b"b"}) == 1
+    assert differ(full, {0: b"a", 2: b"b"}, below=5) == 0
+    assert differ(full, {2: b"b", 5: b"c"}, (0, 2)) == 0  # its log begins later
+    assert differ(full, {}) == 3
+    assert differ(full, {}, (0, 7)) == 0, "a snapshot has it all"
+    assert differ(full, {}, (0, 5)) == 1
+    assert differ({}, {}) == 0
+
+
+def test_a_copy_begins_where_its_first_segment_does_though_it_holds_nothing() -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0.0)
+    session = disk.session()
+    assert copy_on(disk, "t", 0) == (0, {})
+    session.makedirs("/d/t-0")
+    session.open("/d/t-0/00000000000000000522.log", create=True)
+    assert copy_on(disk, "t", 0) == (522, {})

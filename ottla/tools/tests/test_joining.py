@@ -51,6 +51,22 @@ def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> 
     assert "controller.quorum.auto.join.enable" not in join_settings({}, 3, three, 5), "it is a voter"
 
 
+def test_a_voter_whose_disk_was_lost_takes_the_place_of_its_former_self() -> None:
+    answer = quorum({1: NOW, 2: NOW, 3: NOW - 60_000})
+    lost, new = bytes([3] * 16), bytes([4] * 16)
+    answer.topics[0].partitions[0].current_voters[2].replica_directory_id = lost
+    three = read_quorum(cluster(1, 2), answer, "h")
+
+    def joins(node_id: int, directory_id: bytes | None) -> bool:
+        return "controller.quorum.auto.join.enable" in join_settings({}, node_id, three, 3, directory_id)
+
+    assert joins(3, None), "a new directory"
+    assert joins(3, new), "one that could not take its place the last time"
+    assert not joins(3, lost), "its disk is there"
+    assert not joins(2, None), "where the voters are fixed nobody knows their directories"
+    assert not joins(4, None), "there are enough"
+
+
 def test_what_the_user_says_of_joining_stays() -> None:
     values = {"controller.quorum.auto.join.enable": "false"}
     assert join_settings(values, 2, one(), 3)["controller.quorum.auto.join.enable"] == "false"
