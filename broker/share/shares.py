@@ -13,6 +13,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Fail
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.share.latest import Latest
@@ -39,6 +40,7 @@ class Shares:
         latest: Latest,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         wake: Callable[[object], None],
+        fail: Fail,
     ) -> None:
         self._replicas = replicas
         self.rules = ShareGroupRules(env, config, lambda: replicas.image)
@@ -49,7 +51,7 @@ class Shares:
         self.latest = latest
         self.start = start
         """Runs something beside the requests."""
-        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget)
+        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget, fail)
         self._by_key: dict[SharePartitionKey, Shared] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         replicas.on_resigned.append(self.resigned)

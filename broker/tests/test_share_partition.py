@@ -308,3 +308,12 @@ def test_aborted_records_are_seen_by_nobody() -> None:
     assert acquire(stage.share, Asked("a", 50, 50), fetched, 0) == [Acquired(0, 4, 1), Acquired(10, 14, 1)]
     assert stage.window == (0, 14, 5)
     assert stage.share.floor(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
+
+
+def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on() -> None:
+    """The log, or an administrator, may have set the start inside a batch; nothing of it is in flight before."""
+    stage = Stage(start=3)
+    read = Fetched(3, [(0, 4), (5, 9)], aborted=[(0, 4)])
+    assert acquire(stage.share, Asked("a", 10, 100), read, 0) == [Acquired(5, 9, 1)]
+    assert stage.states == "X1 X1 A1 A1 A1 A1 A1"
+    assert stage.window == (3, 9, 2)
