@@ -16,7 +16,7 @@ from ottla.broker.groups.assignors.spec import Target
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer import target
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.reconcile import Goal, Owned, reconcile
+from ottla.broker.groups.consumer.reconcile import Goal, Owned, check_state, reconcile
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, count_names, is_homogeneous
 from ottla.broker.groups.rebalance import Fx
 
@@ -52,8 +52,9 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     """Let the group follow a member's request; large groups in slices.
 
     Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.
+        ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `target.compute`.
     """
+    check_state(updated, step.owned)  # before anything is written in slices
     epoch, homogeneous = group.epoch, None
     stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
     if ask.bump or stale:

@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import CONSUMER, Call
 from ottla.log.machine import Arm, Cancel, Reply
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
@@ -106,9 +106,13 @@ def _synced(
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
     except ProtocolError as error:
         return s.SyncGroupResponse(error_code=error.code)
+    try:
+        version = embedded.version_of(first.metadata)
+    except WireError:  # it has been taken over with a group that had agreed on another of its protocols
+        return s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     fx.timers.append(Cancel(("consumer-sync", group.id, member.id)))
     groups.arm_session(group.id, member, now_ms, fx)
-    given = embedded.written(member.assigned, groups.topics.image, embedded.version_of(first.metadata))
+    given = embedded.written(member.assigned, groups.topics.image, version)
     return s.SyncGroupResponse(
         protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=given
     )

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target
+from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target, Unassignable
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.topics import Topics
 from ottla.log.machine import SLICE
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 RECORDS_AT_ONCE = 200
 MEMBERS_AT_ONCE = 100
@@ -63,9 +64,17 @@ def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool
 
 
 def compute(plan: Plan, topics: Topics) -> Generator[None, None, dict[str, Target]]:
-    """The new target of every member, in Kafka's order."""
+    """The new target of every member, in Kafka's order.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
+    """
     spec = yield from _spec(plan, topics)
-    out = yield from assignor(plan.assignor)(spec)
+    try:
+        out = yield from assignor(plan.assignor)(spec)
+    except Unassignable as error:
+        why = f"Failed to compute a new target assignment for epoch {plan.epoch}: {error}"
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from None
     return {member_id: out.get(member_id, NOTHING) for member_id in spec.members}
 
 
@@ -109,7 +118,8 @@ def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]
     rows: list[GroupRecord] = []
     for name in changed if len(changed) > SLICE else ():
         old = plan.target.get(name, NOTHING)
-        kept = {t: tuple(n for n in old[t] if n in set(new[name].get(t, ()))) for t in old}
+        wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
+        kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
         if kept != old:
             rows.append(cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}))
         if len(rows) == RECORDS_AT_ONCE:
