@@ -73,6 +73,8 @@ def numbers(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
     buckets = _copied(len(every))
+    if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
+        return tuple(sorted(every))  # each has a bucket of its own, by its number
     return tuple(sorted(every, key=lambda number: _bucket(number, buckets)))
 
 

@@ -80,6 +80,11 @@ class Topics:
         topics = self.image.topics
         return [topics[name].id for name in names if name in topics]
 
+    def size_of(self, names: Iterable[str]) -> int:
+        """How many partitions those topics have that exist."""
+        topics = self.image.topics
+        return sum(len(topics[name].partitions) for name in names if name in topics)
+
     def partitions(self, topic_id: bytes) -> int:
         """How many partitions a topic has that exists."""
         return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

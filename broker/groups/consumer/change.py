@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.spec import Target
@@ -21,6 +22,8 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, cou
 from ottla.broker.groups.rebalance import Fx
 
 STEPS_AT_ONCE = 16
+LONG_STEPS = (1, 1)
+"""The first ones put all members in order."""
 
 
 class Regex(Enum):
@@ -67,7 +70,8 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
         homogeneous = is_homogeneous(group.regexes, group.names, len(group.members))
     name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
     plan = target.plan(group, epoch, updated, homogeneous=homogeneous, name=name)
-    fx.follow(_assign(groups, group, step, plan, ask), plan.rows)
+    wanted = groups.topics.size_of({*group.names, *updated.names})
+    fx.follow(_assign(groups, group, step, plan, ask), plan.rows(wanted))
 
 
 def new_epoch(
@@ -105,9 +109,10 @@ def _is_time(groups: ConsumerGroups, group: ConsumerGroup, now_ms: int) -> bool:
 def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: target.Plan, ask: Ask) -> Iterator[Fx]:
     """Compute the targets, write them, and let the member go on."""
     work, new = target.compute(plan, groups.topics), None
+    steps = chain(LONG_STEPS, repeat(STEPS_AT_ONCE))
     while new is None:
         try:
-            for _ in range(STEPS_AT_ONCE):
+            for _ in range(next(steps)):
                 next(work)
         except StopIteration as end:
             new = end.value

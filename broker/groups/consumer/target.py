@@ -22,7 +22,6 @@ from ottla.broker.groups.topics import Topics
 from ottla.log.machine import SLICE
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-RECORDS_AT_ONCE = 200
 MEMBERS_AT_ONCE = 100
 
 
@@ -41,10 +40,9 @@ class Plan(NamedTuple):
     homogeneous: bool
     assignor: str
 
-    @property
-    def rows(self) -> int:
-        """About how much work it is, in members."""
-        return len(self.members) + sum(len(target) for target in self.target.values()) // 4
+    def rows(self, partitions: int) -> int:
+        """About how much work it is, in members, where so many partitions are wanted."""
+        return len(self.members) + sum(len(target) for target in self.target.values()) // 4 + partitions // 5
 
 
 def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool, name: str) -> Plan:
@@ -115,19 +113,15 @@ def differs(old: Target | None, new: Target) -> bool:
 def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]]:
     """The records that make the new target, some at a time."""
     changed = [name for name, target in new.items() if differs(plan.target.get(name), target)]
-    rows: list[GroupRecord] = []
+    yield from cr.slices(_changes(plan, new, changed))
+
+
+def _changes(plan: Plan, new: Mapping[str, Target], changed: list[str]) -> Iterator[GroupRecord]:
     for name in changed if len(changed) > SLICE else ():
         old = plan.target.get(name, NOTHING)
         wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
         kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
         if kept != old:
-            rows.append(cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}))
-        if len(rows) == RECORDS_AT_ONCE:
-            yield rows
-            rows = []
+            yield cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers})
     for name in changed:
-        rows.append(cr.target_record(plan.group_id, name, new[name]))
-        if len(rows) == RECORDS_AT_ONCE:
-            yield rows
-            rows = []
-    yield rows
+        yield cr.target_record(plan.group_id, name, new[name])
