@@ -21,6 +21,7 @@ from ottla.world.env import Env
 
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"(-?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:\.(\d+))?S)?)?", re.I)
+MOST_KEPT = 1000
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -41,6 +42,8 @@ class ShareGroupRules:
         self._env = env
         self._config = config
         self._image = image
+        self._limits: dict[str, Limits] = {}
+        self._limits_of: Image | None = None
 
     def _text(self, group_id: str, name: str) -> str:
         own = self._image().config(RESOURCE_GROUP, group_id).get(name)
@@ -58,7 +61,16 @@ class ShareGroupRules:
         return value
 
     def limits(self, group_id: str) -> Limits:
-        """How its records go out."""
+        """How its records go out; kept until the metadata goes on: it is asked for each partition of each fetch."""
+        image = self._image()
+        if image is not self._limits_of or len(self._limits) > MOST_KEPT:
+            self._limits, self._limits_of = {}, image
+        known = self._limits.get(group_id)
+        if known is None:
+            known = self._limits[group_id] = self._limits_now(group_id)
+        return known
+
+    def _limits_now(self, group_id: str) -> Limits:
         return Limits(
             self.number(group_id, "share.delivery.count.limit"),
             self.number(group_id, "share.partition.max.record.locks"),

@@ -5,7 +5,7 @@ Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kaf
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 import trio
 
@@ -19,11 +19,16 @@ from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.sessions import Place, ShareSessions
+from ottla.broker.share.several import for_each
 from ottla.broker.share.shared import Ground, Shared
 from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
+
+
+def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[SharePartitionKey]:
+    return (SharePartitionKey(group_id, topic_id, number) for topic_id in places for number in places[topic_id])
 
 
 class Shares:
@@ -112,16 +117,28 @@ class Shares:
 
         async def one(key: SharePartitionKey) -> None:
             try:
-                await self.persister.initialize(key, epoch, start_offset)
+                if not failures:
+                    await self.persister.initialize(key, epoch, start_offset)
             except ProtocolError as error:
                 failures.append(error)
 
-        async with trio.open_nursery() as nursery:
-            for topic_id, numbers in places.items():
-                for number in numbers:
-                    nursery.start_soon(one, SharePartitionKey(group_id, topic_id, number))
+        await for_each(_keys(group_id, places), one)
         if failures:
             raise failures[0].with_traceback(None)
+
+    async def forget(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
+        """Have the persister forget a group's partitions; gives what went wrong first."""
+        failures: list[ProtocolError] = []
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                if not failures:
+                    await self.persister.delete(key)
+            except ProtocolError as error:
+                failures.append(error)
+
+        await for_each(_keys(group_id, places), one)
+        return failures[0] if failures else None
 
     # ------------------------------------------------------------------ what goes
 
