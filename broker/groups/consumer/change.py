@@ -18,7 +18,8 @@ from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer import target
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.reconcile import Goal, Owned, check_state, reconcile
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, count_names, is_homogeneous
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count_names, is_homogeneous
+from ottla.broker.groups.counting import count
 from ottla.broker.groups.rebalance import Fx
 
 STEPS_AT_ONCE = 16

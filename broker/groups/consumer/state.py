@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
+from ottla.broker.groups.counting import count
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
 
@@ -88,16 +89,6 @@ def count_names(names: Names, topics: Iterable[str], by_name: int = 0, by_regex:
             names.pop(topic, None)
         else:
             names[topic] = new
-
-
-def count(counts: dict[str, int], key: str | None, by: int) -> None:
-    """Count one text up or down; none and the empty one are not counted."""
-    if key:
-        left = counts.get(key, 0) + by
-        if left > 0:
-            counts[key] = left
-        else:
-            counts.pop(key, None)
 
 
 class ConsumerGroup:
