@@ -223,7 +223,7 @@ def _session(context: Context, request: wire.ShareFetchRequest, said: dict[Place
     forgotten = (
         Place(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions
     )
-    session.update(said, forgotten)
+    sessions.update(session, said, forgotten)
     return session
 
 

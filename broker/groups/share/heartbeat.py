@@ -25,6 +25,9 @@ from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
+PARTITIONS_A_ROW = 5
+"""So many partitions are as much work as a member is."""
+
 
 class Beaten(NamedTuple):
     """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
@@ -106,7 +109,8 @@ class _Beat:
             goal = group.target_epoch, group.target.get(updated.id, NOTHING)
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
             return
-        fx.follow(self._assign(group, member, updated, epoch, names, bump=bump), len(group.members))
+        rows = len(group.members) + groups.topics.size_of(names) // PARTITIONS_A_ROW
+        fx.follow(self._assign(group, member, updated, epoch, names, bump=bump), rows)
 
     def _leave(self) -> None:
         request = self._request
