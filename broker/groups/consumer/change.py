@@ -80,8 +80,9 @@ def new_epoch(
 ) -> tuple[int, bool]:
     """The group's epoch, one more where the topics or who wants them changed; and whether all want the same."""
     names, regexes = dict(group.names), dict(group.regexes)
-    count_names(names, old.names, by_name=-1)
-    count_names(names, new.names, by_name=1)
+    if old.names is not new.names or old.id not in group.members:
+        count_names(names, old.names, by_name=-1)
+        count_names(names, new.names, by_name=1)
     if old.regex != new.regex:
         count(regexes, old.regex, -1)
         count(regexes, new.regex, 1)

@@ -57,6 +57,15 @@ class Member:
     revoking: Held = field(default_factory=dict)
     classic: ClassicMemberMetadata | None = None
 
+    def says_as(self, other: Member) -> bool:
+        """Whether both are of one record of type 5, which they share: only what they have may be another."""
+        return (
+            self.names is other.names
+            and self.classic is other.classic
+            and self.regex is other.regex
+            and self.assignor is other.assignor
+        )
+
     def is_at(self, epoch: int) -> bool:
         """Whether the member has nothing left to do for the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -141,6 +150,8 @@ class ConsumerGroup:
             del self.static_ids[old.instance_id]
 
     def _count(self, old: Member | None, new: Member | None) -> None:
+        if old is not None and new is not None and old.says_as(new):
+            return
         for member, by in ((old, -1), (new, 1)):
             if member is None:
                 continue

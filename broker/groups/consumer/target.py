@@ -87,9 +87,10 @@ def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
     claims: dict[str, Claim] = {}
     for number, member_id in enumerate(order):
         member = plan.updated if member_id == plan.updated.id else plan.members[member_id]
-        names = member.names | plan.topics_of.get(member.regex or "", frozenset())
+        resolved = plan.topics_of.get(member.regex) if member.regex else None
+        names = member.names if resolved is None else member.names | resolved
         if names not in ids:
-            ids[names] = tuple(topics.ids(java_order.texts(names, copied=True)))
+            ids[names] = tuple(topics.ids_in_order(names))
             yield
         had = plan.target.get(member_id)
         if member is plan.updated and plan.replaces is not None:

@@ -236,7 +236,7 @@ def _spec(groups: ShareGroups, group: ShareGroup, updated: ShareMember, names: M
     members, count = {}, 0
     for name in _order(group, updated):
         member = updated if name == updated.id else group.members[name]
-        topics = tuple(groups.topics.ids(java_order.texts(member.names, copied=True)))
+        topics = tuple(groups.topics.ids_in_order(member.names))
         members[name] = Sharer(topics, len(member.names), group.target.get(name, NOTHING))
         count += 1
     ready = {topic: tuple(sorted(named.partitions)) for topic, named in group.initialized.items()}

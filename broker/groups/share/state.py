@@ -65,8 +65,9 @@ class ShareGroup:
         """A member is, or is now, so."""
         old = self.members.get(member.id)
         self.members[member.id] = member
-        count_all(self.names, frozenset() if old is None else old.names, -1)
-        count_all(self.names, member.names, 1)
+        if old is None or old.names is not member.names:
+            count_all(self.names, frozenset() if old is None else old.names, -1)
+            count_all(self.names, member.names, 1)
 
     def remove(self, member_id: str) -> None:
         """A member is gone."""
