@@ -119,6 +119,8 @@ class _Fetch:
         if shared.failure is not None:
             self._fail(place, shared.failure)
             return not self._shared
+        if shared.closed:
+            return True  # it may be led elsewhere now
         offset = shared.next_fetch_offset()
         if offset is None:
             return False
@@ -139,9 +141,11 @@ class _Fetch:
             if self._context.peer.closed:
                 return  # its session is over: nobody would give back what was handed out now
             offset = shared.next_fetch_offset()
-            if offset is None:
-                continue
             try:
+                if shared.closed:
+                    self._shared[place] = self._one(place)
+                if offset is None:
+                    continue
                 left -= self._read(place, shared, offset, most, left)
             except ProtocolError as error:
                 self._fail(place, error)

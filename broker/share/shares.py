@@ -5,7 +5,8 @@ Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kaf
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import trio
 
@@ -25,6 +26,8 @@ from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
+
+H = TypeVar("H", bound=Hashable)
 
 
 def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[SharePartitionKey]:
@@ -59,6 +62,7 @@ class Shares:
         self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget, fail)
         self._by_key: dict[SharePartitionKey, Shared] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
+        self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
         replicas.on_resigned.append(self.resigned)
 
     async def run(self) -> None:
@@ -90,6 +94,7 @@ class Shares:
             self._forget(known)
         made = self._by_key[key] = Shared(self._ground, key, replica)
         self._by_group.setdefault(group_id, {})[key] = None
+        self._by_place.setdefault(place, {})[key] = None
         return made
 
     def replica(self, place: Place) -> Replica:
@@ -154,14 +159,21 @@ class Shares:
 
     def resigned(self, replica: Replica) -> None:
         """A partition is led here no longer, or gone."""
-        for shared in [x for x in self._by_key.values() if x.replica is replica]:
-            self._forget(shared)
+        for key in list(self._by_place.get(Place(replica.topic_id, replica.partition), ())):
+            if self._by_key[key].replica is replica:
+                self._forget(self._by_key[key])
 
     def _forget(self, shared: Shared) -> None:
         if self._by_key.get(shared.key) is shared:
-            del self._by_key[shared.key]
-            keys = self._by_group[shared.key.group_id]
-            del keys[shared.key]
-            if not keys:
-                del self._by_group[shared.key.group_id]
+            key = shared.key
+            del self._by_key[key]
+            _take_out(self._by_group, key.group_id, key)
+            _take_out(self._by_place, Place(key.topic_id, key.partition), key)
         shared.close()
+
+
+def _take_out(table: dict[H, dict[SharePartitionKey, None]], name: H, key: SharePartitionKey) -> None:
+    keys = table[name]
+    del keys[key]
+    if not keys:
+        del table[name]

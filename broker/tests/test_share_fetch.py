@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import trio
 import trio.testing
 
+from ottla.broker.share.sessions import Place
 from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.shared import Shared
+from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.share_node import Node, T
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
@@ -162,5 +166,65 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
         assert await node.rounds_in(describe) >= MANY
         parts = answers[0].groups[0].topics[0].partitions
         assert [(part.partition_index, part.lag) for part in parts] == [(n, n) for n in range(MANY)]
+
+    node.run(story)
+
+
+def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        answers: list[f.ShareFetchResponse] = []
+
+        async def parked() -> None:
+            answers.append(await node.fetch(1, max_wait_ms=600_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(parked)
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            replica = node.stage.hosted.replicas["t", 1]
+            told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
+            replica.follow_image(1, told, 0)
+            node.stage.services.shares.resigned(replica)
+        assert trio.current_time() == began
+        assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
+        assert [key.partition for key in node.stage.services.shares._by_key] == [0]
+
+    node.run(story)
+
+
+def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_not() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(0)
+        await node.fetch(1)
+        shares.serve("other", Place(T, 0))
+        node.peer.leave()
+        assert [key.group_id for key in shares._by_key] == ["other"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("write", SharePartitionKey("g", T, 0)) in node.persister.calls, "that it was handed out is kept"
+
+    node.run(story)
+
+
+def test_a_new_leader_epoch_begins_anew() -> None:
+    node = Node()
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        old = shares.serve("g", Place(T, 0))
+        assert shares.serve("g", Place(T, 0)) is old
+        old.leader_epoch -= 1
+        new = shares.serve("g", Place(T, 0))
+        assert (new is old, old.closed, new.closed) == (False, True, False)
+        shares._forget(old)
+        assert shares.get("g", Place(T, 0)) is new
 
     node.run(story)
