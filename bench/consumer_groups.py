@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import os
 import resource
 import select
 import socket
@@ -178,15 +179,27 @@ def prepare(port: int, partitions: int) -> None:
         time.sleep(0.1)
 
 
-def many(port: int, groups: int, members: int, watch_s: float) -> None:
+def cpu_s(pid: int) -> float:
+    """The processor time a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def many(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
     """Very many members in small groups: how soon they are stable, and how they are served then."""
-    prepare(port, members)
-    load = Load(port, groups, members)
+    prepare(node.port, members)
+    load = Load(node.port, groups, members)
+    before_s = cpu_s(node.pid)
     took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
-    print(f"{groups * members} members in {groups} groups stable after {took_s:.1f} s; {load.told()}", flush=True)
+    at_s = cpu_s(node.pid)
+    print(
+        f"{groups * members} members in {groups} groups stable after {took_s:.1f} s, {at_s - before_s:.1f} s of "
+        f"processor time; {load.told()}",
+        flush=True,
+    )
     end = time.perf_counter() + watch_s
     load.run(lambda: time.perf_counter() > end, 2 * watch_s)
-    print(f"at rest: {load.told()}", flush=True)
+    print(f"at rest {watch_s:.0f} s, {cpu_s(node.pid) - at_s:.1f} s of processor time: {load.told()}", flush=True)
     load.close()
 
 
@@ -229,7 +242,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.groups:
             with OttlaProcess(Path(folder) / "data") as node:
-                many(node.port, options.groups, options.members, options.watch)
+                many(node, options.groups, options.members, options.watch)
                 status = Path(f"/proc/{node.pid}/status").read_text()
                 memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
                 print(f"memory of the node: {memory // 1024} MB")
