@@ -211,7 +211,7 @@ class _Acquisition:
         return offset
 
     def _pieces(self, first: int, last: int, most: int) -> list[Acquired]:
-        size = self._asked.batch_size
+        size = max(self._asked.batch_size, 1)
         if self._asked.strict:
             if last - first + 1 > most:
                 return [self._strictly(first, last, most)]

@@ -317,3 +317,11 @@ def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on
     assert acquire(stage.share, Asked("a", 10, 100), read, 0) == [Acquired(5, 9, 1)]
     assert stage.states == "X1 X1 A1 A1 A1 A1 A1"
     assert stage.window == (3, 9, 2)
+
+
+@pytest.mark.parametrize("size", [1, 0, -5])
+def test_batches_of_no_size_are_record_batches(size: int) -> None:
+    """Who asks for none, or for fewer, gets no ranges without a record."""
+    stage = Stage()
+    assert stage.fetch(most=12, size=size) == [Acquired(0, 4, 1), Acquired(5, 9, 1), Acquired(10, 14, 1)]
+    assert stage.states == " ".join(["A1"] * 15)

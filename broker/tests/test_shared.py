@@ -188,6 +188,7 @@ def test_whoever_waits_hears_that_the_start_has_moved_on() -> None:
         ((StateBatch(3, 2, 1, 0),), "ends before it begins"),
         ((StateBatch(0, 2, 1, 77),), "no such state"),
         ((StateBatch(0, 2, 1, 1),), "acquired is never stored"),
+        ((StateBatch(0, 1 << 40, 1, 0),), "no batch holds as many, and no memory a state for each"),
     ],
 )
 def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
