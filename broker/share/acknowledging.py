@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import StateBatch, joined
 from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState
 from ottla.broker.share.partition import SharePartition
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -56,8 +56,8 @@ class Changes:
     rows: list[Change] = field(default_factory=list)
 
     def batches(self) -> tuple[StateBatch, ...]:
-        """As the persister takes them."""
-        return tuple(row.written for row in self.rows)
+        """As the persister takes them: neighbours of one fate as one."""
+        return joined(row.written for row in self.rows)
 
     def add(self, first: int, last: int, state: InFlight) -> None:
         """Note what has just been changed."""

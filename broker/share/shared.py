@@ -18,7 +18,7 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.broker.share import acknowledging as ack
 from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import StateBatch, joined
 from ottla.broker.share.partition import InvalidState, Limits, SharePartition
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
@@ -219,7 +219,7 @@ class Shared:
         batches = ack.expire(self.rules, self._ground.env.now_ms())
         self._watch_next_lock()
         if batches:
-            self._ground.start(partial(self._keep_and_move_on, tuple(batches)))
+            self._ground.start(partial(self._keep_and_move_on, joined(batches)))
             self._ground.wake(self.wakes)
 
     async def _keep_and_move_on(self, batches: tuple[StateBatch, ...]) -> None:

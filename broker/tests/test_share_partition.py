@@ -325,3 +325,21 @@ def test_batches_of_no_size_are_record_batches(size: int) -> None:
     stage = Stage()
     assert stage.fetch(most=12, size=size) == [Acquired(0, 4, 1), Acquired(5, 9, 1), Acquired(10, 14, 1)]
     assert stage.states == " ".join(["A1"] * 15)
+
+
+def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
+    """A large batch that is acknowledged record by record would else be more than is written at once."""
+    stage = Stage()
+    stage.fetch(most=10)
+    stage.say(4, 4, ak.RELEASE)
+    said = [ak.Acknowledgement(0, 3, [1, 1, 2, 2]), ak.Acknowledgement(5, 9, [2, 1, 1, 1, 3])]
+    changes = ak.acknowledge(stage.share, "a", said, 0)
+    assert changes.batches() == (
+        StateBatch(0, 1, 1, DONE),
+        StateBatch(2, 3, 1, FREE),
+        StateBatch(5, 5, 1, FREE),
+        StateBatch(6, 8, 1, DONE),
+        StateBatch(9, 9, 1, GONE),
+    )
+    ak.settle(stage.share, changes, 0, written=False)
+    assert stage.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"
