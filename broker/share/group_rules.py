@@ -21,7 +21,6 @@ from ottla.world.env import Env
 
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"(-?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:\.(\d+))?S)?)?", re.I)
-MOST_KEPT = 1000
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -37,6 +36,8 @@ def duration_ms(text: str) -> int:
 
 class ShareGroupRules:
     """Settings of share groups, looked up for each request."""
+
+    MOST_KEPT = 1000
 
     def __init__(self, env: Env, config: NodeConfig, image: Callable[[], Image]) -> None:
         self._env = env
@@ -63,7 +64,7 @@ class ShareGroupRules:
     def limits(self, group_id: str) -> Limits:
         """How its records go out; kept until the metadata goes on: it is asked for each partition of each fetch."""
         image = self._image()
-        if image is not self._limits_of or len(self._limits) > MOST_KEPT:
+        if image is not self._limits_of or len(self._limits) > self.MOST_KEPT:
             self._limits, self._limits_of = {}, image
         known = self._limits.get(group_id)
         if known is None:
