@@ -40,6 +40,7 @@ bench: setup
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.produce
 	$(BIN)/python -m bench.groups
+	$(BIN)/python -m bench.consumer_groups
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python -m bench.lookups
 	$(BIN)/python -m bench.fetch

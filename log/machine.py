@@ -82,7 +82,7 @@ class Effects(Generic[R]):
     then: Iterator[Effects[R]] | None = None
     """More of the same, asked for slice by slice; the machine gets no other event before its end. Each slice's records
     are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
-    replies and ``settle`` that stand beside it wait for its end."""
+    replies and ``settle`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends with."""
 
     def lay(self, records: Iterable[R | None], txn: InTransaction | None = None) -> None:
         """Records to append, however many: more than one slice is made in ``then``. None is a look that led to none.

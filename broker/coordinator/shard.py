@@ -181,18 +181,21 @@ class Shard(Generic[R]):
 
     async def _go_on(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
-        for part in fx.then or ():
-            assert part.then is None
-            assert part.settle is None, "only the whole has something to settle"
-            self._give(part.at_once)
-            error = self._write(part)
-            self._set(part.timers)
-            self._finish(part, error)
-            if error is not ErrorCode.NONE:
-                break
-            await trio.lowlevel.checkpoint()
-            if self.state is not State.ACTIVE:
-                break
+        try:
+            for part in fx.then or ():
+                assert part.then is None
+                assert part.settle is None, "only the whole has something to settle"
+                self._give(part.at_once)
+                error = self._write(part)
+                self._set(part.timers)
+                self._finish(part, error)
+                if error is not ErrorCode.NONE:
+                    break
+                await trio.lowlevel.checkpoint()
+                if self.state is not State.ACTIVE:
+                    break
+        except ProtocolError as refusal:
+            error = refusal.code
         if self.state is State.ACTIVE:  # else `unload` has answered
             self._long = None
             self._finish(fx, error)

@@ -56,9 +56,9 @@ def _bucket(value: int, buckets: int) -> int:
     return (value ^ value >> 16) & (buckets - 1)
 
 
-def texts(keys: Collection[str], *, copied: bool = False, most: int = 0) -> list[str]:
-    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` that was copied."""
-    buckets = _copied(len(keys)) if copied else _grown(max(len(keys), most), _LEAST)
+def texts(keys: Collection[str], *, copied: int | None = None, most: int = 0) -> list[str]:
+    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones."""
+    buckets = _grown(max(len(keys), most), _LEAST) if copied is None else _copied(copied)
     return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
 
 
@@ -73,6 +73,8 @@ def numbers(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
     buckets = _copied(len(every))
+    if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
+        return tuple(sorted(every))  # each has a bucket of its own, by its number
     return tuple(sorted(every, key=lambda number: _bucket(number, buckets)))
 
 

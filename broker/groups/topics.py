@@ -6,10 +6,11 @@ Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from xxhash import xxh3_64_intdigest
 
+from ottla.broker.groups import java_order
 from ottla.controller.image import Image, Topic
 
 _LONG = struct.Struct("<q")
@@ -64,14 +65,12 @@ class Topics:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """The hash of those topics that exist; 0 where there are none."""
-        parts = []
-        for name in sorted(names, key=lambda text: text.encode("utf-16-be", "surrogatepass")):
-            topic = self.image.topics.get(name)
-            if topic is None:
-                continue
+        parts, topics = [], self.image.topics
+        there = [name for name in names if name in topics]
+        for name in sorted(there, key=lambda text: text.encode("utf-16-be", "surrogatepass")):
             known = self._hashes.get(name)
             if known is None:
-                known = self._hashes[name] = topic_hash(topic, self.image)
+                known = self._hashes[name] = topic_hash(topics[name], self.image)
             parts.append(_LONG.pack(known))
         return _hash(b"".join(parts)) if parts else 0
 
@@ -79,6 +78,17 @@ class Topics:
         """The ids of those topics that exist."""
         topics = self.image.topics
         return [topics[name].id for name in names if name in topics]
+
+    def ids_in_order(self, names: Collection[str]) -> list[bytes]:
+        """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
+        topics = self.image.topics
+        there = [name for name in names if name in topics]
+        return [topics[name].id for name in java_order.texts(there, copied=len(names))]
+
+    def size_of(self, names: Iterable[str]) -> int:
+        """How many partitions those topics have that exist."""
+        topics = self.image.topics
+        return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def partitions(self, topic_id: bytes) -> int:
         """How many partitions a topic has that exists."""

@@ -32,21 +32,14 @@ class _States:
     """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
 
     def __init__(self, context: Context, group_id: str, topics: dict[bytes, list[int]]) -> None:
-        self._persister = context.services.shares.persister
+        self._shares = context.services.shares
         self._group_id = group_id
         self._topics = topics
         self.failure: ProtocolError | None = None
 
     async def wait(self) -> None:
         """Have all of it forgotten."""
-        from ottla.broker.share.state import SharePartitionKey
-
-        try:
-            for topic_id, numbers in self._topics.items():
-                for number in numbers:
-                    await self._persister.delete(SharePartitionKey(self._group_id, topic_id, number))
-        except ProtocolError as error:
-            self.failure = error
+        self.failure = await self._shares.forget(self._group_id, self._topics)
 
 
 def _states(context: Context, group_id: str) -> _States | None:

@@ -2,6 +2,7 @@
 
 Behaviour: the persister forgets first; a topic of which nothing is known is UNKNOWN_TOPIC_OR_PARTITION. A group with
 members is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND, each for the whole request.
+Deviation: a topic asked for twice is answered once.
 
 Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
 (apache/kafka 4.3.1), KIP-932.
@@ -14,9 +15,9 @@ from typing import Any
 
 from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToDelete, delete, deleted
+from ottla.broker.handlers.rows import once
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_share_group_offsets as m
@@ -45,34 +46,36 @@ def _row(name: str, topic_id: bytes, code: ErrorCode, text: str | None) -> m.Del
 
 
 async def _delete(context: Context, request: m.DeleteShareGroupOffsetsRequest) -> Message:
-    response, topics = m.DeleteShareGroupOffsetsResponse(), []
-    for topic in request.topics:
-        if context.may(Operation.READ, Resource.TOPIC, topic.topic_name):
-            topics.append(topic.topic_name)
+    response, topics, unknown = m.DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
+    for name in once(topic.topic_name for topic in request.topics):
+        await context.turn.step()
+        if name is None:
+            continue
+        if context.may(Operation.READ, Resource.TOPIC, name):
+            (topics if name in context.image.topics else unknown).append(name)
         else:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            response.responses.append(_row(topic.topic_name, ZERO_UUID, code, code.text))
+            response.responses.append(_row(name, ZERO_UUID, code, code.text))
     groups, group_id = context.services.groups, request.group_id
     rule = partial(delete, group_id=group_id, topics=topics)
     answer: Any = await groups.ask(group_id, lambda own: OfShare(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _refuse(answer.code, answer.message)
     assert isinstance(answer, ToDelete)
-    for name in answer.unknown:
+    for name in (*answer.unknown, *unknown):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = NOTHING_KNOWN if name in context.image.topics else code.text
         response.responses.append(_row(name, ZERO_UUID, code, text))
+        await context.turn.step()
     gone = set()
     for topic_id, numbers in answer.partitions.items():
+        failure = await context.services.shares.forget(group_id, {topic_id: sorted(numbers)})
         name = context.image.topic_names.get(topic_id, "")
-        try:
-            for number in sorted(numbers):
-                await context.services.shares.persister.delete(SharePartitionKey(group_id, topic_id, number))
-        except ProtocolError as error:
-            response.responses.append(_row(name, topic_id, error.code, error.code.text))
-        else:
+        if failure is None:
             gone.add(topic_id)
             response.responses.append(_row(name, topic_id, ErrorCode.NONE, None))
+        else:
+            response.responses.append(_row(name, topic_id, failure.code, failure.code.text))
     if gone:
         done = partial(deleted, group_id=group_id, topics=frozenset(gone))
         await groups.ask(group_id, lambda own: OfShare(own, done)).wait()

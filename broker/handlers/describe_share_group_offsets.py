@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.share.several import for_each
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -31,7 +32,11 @@ def handle(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Ans
 
 
 async def _describe(context: Context, request: m.DescribeShareGroupOffsetsRequest) -> Message:
-    return m.DescribeShareGroupOffsetsResponse(groups=[await _group(context, group) for group in request.groups])
+    response = m.DescribeShareGroupOffsetsResponse()
+    for group in request.groups:
+        response.groups.append(await _group(context, group))
+        await context.turn.step()
+    return response
 
 
 def _refused(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsResponseGroup:
@@ -67,6 +72,7 @@ async def _group(
             row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         else:
             row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
+        await context.turn.step()
     return row
 
 
@@ -86,9 +92,12 @@ async def _all(context: Context, group_id: str) -> Mapping[bytes, list[int]]:
 async def _topic(
     context: Context, group_id: str, name: str, topic_id: bytes, numbers: list[int]
 ) -> m.DescribeShareGroupOffsetsResponseTopic:
-    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id)
-    for number in numbers:
-        row.partitions.append(await _partition(context, name, SharePartitionKey(group_id, topic_id, number)))
+    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id, [Partition(number) for number in numbers])
+
+    async def fill(at: int) -> None:
+        row.partitions[at] = await _partition(context, name, SharePartitionKey(group_id, topic_id, numbers[at]))
+
+    await for_each(range(len(numbers)), fill)
     return row
 
 

@@ -14,8 +14,8 @@ Source: ``KafkaApis.handleShareFetchRequest``, ``SharePartitionManager.java``, `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_acks as acks
@@ -25,20 +25,14 @@ from ottla.broker.share.acquiring import Asked, Fetched
 from ottla.broker.share.reading import aborted_among, batches_in, sliced
 from ottla.broker.share.sessions import CLOSING, OPENING, Place, ShareSession
 from ottla.broker.share.shared import Shared
+from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
 from ottla.wire.schema import Message
 
 STRICT = 1
-
-
-class _Readable(NamedTuple):
-    """A share partition that may hand something out, and from where on."""
-
-    place: Place
-    shared: Shared
-    offset: int
+BEGUN_AT_ONCE = 16
 
 
 def _upper(replica: Replica, *, committed: bool) -> int:
@@ -58,17 +52,32 @@ class _Fetch:
         self.rows: dict[Place, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
         self._shared: dict[Place, Shared] = {}
+        self._by_key: dict[Hashable, Place] = {}
+        """What a change is told under."""
+        self._open: dict[Place, int] = {}
+        """What may be handed out of a partition now, in bytes."""
+        self._total = 0
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Have every share partition of the session at hand; what cannot be had has its row."""
         places = list(self._session.places) if self._session is not None else []
         turn = self._request.share_session_epoch
         at = turn % len(places) if places and turn > 0 else 0
+        new = 0
         for place in places[at:] + places[:at]:
             try:
-                self._shared[place] = self._one(place)
+                shared = self._shared[place] = self._one(place)
             except ProtocolError as error:
                 self._fail(place, error)
+                await self._context.turn.step()
+                continue
+            self._by_key[shared.wakes] = place
+            self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
+            new += shared.rules is None
+            if new >= BEGUN_AT_ONCE:  # each begins with a call to the persister
+                await self._context.turn.rest()
+                new = 0
+            await self._context.turn.step()
 
     def _one(self, place: Place) -> Shared:
         name = self._shares.name_of(place)
@@ -89,77 +98,83 @@ class _Fetch:
     @property
     def keys(self) -> list[Hashable]:
         """What it waits on."""
-        out: list[Hashable] = []
-        for shared in self._shared.values():
-            out += [shared.wakes, ("fetch", shared.replica.topic, shared.replica.partition)]
-        return out
+        return list(self._by_key)
 
-    def is_ready(self) -> bool:
-        """Whether enough can be handed out, or something must be told."""
-        if not self._shared:
+    def look(self) -> bool:
+        """Look at all of them; says whether enough can be handed out, or something must be told."""
+        enough = not self._shared
+        for place in list(self._shared):
+            enough = self._look_at(place) or enough
+        return enough
+
+    def is_enough_after(self, key: Hashable) -> bool:
+        """Something has changed under a key: look at its partition again."""
+        return self._look_at(self._by_key[key])
+
+    def _look_at(self, place: Place) -> bool:
+        shared = self._shared.get(place)
+        if shared is None:
+            return not self._shared
+        self._total -= self._open.pop(place, 0)
+        if shared.failure is not None:
+            self._fail(place, shared.failure)
+            return not self._shared
+        if shared.closed:
+            return True  # it may be led elsewhere now
+        offset = shared.next_fetch_offset()
+        if offset is None:
+            return False
+        log = shared.replica.log
+        if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
-        readable, failed = self._readable(), False
-        for place, shared in list(self._shared.items()):
-            if shared.failure is not None:
-                self._fail(place, shared.failure)
-                failed = True
-        if failed and not self._shared:
-            return True
-        most, found = self._share_of(readable), 0
-        for one in readable:
-            log, upper = one.shared.replica.log, _upper(one.shared.replica, committed=self._committed)
-            if one.offset < log.log_start_offset or one.offset > log.log_end_offset:
-                return True
-            found += log.bytes_between(one.offset, upper, most)
-        return bool(readable) and found >= min(self._request.min_bytes, self._max_bytes)
-
-    def _readable(self) -> list[_Readable]:
-        out = []
-        for place, shared in self._shared.items():
-            offset = shared.next_fetch_offset()
-            if offset is not None:
-                out.append(_Readable(place, shared, offset))
-        return out
-
-    def _share_of(self, readable: list[_Readable]) -> int:
-        return self._max_bytes // len(readable) if readable else 0
+        upper = _upper(shared.replica, committed=self._committed)
+        self._open[place] = found = log.bytes_between(offset, upper, self._max_bytes)
+        self._total += found
+        return self._total >= min(self._request.min_bytes, self._max_bytes)
 
     # ------------------------------------------------------------------ reading
 
-    def read(self) -> None:
+    def read(self) -> Steps[None]:
         """Hand out what there is, in order, as many records as were asked for."""
-        readable = self._readable()
-        most, left = self._share_of(readable), self._request.max_records
-        for one in readable:
+        most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
+        for place, shared in list(self._shared.items()):
+            if self._context.peer.closed:
+                return  # its session is over: nobody would give back what was handed out now
+            offset = shared.next_fetch_offset()
             try:
-                left -= self._read(one, most, left)
+                if shared.closed:
+                    self._shared[place] = self._one(place)
+                if offset is None:
+                    continue
+                left -= self._read(place, shared, offset, most, left)
             except ProtocolError as error:
-                self._fail(one.place, error)
+                self._fail(place, error)
             except OSError as error:
-                self._context.services.fail(error, one.shared.replica.log)
-                self._fail(one.place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
+                self._context.services.fail(error, shared.replica.log)
+                self._fail(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
+            yield
 
-    def _read(self, one: _Readable, max_bytes: int, max_records: int) -> int:
-        replica, row = one.shared.replica, wire.PartitionData(one.place.partition, records=b"")
+    def _read(self, place: Place, shared: Shared, offset: int, max_bytes: int, max_records: int) -> int:
+        replica, row = shared.replica, wire.PartitionData(place.partition, records=b"")
         replica.check_leads(-1)
         log, upper = replica.log, _upper(replica, committed=self._committed)
-        self.rows[one.place] = row
-        if not log.log_start_offset <= one.offset <= log.log_end_offset:
-            one.shared.log_starts_at(log.log_start_offset)
+        self.rows[place] = row
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            shared.log_starts_at(log.log_start_offset)
             return 0
-        part = log.read(one.offset, max_bytes, upper, at_least_one=True)
+        part = log.read(offset, max_bytes, upper, at_least_one=True) if max_records > 0 else None
         if part is None:
             return 0
         try:
             batches = batches_in(part)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        aborted = aborted_among(batches, log.aborted_in(part, one.offset)) if self._committed else ()
+        aborted = aborted_among(batches, log.aborted_in(part, offset)) if self._committed else ()
         request = self._request
         asked = Asked(
             request.member_id or "", max_records, request.batch_size, strict=request.share_acquire_mode == STRICT
         )
-        acquired = one.shared.acquire(asked, Fetched(one.offset, [batch.offsets for batch in batches], aborted))
+        acquired = shared.acquire(asked, Fetched(offset, [batch.offsets for batch in batches], aborted))
         if acquired:
             row.records = sliced(part, batches, acquired)
             row.acquired_records = [wire.AcquiredRecords(*each) for each in acquired]
@@ -168,17 +183,21 @@ class _Fetch:
 
 def handle(context: Context, request: wire.ShareFetchRequest) -> Answer:
     """Take acknowledgements, read now if that is enough, else wait for more."""
+    return context.turn.go(_handle(context, request))
+
+
+def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer]:
     refused = acks.refusal(context, request.group_id, request.member_id)
     if refused is None and context.version >= acks.RENEWS_SINCE and request.is_renew_ack:
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
         refused = ErrorCode.INVALID_REQUEST if any(limits) else None
     if refused is not None:
         return wire.ShareFetchResponse(error_code=refused)
-    said = {
-        Place(topic.topic_id, part.partition_index): part.acknowledgement_batches
-        for topic in request.topics
-        for part in topic.partitions
-    }
+    said: dict[Place, list[Any]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            yield None
     try:
         session = _session(context, request, said)
     except ProtocolError as error:
@@ -186,7 +205,12 @@ def handle(context: Context, request: wire.ShareFetchRequest) -> Answer:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _later(context, request, response)
         return response
-    return _answer(context, request, session, said)
+    told: list[tuple[Place, Ticket]] = []
+    for one in acks.take(context, request, said) if any(said.values()) else ():
+        told.append(one)
+        yield None
+    renews = context.version >= acks.RENEWS_SINCE and request.is_renew_ack
+    return _go_on(context, request, _Fetch(context, request, None if renews else session), session, told)
 
 
 def _session(context: Context, request: wire.ShareFetchRequest, said: dict[Place, list[Any]]) -> ShareSession | None:
@@ -203,7 +227,7 @@ def _session(context: Context, request: wire.ShareFetchRequest, said: dict[Place
     forgotten = (
         Place(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions
     )
-    session.update(said, forgotten)
+    sessions.update(session, said, forgotten)
     return session
 
 
@@ -213,16 +237,6 @@ async def _later(context: Context, request: wire.ShareFetchRequest, response: Me
     return response
 
 
-def _answer(
-    context: Context, request: wire.ShareFetchRequest, session: ShareSession | None, said: dict[Place, list[Any]]
-) -> Awaitable[Message]:
-    told: list[tuple[Place, Ticket]] = []
-    if any(said.values()):
-        told = list(acks.take(context, request, said))
-    renews = context.version >= acks.RENEWS_SINCE and request.is_renew_ack
-    return _go_on(context, request, _Fetch(context, request, None if renews else session), session, told)
-
-
 async def _go_on(
     context: Context,
     request: wire.ShareFetchRequest,
@@ -230,10 +244,12 @@ async def _go_on(
     session: ShareSession | None,
     told: list[tuple[Place, Ticket]],
 ) -> Message:
-    fetch.begin()
+    await fetch.begin()
     if request.max_records > 0 and request.max_bytes > 0:
-        await context.services.purgatory.wait(fetch.keys, fetch.is_ready, max(request.max_wait_ms, 0))
-        fetch.read()
+        if not fetch.look():  # in one go: nobody may change a partition between this look and the parking
+            purgatory = context.services.purgatory
+            await purgatory.wait_for_change(fetch.keys, fetch.is_enough_after, max(request.max_wait_ms, 0))
+        await context.turn.through(fetch.read())
     rows = {
         place: row
         for place, row in fetch.rows.items()

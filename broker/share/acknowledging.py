@@ -10,11 +10,11 @@ Source: ``SharePartition.acknowledge``, ``releaseAcquiredRecords``, ``releaseAcq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import StateBatch, joined
 from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState
 from ottla.broker.share.partition import SharePartition
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -56,8 +56,8 @@ class Changes:
     rows: list[Change] = field(default_factory=list)
 
     def batches(self) -> tuple[StateBatch, ...]:
-        """As the persister takes them."""
-        return tuple(row.written for row in self.rows)
+        """As the persister takes them: neighbours of one fate as one."""
+        return joined(row.written for row in self.rows)
 
     def add(self, first: int, last: int, state: InFlight) -> None:
         """Note what has just been changed."""
@@ -156,26 +156,35 @@ def _say(
 def release(share: SharePartition, member_id: str) -> Changes:
     """A member is gone: whatever it holds may go to others; pending until `settle`."""
     changes = Changes()
-    for batch in share:
-        if _holds(batch.whole, member_id) and share.begins_inside(batch):
-            batch.split()
-        if batch.whole is not None:
-            rows = [(batch.first_offset, batch.last_offset, batch.whole)]
-        else:
-            rows = [(offset, offset, state) for offset, state in batch.each(batch.first_offset, batch.last_offset)]
-        for first, last, state in rows:
-            if not _holds(state, member_id):
-                continue
-            gone = last < share.start_offset
-            if state.begin(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count):
-                changes.add(first, last, state)
-                if state.state.is_final:
-                    share.delivery_complete_count += share.open_count(first, last)
+    for first, last, state in _taken_back(share, lambda state: _holds(state, member_id)):
+        gone = last < share.start_offset
+        if state.begin(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count):
+            changes.add(first, last, state)
+            if state.state.is_final:
+                share.delivery_complete_count += share.open_count(first, last)
     return changes
 
 
-def _holds(state: InFlight | None, member_id: str) -> bool:
-    return state is not None and state.state is RecordState.ACQUIRED and state.member_id == member_id
+def _taken_back(share: SharePartition, goes: Callable[[InFlight], bool]) -> Iterator[tuple[int, int, InFlight]]:
+    """Whole batches and single records that go, offsets inclusive; a batch the start offset lies in, record by record:
+    what lies before it has another end.
+    """
+    for batch in share:
+        whole = batch.whole
+        if whole is not None:
+            if not goes(whole):
+                continue
+            if not share.begins_inside(batch):
+                yield batch.first_offset, batch.last_offset, whole
+                continue
+            batch.split()
+        for offset, state in batch.each(batch.first_offset, batch.last_offset):
+            if goes(state):
+                yield offset, offset, state
+
+
+def _holds(state: InFlight, member_id: str) -> bool:
+    return state.state is RecordState.ACQUIRED and state.member_id == member_id
 
 
 def settle(share: SharePartition, changes: Changes, now_ms: int, *, written: bool) -> bool:
@@ -202,29 +211,20 @@ def _is_locked(state: InFlight) -> bool:
 def expire(share: SharePartition, now_ms: int) -> list[StateBatch]:
     """Take back what members have held for too long; gives what is to be written of it, then call `move_on`."""
     out: list[StateBatch] = []
-    for batch in share:
-        if _is_over(batch.whole, now_ms) and share.begins_inside(batch):
-            batch.split()
-        if batch.whole is not None:
-            rows = [(batch.first_offset, batch.last_offset, batch.whole)]
+    for first, last, state in _taken_back(share, lambda state: _is_over(state, now_ms)):
+        gone = last < share.start_offset
+        state.change(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count)
+        state.lock_until_ms = None
+        out.append(StateBatch(first, last, state.delivery_count, state.state))
+        if state.state.is_final:
+            share.delivery_complete_count += share.open_count(first, last)
         else:
-            rows = [(offset, offset, state) for offset, state in batch.each(batch.first_offset, batch.last_offset)]
-        for first, last, state in rows:
-            if not _is_over(state, now_ms):
-                continue
-            gone = last < share.start_offset
-            state.change(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count)
-            state.lock_until_ms = None
-            out.append(StateBatch(first, last, state.delivery_count, state.state))
-            if state.state.is_final:
-                share.delivery_complete_count += share.open_count(first, last)
-            else:
-                share.look_again()
+            share.look_again()
     return out
 
 
-def _is_over(state: InFlight | None, now_ms: int) -> bool:
-    if state is None or not _is_locked(state) or state.before is not None:
+def _is_over(state: InFlight, now_ms: int) -> bool:
+    if not _is_locked(state) or state.before is not None:
         return False
     assert state.lock_until_ms is not None
     return state.lock_until_ms <= now_ms

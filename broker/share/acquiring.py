@@ -211,7 +211,7 @@ class _Acquisition:
         return offset
 
     def _pieces(self, first: int, last: int, most: int) -> list[Acquired]:
-        size = self._asked.batch_size
+        size = max(self._asked.batch_size, 1)
         if self._asked.strict:
             if last - first + 1 > most:
                 return [self._strictly(first, last, most)]
@@ -246,9 +246,9 @@ def _without_aborted(
 ) -> list[Acquired]:
     """Give up what aborted transactions wrote; nobody sees it."""
     for base, last in aborted:
-        floor = share.floor(base)
-        assert floor is not None, "what was read was put in flight"
-        share.archive(base, last + 1, share.between(floor.first_offset, last), RecordState.ACQUIRED, counts=True)
+        floor = share.floor(base)  # None: the start offset lies inside that batch
+        first = base if floor is None else floor.first_offset
+        share.archive(base, last + 1, share.between(first, last), RecordState.ACQUIRED, counts=True)
     out = []
     for row in acquired:
         begin = row.first_offset

@@ -55,6 +55,18 @@ def combine(old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: 
     return done
 
 
+def joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
+    """Ascending batches, those that touch and are in the same state as one."""
+    out: list[StateBatch] = []
+    for new in batches:
+        old = out[-1] if out else None
+        if old is not None and new.first_offset == old.last_offset + 1 and new.progress == old.progress:
+            out[-1] = old._replace(last_offset=new.last_offset)
+        else:
+            out.append(new)
+    return tuple(out)
+
+
 def _from(batch: StateBatch, start_offset: int) -> StateBatch:
     return batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
 

@@ -23,10 +23,14 @@ from ottla.world.env import Env
 class ShareGroupRules:
     """Settings of share groups, looked up for each request."""
 
+    MOST_KEPT = 1000
+
     def __init__(self, env: Env, config: NodeConfig, image: Callable[[], Image]) -> None:
         self._env = env
         self._config = config
         self._image = image
+        self._limits: dict[str, Limits] = {}
+        self._limits_of: Image | None = None
 
     def _text(self, group_id: str, name: str) -> str:
         own = self._image().config(RESOURCE_GROUP, group_id).get(name)
@@ -44,7 +48,16 @@ class ShareGroupRules:
         return value
 
     def limits(self, group_id: str) -> Limits:
-        """How its records go out."""
+        """How its records go out; kept until the metadata goes on: it is asked for each partition of each fetch."""
+        image = self._image()
+        if image is not self._limits_of or len(self._limits) > self.MOST_KEPT:
+            self._limits, self._limits_of = {}, image
+        known = self._limits.get(group_id)
+        if known is None:
+            known = self._limits[group_id] = self._limits_now(group_id)
+        return known
+
+    def _limits_now(self, group_id: str) -> Limits:
         return Limits(
             self.number(group_id, "share.delivery.count.limit"),
             self.number(group_id, "share.partition.max.record.locks"),

@@ -24,6 +24,8 @@ Fx = Effects[ShareRecord]
 _COLD = ("cold",)
 MOST_BATCHES = 10_000
 """So many at most are written at once: ``group.share.partition.max.record.locks`` cannot be more."""
+MOST_REMEMBERED = 3 * MOST_BATCHES
+"""What is remembered of a share partition has few more batches than records may be in flight."""
 
 
 class ShareSettings(NamedTuple):
@@ -190,6 +192,8 @@ class ShareStateMachine:
         state = self._state(event.key, "Write")
         if len(event.batches) > MOST_BATCHES:
             raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_BATCHES} batches were given.")
+        if len(state.batches) + len(event.batches) > MOST_REMEMBERED:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_REMEMBERED} batches would be remembered.")
         self._check_leader(event.key, event.leader_epoch)
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)

@@ -64,4 +64,5 @@ def make_shares(
         latest,
         start,
         services.purgatory.wake,
+        services.fail,
     )

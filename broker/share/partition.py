@@ -26,6 +26,12 @@ class Limits(NamedTuple):
     renew: bool = True
 
 
+MOST_RECORDS = 1 << 22
+"""So many at most are remembered as one batch: each may come to have a state of its own."""
+_STORED = frozenset(RecordState) - {RecordState.ACQUIRED}
+"""What is written of a record: never that somebody has it."""
+
+
 class InvalidState(Exception):
     """What is remembered of a share partition cannot be."""
 
@@ -37,7 +43,7 @@ class SharePartition:
         """Begin where the persister says, or at the log offset that the group's settings name where it says nothing.
 
         Raises:
-            InvalidState: batches that begin before the start offset, or end before they begin.
+            InvalidState: batches that begin before the start offset, end before they begin, or never, or in no state.
         """
         self.limits = limits or Limits()
         self.start_offset = start_offset
@@ -58,6 +64,10 @@ class SharePartition:
         for first, last, count, state in remembered:
             if first < self.start_offset or last < first:
                 raise InvalidState(f"records {first} to {last} after a start at {self.start_offset}")
+            if last - first >= MOST_RECORDS:
+                raise InvalidState(f"{last - first + 1} records from {first} on in one batch")
+            if state not in _STORED:
+                raise InvalidState(f"records {first} to {last} in state {state}")
             if gap is None and first > expected:
                 gap = expected
             expected = last + 1

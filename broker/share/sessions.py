@@ -9,13 +9,15 @@ KIP-932.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from ottla.broker.server.peer import Peer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 OPENING, CLOSING = 0, -1
+MOST_PLACES = 500_000
+"""All sessions remember so many partitions at most; Kafka counts sessions alone."""
 _LAST_EPOCH = 2**31 - 1
 
 
@@ -80,10 +82,12 @@ class ShareSessions:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
         """
         key = group_id, member_id
-        self._forget(key)
-        if len(self._by_member) >= self._most:
+        session, old = ShareSession(places, lambda: None), self._by_member.get(key)
+        more = len(session.places) - (0 if old is None else len(old.places))
+        if (old is None and len(self._by_member) >= self._most) or self._remembered() + more > MOST_PLACES:
+            self.close(*key)
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = ShareSession(places, lambda: None)
+        self._forget(key)
         self._by_member[key] = session
         self._members[group_id] = self._members.get(group_id, 0) + 1
         session.cancel = peer.on_close(lambda: self._hung_up(key, session))
@@ -103,6 +107,20 @@ class ShareSessions:
                 raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return session
+
+    def update(self, session: ShareSession, places: Collection[Place], forgotten: Iterable[Place]) -> None:
+        """A request adds partitions to a session, and takes others back.
+
+        Raises:
+            ProtocolError: SHARE_SESSION_LIMIT_REACHED.
+        """
+        new = sum(place not in session.places for place in places)
+        if new and self._remembered() + new > MOST_PLACES:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session.update(places, forgotten)
+
+    def _remembered(self) -> int:
+        return sum(len(session.places) for session in self._by_member.values())
 
     def close(self, group_id: str, member_id: str) -> None:
         """A member is done here, or left its group: others may have what it holds."""

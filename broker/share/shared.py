@@ -15,9 +15,10 @@ from typing import NamedTuple, Protocol
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.storage import Fail
 from ottla.broker.share import acknowledging as ack
 from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
-from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.batches import StateBatch, joined
 from ottla.broker.share.partition import InvalidState, Limits, SharePartition
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
@@ -60,6 +61,8 @@ class Ground(NamedTuple):
     """Something may be fetched, or is decided, under a key."""
     gone: Callable[[Shared], None]
     """This one is of no use any more."""
+    fail: Fail
+    """A log could not be read."""
 
 
 def told(error: ProtocolError) -> ProtocolError:
@@ -111,6 +114,9 @@ class Shared:
         except InvalidState as error:
             logger.error("share group %s, partition %d: %s", self.key.group_id, self.key.partition, error)
             self.failure = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except OSError as error:
+            self._ground.fail(error, self.replica.log)
+            self.failure = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
         if self.failure is not None:
             self._ground.gone(self)
         self._ground.wake(self.wakes)
@@ -172,6 +178,8 @@ class Shared:
         assert self.rules is not None
         error = await self._keep(changes.batches())
         ack.settle(self.rules, changes, self._ground.env.now_ms(), written=error is None)
+        if error is not None and not self.closed:
+            self._watch_next_lock()  # one that is back may have been overlooked while its end was pending
         ticket.give(DONE if error is None else error)
         self._ground.wake(self.wakes)
 
@@ -199,16 +207,19 @@ class Shared:
             self._look_ms = end_ms
             self._ground.timers.arm(self.wakes, end_ms, self._look_at_locks)
 
+    def _watch_next_lock(self) -> None:
+        end = None if self.rules is None else ack.next_lock_end(self.rules)
+        if end is not None:
+            self._watch_locks(end)
+
     def _look_at_locks(self) -> None:
         self._look_ms = None
         if self.rules is None or self.closed:
             return
         batches = ack.expire(self.rules, self._ground.env.now_ms())
-        end = ack.next_lock_end(self.rules)
-        if end is not None:
-            self._watch_locks(end)
+        self._watch_next_lock()
         if batches:
-            self._ground.start(partial(self._keep_and_move_on, tuple(batches)))
+            self._ground.start(partial(self._keep_and_move_on, joined(batches)))
             self._ground.wake(self.wakes)
 
     async def _keep_and_move_on(self, batches: tuple[StateBatch, ...]) -> None:
@@ -216,10 +227,13 @@ class Shared:
         if error is not None:
             logger.warning("share group %s: locks that are over were not written: %s", self.key.group_id, error)
         assert self.rules is not None
-        self.rules.move_on()
+        if self.rules.move_on():
+            self._ground.wake(self.wakes)  # more may be in flight
 
     def close(self) -> None:
-        """It is served here no longer: whoever waits looks for its new leader."""
+        """It is served here no longer: whoever waits looks for its new leader. Its successor has the same timer."""
+        if self.closed:
+            return
         self.closed = True
         self._ground.timers.cancel(self.wakes)
         self._ground.wake(self.wakes)

@@ -5,7 +5,8 @@ Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kaf
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import trio
 
@@ -13,16 +14,24 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
+from ottla.broker.replica.storage import Fail
 from ottla.broker.share.coordinator import ShareCoordinator
 from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.sessions import Place, ShareSessions
+from ottla.broker.share.several import for_each
 from ottla.broker.share.shared import Ground, Shared
 from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
+
+H = TypeVar("H", bound=Hashable)
+
+
+def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[SharePartitionKey]:
+    return (SharePartitionKey(group_id, topic_id, number) for topic_id in places for number in places[topic_id])
 
 
 class Shares:
@@ -39,6 +48,7 @@ class Shares:
         latest: Latest,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         wake: Callable[[object], None],
+        fail: Fail,
     ) -> None:
         self._replicas = replicas
         self.rules = ShareGroupRules(env, config, lambda: replicas.image)
@@ -49,9 +59,10 @@ class Shares:
         self.latest = latest
         self.start = start
         """Runs something beside the requests."""
-        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget)
+        self._ground = Ground(env, timers, persister, self.rules, start, wake, self._forget, fail)
         self._by_key: dict[SharePartitionKey, Shared] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
+        self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
         replicas.on_resigned.append(self.resigned)
 
     async def run(self) -> None:
@@ -83,6 +94,7 @@ class Shares:
             self._forget(known)
         made = self._by_key[key] = Shared(self._ground, key, replica)
         self._by_group.setdefault(group_id, {})[key] = None
+        self._by_place.setdefault(place, {})[key] = None
         return made
 
     def replica(self, place: Place) -> Replica:
@@ -110,16 +122,28 @@ class Shares:
 
         async def one(key: SharePartitionKey) -> None:
             try:
-                await self.persister.initialize(key, epoch, start_offset)
+                if not failures:
+                    await self.persister.initialize(key, epoch, start_offset)
             except ProtocolError as error:
                 failures.append(error)
 
-        async with trio.open_nursery() as nursery:
-            for topic_id, numbers in places.items():
-                for number in numbers:
-                    nursery.start_soon(one, SharePartitionKey(group_id, topic_id, number))
+        await for_each(_keys(group_id, places), one)
         if failures:
             raise failures[0].with_traceback(None)
+
+    async def forget(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
+        """Have the persister forget a group's partitions; gives what went wrong first."""
+        failures: list[ProtocolError] = []
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                if not failures:
+                    await self.persister.delete(key)
+            except ProtocolError as error:
+                failures.append(error)
+
+        await for_each(_keys(group_id, places), one)
+        return failures[0] if failures else None
 
     # ------------------------------------------------------------------ what goes
 
@@ -135,14 +159,21 @@ class Shares:
 
     def resigned(self, replica: Replica) -> None:
         """A partition is led here no longer, or gone."""
-        for shared in [x for x in self._by_key.values() if x.replica is replica]:
-            self._forget(shared)
+        for key in list(self._by_place.get(Place(replica.topic_id, replica.partition), ())):
+            if self._by_key[key].replica is replica:
+                self._forget(self._by_key[key])
 
     def _forget(self, shared: Shared) -> None:
         if self._by_key.get(shared.key) is shared:
-            del self._by_key[shared.key]
-            keys = self._by_group[shared.key.group_id]
-            del keys[shared.key]
-            if not keys:
-                del self._by_group[shared.key.group_id]
+            key = shared.key
+            del self._by_key[key]
+            _take_out(self._by_group, key.group_id, key)
+            _take_out(self._by_place, Place(key.topic_id, key.partition), key)
         shared.close()
+
+
+def _take_out(table: dict[H, dict[SharePartitionKey, None]], name: H, key: SharePartitionKey) -> None:
+    keys = table[name]
+    del keys[key]
+    if not keys:
+        del table[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 import trio
@@ -37,11 +37,12 @@ class Promise(NamedTuple):
 
 
 class Many(NamedTuple):
-    """Puts as many keys in slices."""
+    """Puts as many keys in slices, and thinks better of it at one of them."""
 
     ticket: Any
     count: int
     settle: Any = None
+    refused_at: int = -1
 
 
 class Park(NamedTuple):
@@ -71,6 +72,12 @@ class Register:
         """Who hears that this is loaded."""
         self.offsets: list[int] = []
 
+    def _many(self, many: Many) -> Iterator[Pair]:
+        for number in range(many.count):
+            if number == many.refused_at:
+                raise ProtocolError(E.GROUP_MAX_SIZE_REACHED)
+            yield f"many-{number}", "x"
+
     def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
         self.heard.append(event)
         match event:
@@ -78,9 +85,9 @@ class Register:
                 return Effects(list(pairs), [Reply(ticket, "put")])
             case Promise(ticket, pairs):
                 return Effects(list(pairs), settle=ticket)
-            case Many(ticket, count, settle):
+            case Many(ticket, _, settle):
                 fx: Effects[Pair] = Effects(replies=[Reply(ticket, "done")], settle=settle)
-                fx.lay((f"many-{n}", "x") for n in range(count))
+                fx.lay(self._many(event))
                 return fx
             case Look(ticket, pairs):
                 return Effects(list(pairs), at_once=[Reply(ticket, f"{len(self.values)} values")])

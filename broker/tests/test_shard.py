@@ -323,6 +323,22 @@ def test_slices_stop_where_one_is_refused() -> None:
     with_runtime(house, story)
 
 
+def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
+    house = led(House(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        settled = Ticket()
+        long = house.runtime.ask(0, lambda t: Many(t, 10 * SLICE, settled, 3 * SLICE - 1))
+        queued = house.put(("b", "2"))
+        assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
+        assert await queued.wait() == "put"
+        assert settled.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
+        assert len(house.machine.values) == 2 * SLICE + 1, "what was written before stays"
+
+    with_runtime(house, story)
+
+
 def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued() -> None:
     house = led(House(followed=False))
 

@@ -271,3 +271,18 @@ def test_everything_is_there_again_after_a_restart() -> None:
     )
     assert (after.initialized, after.names) == (before.initialized, before.names)
     assert set(again._armed) >= {("share-session", "g", "m1"), ("share-session", "g", "m2")}
+
+
+def test_a_target_of_very_many_partitions_is_computed_in_slices() -> None:
+    stage = Stage({"t": 4_000})
+    epoch = stage.joined()
+    stage.now += 5_000
+    rule = partial(
+        heartbeat,
+        call=Call(None, hb.ShareGroupHeartbeatRequest("g", "m2", 0, subscribed_topic_names=["t"]), 1, "c", "h"),
+    )
+    fx = stage.machine.handle(stage.now, OfShare("new", rule))
+    assert fx.then is not None
+    stage.apply(fx)
+    assert stage.answers["new"].response.member_epoch == epoch + 1
+    assert {len(target[T]) for target in stage.group.target.values()} == {2_000}

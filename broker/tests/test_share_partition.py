@@ -308,3 +308,38 @@ def test_aborted_records_are_seen_by_nobody() -> None:
     assert acquire(stage.share, Asked("a", 50, 50), fetched, 0) == [Acquired(0, 4, 1), Acquired(10, 14, 1)]
     assert stage.window == (0, 14, 5)
     assert stage.share.floor(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
+
+
+def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on() -> None:
+    """The log, or an administrator, may have set the start inside a batch; nothing of it is in flight before."""
+    stage = Stage(start=3)
+    read = Fetched(3, [(0, 4), (5, 9)], aborted=[(0, 4)])
+    assert acquire(stage.share, Asked("a", 10, 100), read, 0) == [Acquired(5, 9, 1)]
+    assert stage.states == "X1 X1 A1 A1 A1 A1 A1"
+    assert stage.window == (3, 9, 2)
+
+
+@pytest.mark.parametrize("size", [1, 0, -5])
+def test_batches_of_no_size_are_record_batches(size: int) -> None:
+    """Who asks for none, or for fewer, gets no ranges without a record."""
+    stage = Stage()
+    assert stage.fetch(most=12, size=size) == [Acquired(0, 4, 1), Acquired(5, 9, 1), Acquired(10, 14, 1)]
+    assert stage.states == " ".join(["A1"] * 15)
+
+
+def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
+    """A large batch that is acknowledged record by record would else be more than is written at once."""
+    stage = Stage()
+    stage.fetch(most=10)
+    stage.say(4, 4, ak.RELEASE)
+    said = [ak.Acknowledgement(0, 3, [1, 1, 2, 2]), ak.Acknowledgement(5, 9, [2, 1, 1, 1, 3])]
+    changes = ak.acknowledge(stage.share, "a", said, 0)
+    assert changes.batches() == (
+        StateBatch(0, 1, 1, DONE),
+        StateBatch(2, 3, 1, FREE),
+        StateBatch(5, 5, 1, FREE),
+        StateBatch(6, 8, 1, DONE),
+        StateBatch(9, 9, 1, GONE),
+    )
+    ak.settle(stage.share, changes, 0, written=False)
+    assert stage.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"

@@ -89,6 +89,27 @@ def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_mor
     stage.open("b")
 
 
+def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not there are such partitions: a client may name what it likes, again and again."""
+    monkeypatch.setattr("ottla.broker.share.sessions.MOST_PLACES", 3)
+    stage = Stage()
+    stage.open("a")
+    session = stage.sessions.go_on("g", "a", 1)
+    more = [Place(bytes(16), number) for number in range(4)]
+    for places in (more, more[1:]):
+        with pytest.raises(ProtocolError) as caught:
+            stage.sessions.update(session, places, [])
+        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+        stage.sessions.update(session, more[1:2], more[1:2])
+    stage.sessions.update(session, more[:3], [])
+    with pytest.raises(ProtocolError):
+        stage.open("b")
+    with pytest.raises(ProtocolError):
+        stage.sessions.open(Peer("h", ("h", 1)), "g", "a", more)
+    assert stage.heard == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
+    stage.open("b")
+
+
 def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
     stage = Stage()
     stage.open("a")

@@ -223,3 +223,14 @@ def test_records_of_other_kinds_are_passed_over_and_broken_ones_are_not() -> Non
         sr.decode(None, b"")
     with pytest.raises(WireError):
         sr.decode(sr.encode(sr.ShareRecord(s.ShareSnapshotKey("g", TOPIC, 0), None))[0], b"\x00")
+
+
+def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.share.machine.MOST_REMEMBERED", 5)
+    stage = Stage(updates=9)
+    stage.begin()
+    every = [StateBatch(at, at, 1, FREE) for at in range(10, 30, 2)]
+    assert stage.write(*every[:4]) is True
+    assert code(stage.write(*every[4:6])) is E.INVALID_REQUEST
+    assert stage.write(every[4]) is True
+    assert code(stage.write(every[5])) is E.INVALID_REQUEST

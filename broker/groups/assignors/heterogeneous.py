@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.broker.groups.assignors.spec import STEP, Assigning, Draft, Spec, Target, draft_of, target_of
+from ottla.broker.groups.assignors.spec import STEP, Assigning, Draft, Spec, Target, Unassignable, draft_of, target_of
 
 ROUNDS = 16
 
@@ -102,8 +102,11 @@ class _Work:
                     del self.draft(number)[topic]
                     continue
                 self.sizes[number] += len(partitions)
+                owners = self.owners[topic]
                 for partition in partitions:
-                    self.owners[topic][partition] = number
+                    if not 0 <= partition < len(owners):
+                        raise Unassignable(f"Partition {partition} does not exist")
+                    owners[partition] = number
             yield
 
     def draft(self, number: int) -> Draft:

@@ -23,6 +23,10 @@ Assigning = Generator[None, None, dict[str, Target]]
 """The new targets by member, in steps; who is not in them has none."""
 
 
+class Unassignable(Exception):
+    """The targets so far cannot be gone on from: a member of the older protocol brought them along."""
+
+
 class Claim(NamedTuple):
     """What a member wants and has: ids of topics that exist, how many it named, its target so far."""
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import STEP, Assigning, Claim, Draft, Spec, Target, draft_of, target_of
+from ottla.broker.groups.assignors.spec import (
+    STEP,
+    Assigning,
+    Claim,
+    Draft,
+    Spec,
+    Target,
+    Unassignable,
+    draft_of,
+    target_of,
+)
 
 
 def assign(spec: Spec) -> Assigning:
@@ -55,7 +65,8 @@ def _homogeneous(spec: Spec) -> Assigning:
             drafts[member_id].setdefault(topic, {})[partition] = None
         at += quota
         yield
-    assert at >= len(free), "partitions were left over"
+    if at < len(free):
+        raise Unassignable("Partitions were left unassigned")
     for member_id, draft in drafts.items():
         out[member_id] = target_of(draft)
         yield

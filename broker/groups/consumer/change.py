@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.spec import Target
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer import target
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.reconcile import Goal, Owned, reconcile
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count, count_names, is_homogeneous
+from ottla.broker.groups.consumer.reconcile import Goal, Owned, check_state, reconcile
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count_names, is_homogeneous
+from ottla.broker.groups.counting import count
 from ottla.broker.groups.rebalance import Fx
 
 STEPS_AT_ONCE = 16
+LONG_STEPS = (1, 1)
+"""The first ones put all members in order."""
 
 
 class Regex(Enum):
@@ -52,8 +56,9 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     """Let the group follow a member's request; large groups in slices.
 
     Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.
+        ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `target.compute`.
     """
+    check_state(updated, step.owned)  # before anything is written in slices
     epoch, homogeneous = group.epoch, None
     stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
     if ask.bump or stale:
@@ -66,7 +71,8 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
         homogeneous = is_homogeneous(group.regexes, group.names, len(group.members))
     name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
     plan = target.plan(group, epoch, updated, homogeneous=homogeneous, name=name)
-    fx.follow(_assign(groups, group, step, plan, ask), plan.rows)
+    wanted = groups.topics.size_of({*group.names, *updated.names})
+    fx.follow(_assign(groups, group, step, plan, ask), plan.rows(wanted))
 
 
 def new_epoch(
@@ -74,8 +80,9 @@ def new_epoch(
 ) -> tuple[int, bool]:
     """The group's epoch, one more where the topics or who wants them changed; and whether all want the same."""
     names, regexes = dict(group.names), dict(group.regexes)
-    count_names(names, old.names, by_name=-1)
-    count_names(names, new.names, by_name=1)
+    if old.names is not new.names or old.id not in group.members:
+        count_names(names, old.names, by_name=-1)
+        count_names(names, new.names, by_name=1)
     if old.regex != new.regex:
         count(regexes, old.regex, -1)
         count(regexes, new.regex, 1)
@@ -104,9 +111,10 @@ def _is_time(groups: ConsumerGroups, group: ConsumerGroup, now_ms: int) -> bool:
 def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: target.Plan, ask: Ask) -> Iterator[Fx]:
     """Compute the targets, write them, and let the member go on."""
     work, new = target.compute(plan, groups.topics), None
+    steps = chain(LONG_STEPS, repeat(STEPS_AT_ONCE))
     while new is None:
         try:
-            for _ in range(STEPS_AT_ONCE):
+            for _ in range(next(steps)):
                 next(work)
         except StopIteration as end:
             new = end.value

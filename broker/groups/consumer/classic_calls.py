@@ -9,6 +9,7 @@ Source: ``GroupMetadataManager.java``, the ``classicGroup...ToConsumerGroup`` me
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.consumer import embedded
@@ -21,11 +22,13 @@ from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import CONSUMER, Call
 from ottla.log.machine import Arm, Cancel, Reply
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as s
+
+LOOKED_FOR_AT_ONCE = 500
 
 
 def handle(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
@@ -106,9 +109,13 @@ def _synced(
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
     except ProtocolError as error:
         return s.SyncGroupResponse(error_code=error.code)
+    try:
+        version = embedded.version_of(first.metadata)
+    except WireError:  # it has been taken over with a group that had agreed on another of its protocols
+        return s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     fx.timers.append(Cancel(("consumer-sync", group.id, member.id)))
     groups.arm_session(group.id, member, now_ms, fx)
-    given = embedded.written(member.assigned, groups.topics.image, embedded.version_of(first.metadata))
+    given = embedded.written(member.assigned, groups.topics.image, version)
     return s.SyncGroupResponse(
         protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=given
     )
@@ -143,22 +150,48 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 
 def _left(groups: ConsumerGroups, group: ConsumerGroup, call: Call, now_ms: int) -> Fx:
     request: lg.LeaveGroupRequest = call.request
-    fx, rows, gone = Fx(), list[lg.MemberResponse](), dict[str, Member]()
-    for one in request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]:
+    members = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
+    answer = lg.LeaveGroupResponse()
+    fx, gone = Fx(replies=[Reply(call.ticket, answer)]), dict[str, Member]()
+    looks = _look_for(group, members, answer, gone)
+    if len(members) > LOOKED_FOR_AT_ONCE:
+        fx.then = _leaving(groups, group, looks, gone, now_ms)
+        return fx
+    for _ in looks:
+        pass
+    if gone:
+        fence(groups, group, list(gone.values()), now_ms, fx)
+    if call.version < 3:
+        answer.error_code, answer.members = answer.members[0].error_code, []
+    return fx
+
+
+def _look_for(
+    group: ConsumerGroup, members: list[lg.MemberIdentity], answer: lg.LeaveGroupResponse, gone: dict[str, Member]
+) -> Iterator[None]:
+    """Say of each who leaves whether it is there, some at a time; ``gone`` takes those who are."""
+    for number, one in enumerate(members):
         code = ErrorCode.NONE
         try:
             member = _leaver(group, one)
             gone[member.id] = member
         except ProtocolError as error:
             code = error.code
-        rows.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
-    answer = lg.LeaveGroupResponse(members=rows)
-    if call.version < 3:
-        answer = lg.LeaveGroupResponse(error_code=rows[0].error_code)
+        answer.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+        if number % LOOKED_FOR_AT_ONCE == 0:
+            yield
+
+
+def _leaving(
+    groups: ConsumerGroups, group: ConsumerGroup, looks: Iterator[None], gone: dict[str, Member], now_ms: int
+) -> Iterator[Fx]:
+    """Very many are looked for in slices, then let go in one epoch."""
+    for _ in looks:
+        yield Fx()
+    fx = Fx()
     if gone:
         fence(groups, group, list(gone.values()), now_ms, fx)
-    fx.replies.append(Reply(call.ticket, answer))
-    return fx
+    yield from fx.flat()
 
 
 def _leaver(group: ConsumerGroup, one: lg.MemberIdentity) -> Member:

@@ -8,13 +8,15 @@ KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.records import group_tombstones
+from ottla.broker.groups.consumer.records import group_tombstones, slices
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import CONSUMER, Group, GroupState
@@ -32,47 +34,87 @@ def is_due(groups: ConsumerGroups, group: ConsumerGroup, gone: Collection[Member
     return size > 0 and groups.settings.downgrades and size <= groups.classic.settings.max_size
 
 
-def downgrade(
-    groups: ConsumerGroups,
-    group: ConsumerGroup,
-    gone: Collection[str],
-    joining: Member | None,
-    now_ms: int,
-    fx: Fx,
-    *,
-    rebalance: bool,
-) -> None:
-    """Write the group anew without these; ``joining`` takes the place of the static member of its instance id.
+ROWS_A_MEMBER = 4
+"""About how much work a member is, in rows of a slice."""
+STEP = 50
+CANCELLED_AT_ONCE = 200
+
+
+class Back(NamedTuple):
+    """A consumer group on its way to a classic one: without those who are gone; ``joining`` takes the place of the
+    static member of its instance id.
+    """
+
+    group: ConsumerGroup
+    gone: Collection[str]
+    joining: Member | None
+    rebalance: bool
+    """Whether all are asked to come together."""
+    now_ms: int
+
+
+def downgrade(groups: ConsumerGroups, back: Back, fx: Fx, instead: Callable[[], Iterator[Fx]] | None = None) -> None:
+    """Write the group anew, a large one in slices. Where what a member says cannot be read, ``instead`` is done.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND: what a member says cannot be read.
+        ProtocolError: GROUP_ID_NOT_FOUND, in a slice of a large group: that cannot be, and there is no other way.
     """
-    before = group.static_member(joining.instance_id) if joining is not None else None
-    renamed = None if joining is None or before is None else (before.id, joining.id)
-    classic = Group(group.id, GroupState.STABLE, group.epoch, CONSUMER, state_since_ms=now_ms)
+    made: list[Group] = []
+    fx.follow(_write(groups, back, made, instead), len(back.group.members) * ROWS_A_MEMBER)
+    if made or fx.then is not None:
+        fx.then = chain(fx.then or (), _stand_up(groups, made, back))
+
+
+def _write(
+    groups: ConsumerGroups, back: Back, made: list[Group], instead: Callable[[], Iterator[Fx]] | None
+) -> Iterator[Fx]:
+    group = back.group
+    before = group.static_member(back.joining.instance_id) if back.joining is not None else None
+    try:
+        classic = yield from _classic(groups, back, before)
+    except WireError as error:
+        if instead is not None:
+            yield from instead()
+            return
+        why = f"Cannot downgrade the classic group {group.id}: {error}."
+        raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why) from None
+    made.append(classic)
+    renamed = None if back.joining is None or before is None else (before.id, back.joining.id)
+    for part in slices(group_tombstones(group, renamed)):
+        yield Fx(records=part)
+    fx = Fx()
+    rb.store(classic, fx)
+    yield fx
+    fx = Fx()
+    for number, name in enumerate({*group.members, *classic.members}):
+        groups.cancel_timers(group.id, name, fx)
+        if number % CANCELLED_AT_ONCE == 0:
+            yield fx
+            fx = Fx()
+    yield fx
+
+
+def _classic(groups: ConsumerGroups, back: Back, before: Member | None) -> Generator[Fx, None, Group]:
+    """The group as one of the older kind, each member with what it is to have. Raises: WireError."""
+    group, joining, image = back.group, back.joining, groups.topics.image
+    classic = Group(group.id, GroupState.STABLE, group.epoch, CONSUMER, state_since_ms=back.now_ms)
     targets = dict(group.target)
-    stay = [group.members[name] for name in java_order.timeline(group.members) if name not in gone]
+    stay = [group.members[name] for name in java_order.timeline(group.members) if name not in back.gone]
     if joining is not None and before is not None:
         stay = [*(member for member in stay if member.id != before.id), joining]
         targets[joining.id] = group.target.get(before.id, {})
-    for member in stay:
+    for number, member in enumerate(stay):
         classic.add(_member(member))
+        if number % STEP == 0:
+            yield Fx()
     classic.protocol = classic.select_protocol()
-    image, shares = groups.topics.image, {}
-    try:
-        for one in classic.members.values():
-            version = embedded.version_of(one.metadata(classic.protocol))
-            shares[one.id] = embedded.written(targets.get(one.id, {}), image, version)
-    except WireError as error:
-        why = f"Cannot downgrade the classic group {group.id}: {error}."
-        raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why) from None
-    fx.records += group_tombstones(group, renamed)
-    for one in classic.members.values():
-        one.assignment = shares[one.id]
-    rb.store(classic, fx)
-    for name in {*group.members, *classic.members}:
-        groups.cancel_timers(group.id, name, fx)
-    fx.then = _stand_up(groups, classic, now_ms, rebalance=rebalance)
+    yield Fx()
+    for number, one in enumerate(classic.members.values()):
+        version = embedded.version_of(one.metadata(classic.protocol))
+        one.assignment = embedded.written(targets.get(one.id, {}), image, version)
+        if number % STEP == 0:
+            yield Fx()
+    return classic
 
 
 def _member(member: Member) -> ClassicMember:
@@ -88,13 +130,14 @@ def _member(member: Member) -> ClassicMember:
     )
 
 
-def _stand_up(groups: ConsumerGroups, classic: Group, now_ms: int, *, rebalance: bool) -> Iterator[Fx]:
+def _stand_up(groups: ConsumerGroups, made: list[Group], back: Back) -> Iterator[Fx]:
     """Its record is replayed: what is not in it is added, and all have a session, or are asked to come together."""
-    fx = Fx()
-    group = groups.classic.groups[classic.id]
-    for member in group.members.values():
-        group.speak(member, classic.members[member.id].protocols)
-        rb.arm_session(group, member, now_ms, fx)
-    if rebalance:
-        rb.prepare(group, groups.classic.settings, now_ms, fx)
-    yield from fx.flat()
+    for classic in made:
+        fx = Fx()
+        group = groups.classic.groups[classic.id]
+        for member in group.members.values():
+            group.speak(member, classic.members[member.id].protocols)
+            rb.arm_session(group, member, back.now_ms, fx)
+        if back.rebalance:
+            rb.prepare(group, groups.classic.settings, back.now_ms, fx)
+        yield from fx.flat()

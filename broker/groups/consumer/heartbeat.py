@@ -9,6 +9,7 @@ Source: ``GroupMetadataManager.consumerGroupHeartbeat`` and what it calls (apach
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ottla.broker.groups import java_order
@@ -21,7 +22,7 @@ from ottla.broker.groups.consumer.leaving import leave
 from ottla.broker.groups.consumer.state import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, Held, Member
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import Call
+from ottla.broker.groups.state import Call, Group, GroupState
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as hb
@@ -39,7 +40,7 @@ def heartbeat(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
         else:
             _Beat(groups, call, response, now_ms, fx).go()
     except ProtocolError as error:
-        return Fx(replies=[*fx.replies[1:], Reply(call.ticket, refusal(error))])  # who waited for a classic group goes
+        return Fx(replies=[Reply(call.ticket, refusal(error))])
     return fx
 
 
@@ -77,8 +78,49 @@ class _Beat:
         Raises:
             ProtocolError: the member's answer.
         """
+        request = self._request
+        known = self._groups.groups.get(request.group_id)
+        if known is not None or request.member_epoch != 0:
+            self._go_on(known if known is not None else self._groups.group(request.group_id))
+            return
+        classic = self._groups.classic.groups.get(request.group_id)
+        if classic is not None and classic.state is not GroupState.EMPTY:
+            from ottla.broker.groups.consumer import upgrade
+
+            self._fx.follow(self._upgrade(classic), upgrade.rows(classic))
+            return
+        if classic is not None or request.group_id in self._groups.classic.stored:  # one that is only just being made
+            self._fx.records.append(GroupRecord(o.GroupMetadataKey(request.group_id), None))
+        self._go_on(ConsumerGroup(request.group_id))
+
+    def _upgrade(self, classic: Group) -> Iterator[Fx]:
+        """A classic group becomes this kind: it is converted, and all is decided on, before anything is written."""
+        from ottla.broker.groups.consumer import upgrade
+
+        steps = upgrade.converted(self._groups, classic)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                group: ConsumerGroup = end.value
+                break
+            yield Fx()
+        self._fx = fx = Fx()
+        self._go_on(group)
+        rest = fx.then or iter(())
+        fx.then, first = None, Fx()
+        for first in rest:
+            if first.records:
+                break
+            yield first  # the target is still being computed
+        yield from upgrade.conversion(self._groups, classic, group, self._now_ms)
+        yield fx
+        if first.records:
+            yield first
+        yield from rest
+
+    def _go_on(self, group: ConsumerGroup) -> None:
         groups, request, fx = self._groups, self._request, self._fx
-        group = self._group()
         if len(group.members) >= groups.settings.max_size and request.member_id not in group.members:
             why = f"The consumer group has reached its maximum capacity of {groups.settings.max_size} members."
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
@@ -94,20 +136,6 @@ class _Beat:
             regex = update(groups, group, member, updated, self._call, self._now_ms, fx)
         step = Step(member, renamed or regex is not Regex.SAME, request.topic_partitions)
         change(groups, group, step, updated, Ask(renamed or regex is Regex.RESOLVED, self._now_ms, self._finish), fx)
-
-    def _group(self) -> ConsumerGroup:
-        group_id, joining = self._request.group_id, self._request.member_epoch == 0
-        known = self._groups.groups.get(group_id)
-        if known is not None or not joining:
-            return known if known is not None else self._groups.group(group_id)
-        classic = self._groups.classic.groups.get(group_id)
-        if classic is None:
-            if group_id in self._groups.classic.stored:  # one that is only just being made
-                self._fx.records.append(GroupRecord(o.GroupMetadataKey(group_id), None))
-            return ConsumerGroup(group_id)
-        from ottla.broker.groups.consumer.upgrade import upgraded
-
-        return upgraded(self._groups, classic, self._now_ms, self._fx)
 
     def _member(self, group: ConsumerGroup, member_id: str) -> Member:
         request = self._request

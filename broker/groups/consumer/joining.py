@@ -11,7 +11,7 @@ from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.consumer import embedded, static
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.change import Ask, Regex, Step, change, go_on, new_epoch
-from ottla.broker.groups.consumer.downgrade import downgrade, is_due
+from ottla.broker.groups.consumer.downgrade import Back, downgrade, is_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.rebalance import Fx
@@ -117,7 +117,7 @@ def _downgrade(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated
         goal = group.target_epoch, group.target_of(updated.id, updated.instance_id)
         moved = go_on(groups, group, step, updated, goal, ask.now_ms, fx)
     ask.finish(group, step, moved, fx)
-    downgrade(groups, group, (), moved, ask.now_ms, fx, rebalance=stale)
+    downgrade(groups, Back(group, (), moved, stale, ask.now_ms), fx)
 
 
 def _answer(

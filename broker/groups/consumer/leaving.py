@@ -6,9 +6,9 @@ Source: ``GroupMetadataManager.consumerGroupLeave``, ``consumerGroupFenceMembers
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.groups import ConsumerGroups
@@ -22,8 +22,10 @@ from ottla.broker.groups.consumer.state import (
 )
 from ottla.broker.groups.consumer.static import known_as
 from ottla.broker.groups.rebalance import Fx
-from ottla.wire.errors import ProtocolError
+from ottla.log.machine import SLICE
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+RECORDS_A_MEMBER = 3
 
 
 def leave(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: Fx) -> str:
@@ -53,25 +55,33 @@ def leave(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms
 def fence(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], now_ms: int, fx: Fx) -> None:
     """The group goes on without these, in its next epoch, or as a classic group."""
     if group.classic_members:
-        from ottla.broker.groups.consumer.downgrade import downgrade, is_due
+        from ottla.broker.groups.consumer.downgrade import Back, downgrade, is_due
 
         if is_due(groups, group, members):
-            gone = {member.id for member in members}
-            with suppress(ProtocolError):  # where somebody's words cannot be read it stays what it is
-                downgrade(groups, group, gone, None, now_ms, fx, rebalance=True)
-                return
-    for member in members:
-        fx.records += cr.member_tombstones(group.id, member.id)
-    names = dict(group.names)
+            back = Back(group, {member.id for member in members}, None, rebalance=True, now_ms=now_ms)
+            downgrade(groups, back, fx, instead=partial(_without, groups, group, members))
+            return
+    fx.follow(_without(groups, group, members), len(members) * RECORDS_A_MEMBER)
+
+
+def _without(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member]) -> Iterator[Fx]:
+    """The group without these, in its next epoch: of very many that is written first, lest a node that dies in between
+    leave a target behind which nobody would look at again.
+    """
+    records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
+    names, timers = dict(group.names), Fx()
     for regex, number in Counter(member.regex for member in members if member.regex).items():
         if group.regexes.get(regex) == number:
-            fx.records.append(cr.regex_tombstone(group.id, regex))
+            records.append(cr.regex_tombstone(group.id, regex))
             if regex in group.resolved:
                 count_names(names, group.resolved[regex].topics, by_regex=-1)
     for member in members:
         count_names(names, member.names, by_name=-1)
-        groups.cancel_timers(group.id, member.id, fx)
-    fx.records.append(cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names)))
+        groups.cancel_timers(group.id, member.id, timers)
+    epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
+    yield timers
+    for part in cr.slices([epoch, *records] if len(records) > SLICE else [*records, epoch]):
+        yield Fx(records=part)
 
 
 def timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> Fx:

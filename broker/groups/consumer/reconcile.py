@@ -48,10 +48,19 @@ def reconcile(member: Member, goal: Goal) -> Member:
         case MemberState.UNRELEASED_PARTITIONS:
             return _next(member, goal, member.epoch)
         case _:
-            if goal.owned is None or goal.owned:
-                why = "The consumer group member is in a unknown state. The member must abandon all its partitions"
-                raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, f"{why} and rejoin.")
+            check_state(member, goal.owned)
             return _next(member, goal, goal.epoch)
+
+
+def check_state(member: Member, owned: Owned) -> None:
+    """Whether it is known what a member is about, or it has nothing.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH.
+    """
+    if member.state is MemberState.UNKNOWN and (owned is None or owned):
+        why = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
+        raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
 def _owns_any(owned: Owned, held: Held) -> bool:

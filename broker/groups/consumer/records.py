@@ -6,7 +6,7 @@ KIP-1251 for the epoch beside each partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ottla.broker.groups import java_order
@@ -14,6 +14,10 @@ from ottla.broker.groups.assignors.spec import Target
 from ottla.broker.groups.consumer.state import ConsumerGroup, Held, Member, MemberState, Resolved
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.messages import consumer_group_records as m
+
+RECORDS_AT_ONCE = 200
+PARTITIONS_A_RECORD = 24
+"""So many partitions are as much work as a record is."""
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
@@ -130,6 +134,27 @@ def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
     """What was written before 4.1 goes (type 4)."""
     return GroupRecord(m.ConsumerGroupPartitionMetadataKey(group_id), None)
+
+
+def slices(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
+    """Records, some at a time: fewer where they name many partitions."""
+    part: list[GroupRecord] = []
+    weight = 0
+    for record in records:
+        part.append(record)
+        weight += 1 + _partitions(record.value) // PARTITIONS_A_RECORD
+        if weight >= RECORDS_AT_ONCE:
+            yield part
+            part, weight = [], 0
+    yield part
+
+
+def _partitions(value: object) -> int:
+    if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
+        return sum(len(row.partitions) for row in value.topic_partitions)
+    if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
+        return sum(len(row.partitions) for row in value.assigned_partitions)
+    return 0
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:

@@ -18,7 +18,8 @@ import re2
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.change import Regex
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Resolved, count, count_names
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Resolved, count_names
+from ottla.broker.groups.counting import count
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call
 from ottla.controller.image import Image

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
+from ottla.broker.groups.counting import count
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
 
@@ -56,6 +57,15 @@ class Member:
     revoking: Held = field(default_factory=dict)
     classic: ClassicMemberMetadata | None = None
 
+    def says_as(self, other: Member) -> bool:
+        """Whether both are of one record of type 5, which they share: only what they have may be another."""
+        return (
+            self.names is other.names
+            and self.classic is other.classic
+            and self.regex is other.regex
+            and self.assignor is other.assignor
+        )
+
     def is_at(self, epoch: int) -> bool:
         """Whether the member has nothing left to do for the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -88,16 +98,6 @@ def count_names(names: Names, topics: Iterable[str], by_name: int = 0, by_regex:
             names.pop(topic, None)
         else:
             names[topic] = new
-
-
-def count(counts: dict[str, int], key: str | None, by: int) -> None:
-    """Count one text up or down; none and the empty one are not counted."""
-    if key:
-        left = counts.get(key, 0) + by
-        if left > 0:
-            counts[key] = left
-        else:
-            counts.pop(key, None)
 
 
 class ConsumerGroup:
@@ -150,6 +150,8 @@ class ConsumerGroup:
             del self.static_ids[old.instance_id]
 
     def _count(self, old: Member | None, new: Member | None) -> None:
+        if old is not None and new is not None and old.says_as(new):
+            return
         for member, by in ((old, -1), (new, 1)):
             if member is None:
                 continue

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target
+from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target, Unassignable
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.topics import Topics
 from ottla.log.machine import SLICE
+from ottla.wire.errors import ErrorCode, ProtocolError
 
-RECORDS_AT_ONCE = 200
 MEMBERS_AT_ONCE = 100
 
 
@@ -40,10 +40,9 @@ class Plan(NamedTuple):
     homogeneous: bool
     assignor: str
 
-    @property
-    def rows(self) -> int:
-        """About how much work it is, in members."""
-        return len(self.members) + sum(len(target) for target in self.target.values()) // 4
+    def rows(self, partitions: int) -> int:
+        """About how much work it is, in members, where so many partitions are wanted."""
+        return len(self.members) + sum(len(target) for target in self.target.values()) // 4 + partitions // 5
 
 
 def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool, name: str) -> Plan:
@@ -63,9 +62,17 @@ def plan(group: ConsumerGroup, epoch: int, updated: Member, *, homogeneous: bool
 
 
 def compute(plan: Plan, topics: Topics) -> Generator[None, None, dict[str, Target]]:
-    """The new target of every member, in Kafka's order."""
+    """The new target of every member, in Kafka's order.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
+    """
     spec = yield from _spec(plan, topics)
-    out = yield from assignor(plan.assignor)(spec)
+    try:
+        out = yield from assignor(plan.assignor)(spec)
+    except Unassignable as error:
+        why = f"Failed to compute a new target assignment for epoch {plan.epoch}: {error}"
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from None
     return {member_id: out.get(member_id, NOTHING) for member_id in spec.members}
 
 
@@ -80,9 +87,10 @@ def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
     claims: dict[str, Claim] = {}
     for number, member_id in enumerate(order):
         member = plan.updated if member_id == plan.updated.id else plan.members[member_id]
-        names = member.names | plan.topics_of.get(member.regex or "", frozenset())
+        resolved = plan.topics_of.get(member.regex) if member.regex else None
+        names = member.names if resolved is None else member.names | resolved
         if names not in ids:
-            ids[names] = tuple(topics.ids(java_order.texts(names, copied=True)))
+            ids[names] = tuple(topics.ids_in_order(names))
             yield
         had = plan.target.get(member_id)
         if member is plan.updated and plan.replaces is not None:
@@ -106,18 +114,15 @@ def differs(old: Target | None, new: Target) -> bool:
 def changes(plan: Plan, new: Mapping[str, Target]) -> Iterator[list[GroupRecord]]:
     """The records that make the new target, some at a time."""
     changed = [name for name, target in new.items() if differs(plan.target.get(name), target)]
-    rows: list[GroupRecord] = []
+    yield from cr.slices(_changes(plan, new, changed))
+
+
+def _changes(plan: Plan, new: Mapping[str, Target], changed: list[str]) -> Iterator[GroupRecord]:
     for name in changed if len(changed) > SLICE else ():
         old = plan.target.get(name, NOTHING)
-        kept = {t: tuple(n for n in old[t] if n in set(new[name].get(t, ()))) for t in old}
+        wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
+        kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
         if kept != old:
-            rows.append(cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}))
-        if len(rows) == RECORDS_AT_ONCE:
-            yield rows
-            rows = []
+            yield cr.target_record(plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers})
     for name in changed:
-        rows.append(cr.target_record(plan.group_id, name, new[name]))
-        if len(rows) == RECORDS_AT_ONCE:
-            yield rows
-            rows = []
-    yield rows
+        yield cr.target_record(plan.group_id, name, new[name])

@@ -1,12 +1,15 @@
 """A classic group becomes a consumer group when a member of the new protocol joins it.
 
-Its members stay, as members that speak the older protocol, in an epoch that is their generation.
+Its members stay, as members that speak the older protocol, in an epoch that is their generation. Of a large group that
+goes in slices; what is written of it when the node dies are members who hear that their generation is none.
 
 Source: ``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, ``convertToConsumerGroup``,
 ``ConsumerGroup.fromClassicGroup`` (apache/kafka 4.3.1), KIP-848.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator, Iterator
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups import rebalance as rb
@@ -16,40 +19,73 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import CONSUMER, Group, GroupState
+from ottla.broker.groups.state import CONSUMER, Group
 from ottla.broker.groups.state import Member as ClassicMember
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import offset_records as o
 
+STEP = 50
+ROWS_A_MEMBER = 6
+"""About how much work a member is, in rows of a slice."""
+BYTES_A_ROW = 16
 
-def upgraded(groups: ConsumerGroups, classic: Group, now_ms: int, fx: Fx) -> ConsumerGroup:
-    """The group anew, as one of this kind.
+
+def rows(classic: Group) -> int:
+    """About how much work it is."""
+    shares = sum(len(member.assignment) for member in classic.members.values())
+    return len(classic.members) * ROWS_A_MEMBER + shares // BYTES_A_ROW
+
+
+def converted(groups: ConsumerGroups, classic: Group) -> Generator[None, None, ConsumerGroup]:
+    """The group anew, as one of this kind; nothing is written yet.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: it stays what it is.
     """
-    tombstone = GroupRecord(o.GroupMetadataKey(classic.id), None)
-    if classic.state is GroupState.EMPTY:
-        fx.records.append(tombstone)
-        return ConsumerGroup(classic.id)
     _check(groups, classic)
-    group = _converted(classic, groups.topics.image)
+    group = ConsumerGroup(classic.id)
+    group.epoch = group.target_epoch = classic.generation
+    for number, member in enumerate(classic.members.values()):
+        try:
+            new = _member(member, classic, groups.topics.image)
+        except WireError:
+            raise _refused(classic.id, "the embedded consumer protocol is malformed") from None
+        group.update(new)
+        group.target[member.id] = {topic: java_order.numbers(held) for topic, held in new.assigned.items()}
+        if number % STEP == 0:
+            yield
     group.metadata_hash = groups.topics.hash_of(group.names)
+    return group
+
+
+def conversion(groups: ConsumerGroups, classic: Group, group: ConsumerGroup, now_ms: int) -> Iterator[Fx]:
+    """What is written of it, some at a time, and what those hear who wait for the old one."""
+    fx = Fx()
     for waiting in classic.members.values():
         rb.refuse_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
         rb.refuse_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
     order = java_order.timeline(group.members)
-    fx.records.append(tombstone)
-    fx.records += [cr.member_record(group.id, group.members[name]) for name in order]
-    fx.records.append(cr.epoch_record(group.id, group.epoch, group.metadata_hash))
-    fx.records += [cr.target_record(group.id, name, group.target[name]) for name in order]
-    fx.records.append(cr.target_epoch_record(group.id, group.target_epoch, 0))
-    fx.records += [cr.current_record(group.id, group.members[name]) for name in order]
+    fx.records.append(GroupRecord(o.GroupMetadataKey(classic.id), None))
+    yield fx
+    for part in cr.slices(_records(group, order)):
+        yield Fx(records=part)
+    fx = Fx()
     for name in order:
         groups.arm_session(group.id, group.members[name], now_ms, fx)
-    return group
+    yield fx
+
+
+def _records(group: ConsumerGroup, order: list[str]) -> Iterator[GroupRecord]:
+    for name in order:
+        yield cr.member_record(group.id, group.members[name])
+    yield cr.epoch_record(group.id, group.epoch, group.metadata_hash)
+    for name in order:
+        yield cr.target_record(group.id, name, group.target[name])
+    yield cr.target_epoch_record(group.id, group.target_epoch, 0)
+    for name in order:
+        yield cr.current_record(group.id, group.members[name])
 
 
 def _refused(group_id: str, why: str) -> ProtocolError:
@@ -66,19 +102,6 @@ def _check(groups: ConsumerGroups, classic: Group) -> None:
         raise _refused(classic.id, "the group size exceeds the consumer group maximum size")
     if classic.protocol is None:  # its first generation has not begun; Kafka falls over it as well
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _converted(classic: Group, image: Image) -> ConsumerGroup:
-    group = ConsumerGroup(classic.id)
-    group.epoch = group.target_epoch = classic.generation
-    for member in classic.members.values():
-        try:
-            new = _member(member, classic, image)
-        except WireError:
-            raise _refused(classic.id, "the embedded consumer protocol is malformed") from None
-        group.update(new)
-        group.target[member.id] = {topic: java_order.numbers(held) for topic, held in new.assigned.items()}
-    return group
 
 
 def _member(member: ClassicMember, classic: Group, image: Image) -> Member:

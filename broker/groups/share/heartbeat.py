@@ -25,6 +25,9 @@ from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
+PARTITIONS_A_ROW = 5
+"""So many partitions are as much work as a member is."""
+
 
 class Beaten(NamedTuple):
     """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
@@ -106,7 +109,8 @@ class _Beat:
             goal = group.target_epoch, group.target.get(updated.id, NOTHING)
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
             return
-        fx.follow(self._assign(group, member, updated, epoch, names, bump=bump), len(group.members))
+        rows = len(group.members) + groups.topics.size_of(names) // PARTITIONS_A_ROW
+        fx.follow(self._assign(group, member, updated, epoch, names, bump=bump), rows)
 
     def _leave(self) -> None:
         request = self._request
@@ -232,7 +236,7 @@ def _spec(groups: ShareGroups, group: ShareGroup, updated: ShareMember, names: M
     members, count = {}, 0
     for name in _order(group, updated):
         member = updated if name == updated.id else group.members[name]
-        topics = tuple(groups.topics.ids(java_order.texts(member.names, copied=True)))
+        topics = tuple(groups.topics.ids_in_order(member.names))
         members[name] = Sharer(topics, len(member.names), group.target.get(name, NOTHING))
         count += 1
     ready = {topic: tuple(sorted(named.partitions)) for topic, named in group.initialized.items()}

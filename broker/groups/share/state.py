@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.spec import Target
+from ottla.broker.groups.counting import count_all
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 LEAVING = -1
@@ -64,14 +65,15 @@ class ShareGroup:
         """A member is, or is now, so."""
         old = self.members.get(member.id)
         self.members[member.id] = member
-        count(self.names, frozenset() if old is None else old.names, -1)
-        count(self.names, member.names, 1)
+        if old is None or old.names is not member.names:
+            count_all(self.names, frozenset() if old is None else old.names, -1)
+            count_all(self.names, member.names, 1)
 
     def remove(self, member_id: str) -> None:
         """A member is gone."""
         old = self.members.pop(member_id, None)
         if old is not None:
-            count(self.names, old.names, -1)
+            count_all(self.names, old.names, -1)
 
     def member(self, member_id: str) -> ShareMember:
         """A member.
@@ -93,9 +95,9 @@ class ShareGroup:
     def names_with(self, old: ShareMember, new: ShareMember | None) -> dict[str, int]:
         """The topics that are wanted once a member has changed, or is gone."""
         names = dict(self.names)
-        count(names, self.members[old.id].names if old.id in self.members else frozenset(), -1)
+        count_all(names, self.members[old.id].names if old.id in self.members else frozenset(), -1)
         if new is not None:
-            count(names, new.names, 1)
+            count_all(names, new.names, 1)
         return names
 
     @property
@@ -111,16 +113,6 @@ class ShareGroup:
             ready.name in self.names and assigned.get(topic, set()) != set(ready.partitions)
             for topic, ready in self.initialized.items()
         )
-
-
-def count(names: dict[str, int], topics: frozenset[str], by: int) -> None:
-    """Count topics up or down; those nobody wants any more go."""
-    for topic in topics:
-        left = names.get(topic, 0) + by
-        if left > 0:
-            names[topic] = left
-        else:
-            names.pop(topic, None)
 
 
 def joined(some: Ready, more: Ready) -> dict[bytes, Named]:

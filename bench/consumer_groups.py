@@ -1,0 +1,258 @@
+"""Groups of the new protocol (KIP-848) on one node: ten thousand members in a thousand groups, and one of two thousand.
+
+``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
+has a connection, says at once what it has taken over, and else beats each five seconds. All live in one plain loop in
+this process. The large group is on a node that times every step of its loop (`bench.pauses`); then one of it leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import os
+import resource
+import select
+import socket
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.pauses import Child
+from compat_tests.cluster import OttlaProcess
+from compat_tests.raw import RawClient
+from ottla.wire import compiler
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import find_coordinator as fc
+
+TOPIC = "load"
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
+HEAD_BYTES = 9
+"""Size, correlation id, no tags."""
+JOIN_OVER_S = 5.0
+LEAVING = -1
+TRIES = 3
+WITHIN_S = 120.0
+
+
+class Member:
+    """One member: what it has and where it stands."""
+
+    def __init__(self, port: int, group: str) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.group = group
+        self.id = str(uuid.uuid4())
+        self.epoch = 0
+        self.owned: list[hb.ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
+        self.count = 0
+        self.sent_s = 0.0
+        self.at_s = 0.0
+        """When it reached its epoch."""
+        self._raw = b""
+
+    def beat(self) -> None:
+        """Send a heartbeat; what it has is said once."""
+        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, topic_partitions=self.owned)
+        if self.epoch == 0:
+            request.rebalance_timeout_ms, request.subscribed_topic_names = 300_000, [TOPIC]
+        self.owned = None
+        self.sent_s = time.perf_counter()
+        self.sock.sendall(request_frame(KEY, 1, 1, "bench", request))
+
+    def receive(self) -> tuple[hb.ConsumerGroupHeartbeatResponse, float] | None:
+        """An answer that is whole, and how long it took, in milliseconds."""
+        self._raw += self.sock.recv(1 << 16)
+        if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
+            return None
+        answer, _ = compiler.decode(hb.ConsumerGroupHeartbeatResponse, 1, self._raw, HEAD_BYTES)
+        self._raw = b""
+        now = time.perf_counter()
+        if answer.member_epoch != self.epoch:
+            self.epoch, self.at_s = answer.member_epoch, now
+        return answer, (now - self.sent_s) * 1000
+
+
+class Load:
+    """All members in one loop."""
+
+    def __init__(self, port: int, groups: int, members: int) -> None:
+        self.each = members
+        self._poll = select.epoll()
+        self.members: dict[int, Member] = {}
+        for _ in range(members):
+            for number in range(groups):
+                member = Member(port, f"group-{number}")
+                self.members[member.sock.fileno()] = member
+                self._poll.register(member.sock, select.EPOLLIN)
+        self.took_ms: list[float] = []
+        self.refused = 0
+        now, total = time.perf_counter(), len(self.members)
+        self._due = [(now + JOIN_OVER_S * at / total, number) for at, number in enumerate(self.members)]
+
+    def run(self, done: Callable[[], bool], within_s: float) -> float:
+        """Have all beat until it is so; gives how long that took. Raises: TimeoutError."""
+        began = looked = time.perf_counter()
+        while (now := time.perf_counter()) < began + within_s:
+            while self._due and self._due[0][0] <= now:
+                _, number = heapq.heappop(self._due)
+                if number in self.members:
+                    self.members[number].beat()
+            for number, _ in self._poll.poll(0.002):
+                self._answered(number)
+            if now - looked > 0.05:
+                looked = now
+                if done():
+                    return now - began
+        raise TimeoutError("what was waited for never came")
+
+    def _answered(self, number: int) -> None:
+        member = self.members[number]
+        got = member.receive()
+        if got is None:
+            return
+        answer, took_ms = got
+        self.took_ms.append(took_ms)
+        wait_s = answer.heartbeat_interval_ms / 1000
+        if answer.error_code:
+            self.refused += 1
+            member.epoch, member.owned, member.count, wait_s = 0, [], 0, 0.1
+        elif answer.assignment is not None:
+            rows = answer.assignment.topic_partitions
+            member.owned = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(r.topic_id, r.partitions) for r in rows]
+            member.count, wait_s = sum(len(row.partitions) for row in rows), 0.0
+        heapq.heappush(self._due, (time.perf_counter() + wait_s, number))
+
+    def is_stable(self, partitions: int) -> bool:
+        """Whether every group has given all out, evenly, in one epoch."""
+        seen: dict[str, list[Member]] = {}
+        for member in self.members.values():
+            seen.setdefault(member.group, []).append(member)
+        return all(
+            len({member.epoch for member in group}) == 1
+            and group[0].epoch > 0
+            and sum(member.count for member in group) == partitions
+            and max(member.count for member in group) - min(member.count for member in group) <= 1
+            for group in seen.values()
+        )
+
+    def told(self) -> str:
+        """How long heartbeats took since the last time."""
+        took, self.took_ms = sorted(self.took_ms), []
+        return (
+            f"{len(took)} heartbeats, {self.refused} refused: median {statistics.median(took):.1f} ms, "
+            f"p99 {took[int(len(took) * 0.99)]:.1f} ms, worst {took[-1]:.1f} ms"
+        )
+
+    def leave(self) -> Member:
+        """One goes, and is answered."""
+        number, member = next(iter(self.members.items()))
+        self._poll.unregister(member.sock)
+        del self.members[number]
+        member.sock.setblocking(True)
+        member.epoch = LEAVING
+        member.beat()
+        while member.receive() is None:
+            pass
+        return member
+
+    def close(self) -> None:
+        """Hang up."""
+        for member in self.members.values():
+            member.sock.close()
+
+
+def prepare(port: int, partitions: int) -> None:
+    """The topic, and a coordinator that is there."""
+    peer = RawClient(port, timeout_s=60)
+    peer.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, partitions, 1)], 60_000))
+    while (
+        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["x"]))
+        .coordinators[0]
+        .error_code
+    ):
+        time.sleep(0.1)
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def many(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
+    """Very many members in small groups: how soon they are stable, and how they are served then."""
+    prepare(node.port, members)
+    load = Load(node.port, groups, members)
+    before_s = cpu_s(node.pid)
+    took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
+    at_s = cpu_s(node.pid)
+    print(
+        f"{groups * members} members in {groups} groups stable after {took_s:.1f} s, {at_s - before_s:.1f} s of "
+        f"processor time; {load.told()}",
+        flush=True,
+    )
+    end = time.perf_counter() + watch_s
+    load.run(lambda: time.perf_counter() > end, 2 * watch_s)
+    print(f"at rest {watch_s:.0f} s, {cpu_s(node.pid) - at_s:.1f} s of processor time: {load.told()}", flush=True)
+    load.close()
+
+
+def large(child: Child, members: int) -> None:
+    """One group of very many: one leaves, and the others get what it had."""
+    prepare(child.port, members)
+    load = Load(child.port, 1, members)
+    took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
+    seen = child.ask()
+    print(f"one group of {members} stable after {took_s:.1f} s; {load.told()}; {pauses(seen)}", flush=True)
+    for _ in range(TRIES):
+        load.leave()
+        before = max(member.epoch for member in load.members.values())
+        left_s = time.perf_counter()
+        load.run(lambda: load.is_stable(members), WITHIN_S)
+        at = sorted(member.at_s - left_s for member in load.members.values() if member.epoch > before)
+        print(
+            f"one leaves: the first has its target after {at[0]:.2f} s, the last of {len(at)} after {at[-1]:.2f} s; "
+            f"{load.told()}; {pauses(child.ask())}",
+            flush=True,
+        )
+    load.close()
+
+
+def pauses(seen: dict[str, float]) -> str:
+    """How long the node's loop was held."""
+    return f"loop held {seen['held'] * 1000:.0f} ms, computed {seen['computed'] * 1000:.0f} ms ({seen['who']})"
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=1000)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--large", type=int, default=2000)
+    parser.add_argument("--watch", type=float, default=20.0, help="seconds of heartbeats to measure")
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory() as folder:
+        if options.groups:
+            with OttlaProcess(Path(folder) / "data") as node:
+                many(node, options.groups, options.members, options.watch)
+                status = Path(f"/proc/{node.pid}/status").read_text()
+                memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+                print(f"memory of the node: {memory // 1024} MB")
+        if options.large:
+            child = Child(Path(folder) / "large")
+            try:
+                large(child, options.large)
+            finally:
+                child.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What describing groups of the new kinds has in common: one row a group, and what is not for everybody is hidden.
+
+Source: ``KafkaApis.scala``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.groups.machine import GroupMachine
+from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps, Waiting
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.written import Written
+
+UNSPOKEN = -(1 << 31)
+
+
+class Kind(NamedTuple):
+    """A kind of groups: the module of its messages, the class of the answer, and its own rules."""
+
+    messages: Any
+    response: type[Any]
+    is_served: Callable[[Context], bool]
+    group: Callable[[GroupMachine, str], Any]
+    """A group, or Raises: ProtocolError."""
+    assignor: Callable[[GroupMachine, Any], str]
+    member: Callable[[Context, Any, Any], Any]
+    """The row of a group's member."""
+
+
+class _Hidden(Exception):
+    """A member has to do with a topic that who asks may not describe."""
+
+
+def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
+    """Partitions with their topics' names, as the messages of a kind say it; topics that are gone are left out."""
+    rows = []
+    for topic, numbers in held.items():
+        name = context.image.topic_names.get(topic)
+        if name is None:
+            continue
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            raise _Hidden
+        rows.append(messages.TopicPartitions(topic, name, list(numbers)))
+    return messages.Assignment(rows)
+
+
+def _describe(context: Context, kind: Kind, group: Any, assignor: str) -> Steps[Any]:
+    row = kind.messages.DescribedGroup(
+        group_id=group.id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=assignor,
+    )
+    try:
+        for member in list(group.members.values()):
+            row.members.append(kind.member(context, group, member))
+            yield
+    except _Hidden:
+        why = "The group has described topic(s) that the client is not authorized to describe."
+        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, group.id)
+    return row
+
+
+def _row(context: Context, kind: Kind, group_id: str, waits: Waits) -> Steps[Any]:
+    """One group."""
+    if not group_id:
+        return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+    try:
+        shard = context.services.groups.shard_of(group_id)
+        machine = machine_of(shard)
+        group = kind.group(machine, group_id)
+    except ProtocolError as error:
+        return kind.messages.DescribedGroup(error.code, error.message or None, group_id)
+    row = yield from _describe(context, kind, group, kind.assignor(machine, group))
+    ticket = shard.read()
+    if ticket is not None:
+        waits.append((ticket, partial(_take, row)))
+    return row
+
+
+def _take(row: Any, answer: Any) -> None:
+    """What was read may never be committed: then nothing is told of the group."""
+    if isinstance(answer, ProtocolError):
+        row.error_code, row.error_message, row.group_state, row.assignor_name = answer.code, None, "", ""
+        row.group_epoch = row.assignment_epoch = 0
+        row.members, row.authorized_operations = [], UNSPOKEN
+
+
+def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:
+    out, waits = kind.response(groups=Written(kind.response, context.version)), Waits()
+    described = kind.messages.DescribedGroup
+    for group_id in once(request.group_ids):
+        yield None
+        if group_id is None:
+            continue
+        if not kind.is_served(context):
+            row = described(ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
+        elif not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+            row = described(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+        else:
+            row = yield from _row(context, kind, group_id, waits)
+            if request.include_authorized_operations and not row.error_code:
+                row.authorized_operations = context.authorized(Resource.GROUP, group_id)
+        out.groups.append(row)
+        if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
+            yield from settle(waits)
+    yield from settle(waits)
+    answer: Answer = out
+    return answer
+
+
+def describe(context: Context, kind: Kind, request: Any) -> Answer:
+    """Answer each group on its own."""
+    return context.turn.go(_all(context, kind, request))

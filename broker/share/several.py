@@ -1,0 +1,28 @@
+"""Many waits at once, begun one by one: the requests of others come in between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+T = TypeVar("T")
+AT_ONCE = 500
+"""So many at most are under way."""
+
+
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Work on all of them; what one raises ends the others."""
+    room = trio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> None:
+        try:
+            await work(item)
+        finally:
+            room.release()
+
+    async with trio.open_nursery() as nursery:
+        for item in items:
+            await room.acquire()  # lets the loop go round, also where there is room
+            nursery.start_soon(one, item)

@@ -1,0 +1,136 @@
+"""A node that serves share groups in virtual time: real rules, a persister that answers at once, or as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.server.dispatch import ROUTES, Context, handler_of
+from ottla.broker.server.peer import Peer
+from ottla.broker.share.shares import Shares
+from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import share_fetch as f
+from ottla.wire.schema import Message
+
+T = topic_id_of("t")
+
+
+class Persister:
+    """Knows every share partition from offset 0 on."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, SharePartitionKey]] = []
+        self.refusal: Exception | None = None
+
+    async def _asked(self, what: str, key: SharePartitionKey) -> None:
+        self.calls.append((what, key))
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        await self._asked("read", key)
+        return ShareState(0, 0, leader_epoch, 0, 0, ())
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        await self._asked("initialize", key)
+
+    async def write(self, key: SharePartitionKey, *said: Any) -> None:
+        await self._asked("write", key)
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        await self._asked("delete", key)
+
+    async def summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
+        await self._asked("summary", key)
+        return 0, 0, 0
+
+    def close(self) -> None: ...
+
+
+class Node:
+    """One node, that leads all of "t"."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.stage = Stage()
+        self.stage.hosted.host("t", partitions=partitions)
+        self.stage.hosted.image = replace(self.stage.hosted.image, features={"share.version": 1})
+        hosted: Any = self.stage.hosted
+        hosted.on_resigned = []
+        self.timers = Timers(self.stage.env)  # type: ignore[arg-type]
+        self.persister: Any = Persister()
+        self.peer = Peer("h", ("here", 9092))
+
+    def context(self, key: ApiKey, version: int) -> Context:
+        context = self.stage.context(key, version)
+        context.peer = self.peer
+        return context
+
+    async def ask(self, key: ApiKey, request: Any) -> Any:
+        answer: Any = handler_of(ROUTES[key].module)(self.context(key, ROUTES[key].high), request)
+        return answer if isinstance(answer, Message) else await answer
+
+    async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
+        """A ShareFetch of member "m" of group "g"."""
+        limits: dict[str, Any] = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+        }
+        parts = [f.FetchPartition(number) for number in partitions]
+        topics = [f.FetchTopic(T, parts)] if parts else []
+        answer: f.ShareFetchResponse = await self.ask(
+            ApiKey.SHARE_FETCH,
+            f.ShareFetchRequest(
+                group_id="g", member_id="m", share_session_epoch=epoch, topics=topics, **limits | fields
+            ),
+        )
+        return answer
+
+    def produce(self, partition: int, records: int = 5) -> None:
+        replica = self.stage.hosted.replicas["t", partition]
+        raw = r.build([r.NewRecord(b"k", b"v", 0)] * records)
+        replica.append(bytearray(raw), 0, Origin.CLIENT)
+        replica.log.set_high_watermark(replica.log.log_end_offset)
+        self.stage.services.purgatory.wake(("fetch", "t", partition))
+
+    async def rounds_in(self, work: Callable[[], Awaitable[Any]]) -> int:
+        """How often the loop goes round while something is done."""
+        count = 0
+
+        async def rounds() -> None:
+            nonlocal count
+            while True:
+                count += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rounds)
+            await work()
+            nursery.cancel_scope.cancel()
+        return count
+
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+        stage = self.stage
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                stage.services.shares = Shares(
+                    *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
+                    *(nursery.start_soon, stage.services.purgatory.wake, stage.services.fail),
+                )
+                nursery.start_soon(self.timers.run)
+                await story()
+                nursery.cancel_scope.cancel()
+
+        virtually(main)

@@ -1,0 +1,230 @@
+"""ShareFetch and its neighbours with very many partitions: what others ask comes in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+import trio.testing
+
+from ottla.broker.share.sessions import Place
+from ottla.broker.share.several import AT_ONCE
+from ottla.broker.share.shared import Shared
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.tests.share_node import Node, T
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import describe_share_group_offsets as d
+from ottla.wire.messages import share_fetch as f
+
+MANY = 400
+"""Partitions; the loop goes round at least once for so many calls to the persister:"""
+BEGUN = 16
+
+
+def rows(answer: f.ShareFetchResponse) -> dict[int, tuple[int, int]]:
+    """Error and number of records by partition."""
+    return {
+        row.partition_index: (
+            row.error_code,
+            sum(each.last_offset - each.first_offset + 1 for each in row.acquired_records),
+        )
+        for topic in answer.responses
+        for row in topic.partitions
+    }
+
+
+def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
+    node = Node(MANY)
+
+    async def story() -> None:
+        node.produce(7)
+        answers = []
+
+        async def fetch() -> None:
+            answers.append(await node.fetch(0, *range(MANY), max_wait_ms=1000))
+
+        assert await node.rounds_in(fetch) >= MANY // BEGUN - 3
+        assert len(node.persister.calls) >= MANY - BEGUN
+        assert rows(answers[0])[7] == (0, 5)
+
+    node.run(story)
+
+
+def test_a_change_is_looked_at_where_it_is() -> None:
+    """A parked fetch of many partitions costs those who write to one of them no more than that one."""
+    node = Node(MANY)
+    looked: list[int] = []
+
+    async def story() -> None:
+        await node.fetch(0, *range(MANY))
+        async with trio.open_nursery() as nursery:
+            answers: list[f.ShareFetchResponse] = []
+
+            async def parked() -> None:
+                answers.append(await node.fetch(1, max_wait_ms=10_000, min_bytes=200))
+
+            nursery.start_soon(parked)
+            while not node.stage.services.purgatory._waiting:
+                await trio.lowlevel.checkpoint()
+            whole = Shared.next_fetch_offset
+
+            def counted(shared: Shared) -> int | None:
+                looked.append(shared.key.partition)
+                return whole(shared)
+
+            Shared.next_fetch_offset = counted  # type: ignore[method-assign]
+            try:
+                node.produce(3, 1)
+                assert set(looked) == {3}, "and that is not enough"
+            finally:
+                Shared.next_fetch_offset = whole  # type: ignore[method-assign]
+            node.produce(4, 40)
+        assert {number: row[1] for number, row in rows(answers[0]).items()} == {3: 1, 4: 40}
+
+    node.run(story)
+
+
+def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> None:
+    node = Node(3)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            node.produce(number)
+        await node.fetch(1, max_records=1)
+        counts = [shared.rules.in_flight_count for shared in node.stage.services.shares._by_key.values()]
+        assert counts == [0, 5, 0], "who comes first goes round with the epoch"
+
+    node.run(story)
+
+
+def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
+    node = Node()
+
+    async def story() -> None:
+        await node.fetch(0, 0)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(0)
+        shared = node.stage.services.shares._by_key["g", T, 0]
+        node.peer.closed = True
+        await node.fetch(1)
+        assert shared.rules.in_flight_count == 0
+
+    node.run(story)
+
+
+def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        node.produce(0)
+        assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
+        node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
+        node.stage.services.shares._forget_group("g")
+        assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
+
+    node.run(story)
+
+
+def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between() -> None:
+    node = Node()
+
+    async def story() -> None:
+        shares, places = node.stage.services.shares, {T: range(2 * AT_ONCE)}
+        assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * AT_ONCE
+        assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * AT_ONCE
+        assert len(node.persister.calls) == 4 * AT_ONCE
+        node.persister.calls.clear()
+        node.persister.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+        failure = await shares.forget("g", places)
+        assert failure is not None
+        assert failure.code is E.COORDINATOR_NOT_AVAILABLE
+        assert len(node.persister.calls) < AT_ONCE, "once it is known nobody else is asked"
+
+    node.run(story)
+
+
+def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_between() -> None:
+    node = Node(MANY)
+
+    async def story() -> None:
+        class Latest:
+            async def of(self, topic: str, partition: int) -> int:
+                return partition
+
+        node.stage.services.shares.latest = Latest()
+        topic = d.DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
+        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        answers = []
+
+        async def describe() -> None:
+            answers.append(await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request))
+
+        assert await node.rounds_in(describe) >= MANY
+        parts = answers[0].groups[0].topics[0].partitions
+        assert [(part.partition_index, part.lag) for part in parts] == [(n, n) for n in range(MANY)]
+
+    node.run(story)
+
+
+def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        answers: list[f.ShareFetchResponse] = []
+
+        async def parked() -> None:
+            answers.append(await node.fetch(1, max_wait_ms=600_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(parked)
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            replica = node.stage.hosted.replicas["t", 1]
+            told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
+            replica.follow_image(1, told, 0)
+            node.stage.services.shares.resigned(replica)
+        assert trio.current_time() == began
+        assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
+        assert [key.partition for key in node.stage.services.shares._by_key] == [0]
+
+    node.run(story)
+
+
+def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_not() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(0)
+        await node.fetch(1)
+        shares.serve("other", Place(T, 0))
+        node.peer.leave()
+        assert [key.group_id for key in shares._by_key] == ["other"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("write", SharePartitionKey("g", T, 0)) in node.persister.calls, "that it was handed out is kept"
+
+    node.run(story)
+
+
+def test_a_new_leader_epoch_begins_anew() -> None:
+    node = Node()
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        old = shares.serve("g", Place(T, 0))
+        assert shares.serve("g", Place(T, 0)) is old
+        old.leader_epoch -= 1
+        new = shares.serve("g", Place(T, 0))
+        assert (new is old, old.closed, new.closed) == (False, True, False)
+        shares._forget(old)
+        assert shares.get("g", Place(T, 0)) is new
+
+    node.run(story)

@@ -1,0 +1,260 @@
+"""A share partition between clock and persister: locks are looked at, failures told, and an old one is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.share.acknowledging import ACCEPT, RELEASE, Acknowledgement
+from ottla.broker.share.acquiring import Acquired, Asked, Fetched
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.partition import Limits
+from ottla.broker.share.shared import DONE, Ground, Shared, told
+from ottla.broker.share.state import SharePartitionKey, ShareState
+from ottla.broker.tests.world import virtually
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+LOCK_MS = 30_000
+KEY = SharePartitionKey("g", b"t" * 16, 0)
+
+
+class Timers:
+    """Timers by key, as the node's are."""
+
+    def __init__(self, env: House) -> None:
+        self._env = env
+        self.armed: dict[object, tuple[int, Callable[[], None]]] = {}
+
+    def arm(self, key: object, at_ms: int, fire: Callable[[], None]) -> None:
+        self.armed[key] = at_ms, fire
+
+    def cancel(self, key: object) -> None:
+        self.armed.pop(key, None)
+
+    def wait(self, ms: int) -> None:
+        end = self._env.ms + ms
+        while due := sorted(((at, key) for key, (at, _) in self.armed.items() if at <= end), key=lambda one: one[0]):
+            at, key = due[0]
+            self._env.ms = max(self._env.ms, at)
+            self.armed.pop(key)[1]()
+        self._env.ms = end
+
+
+class House:
+    """What share partitions have of their node; ``keeps`` is what the persister does with a write."""
+
+    def __init__(self, *stored: StateBatch, start: int = 0) -> None:
+        self.ms = 1_000_000
+        self.stored, self.start_offset, self.deliveries = stored, start, 5
+        self.timers = Timers(self)
+        self.keeps: Callable[[], Awaitable[None]] | None = None
+        self.writes: list[tuple[StateBatch, ...]] = []
+        self.woken: list[object] = []
+        self.gone: list[Shared] = []
+        self.failed: list[object] = []
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        return ShareState(0, 0, leader_epoch, self.start_offset, 0, self.stored)
+
+    async def write(self, *said: Any) -> None:
+        self.writes.append(said[-1])
+        if self.keeps is not None:
+            await self.keeps()
+
+    async def tell(self, story: Callable[[House], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            self.start = nursery.start_soon
+            await story(self)
+            nursery.cancel_scope.cancel()
+
+    def shared(self, epoch: int = 1) -> Shared:
+        rules: Any = SimpleNamespace(
+            limits=lambda group: Limits(self.deliveries, lock_duration_ms=LOCK_MS), start_offset=self._first_start
+        )
+        replica: Any = SimpleNamespace(leader_epoch=epoch, log="log")
+        ground = Ground(
+            *(self, self.timers, self, rules, self.start),  # type: ignore[arg-type]
+            *(self.woken.append, self._gone, lambda error, log: self.failed.append(log)),
+        )
+        return Shared(ground, KEY, replica)
+
+    def _first_start(self, group: str, replica: object) -> int:
+        raise OSError("the disk is gone")
+
+    def _gone(self, shared: Shared) -> None:
+        self.gone.append(shared)
+        shared.close()
+
+    async def served(self, epoch: int = 1) -> Shared:
+        shared = self.shared(epoch)
+        await trio.testing.wait_all_tasks_blocked()
+        return shared
+
+
+def take(shared: Shared, first: int, last: int, member: str = "m") -> list[Acquired]:
+    return shared.acquire(Asked(member, 100, 100), Fetched(first, [(first, last)]))
+
+
+def say(shared: Shared, first: int, last: int, kind: int = ACCEPT, member: str = "m") -> Any:
+    return shared.acknowledge(member, [Acknowledgement(first, last, [kind])])
+
+
+def over(story: Callable[[House], Awaitable[None]], *stored: StateBatch, start: int = 0) -> House:
+    house = House(*stored, start=start)
+    virtually(lambda: house.tell(story))
+    return house
+
+
+def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
+    async def story(house: House) -> None:
+        shared, go = await house.served(), trio.Event()
+
+        async def fails() -> None:
+            await go.wait()
+            raise ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+
+        take(shared, 0, 4)
+        house.timers.wait(5_000)
+        take(shared, 5, 9)
+        house.keeps = fails
+        say(shared, 5, 9)
+        await trio.testing.wait_all_tasks_blocked()
+        house.timers.wait(26_000)  # the lock of 0 to 4 is over; what is pending has none that could be seen
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        house.keeps = None
+        assert shared.rules is not None
+        assert [batch.states()[0].member_id for batch in shared.rules] == ["", "m"]
+        house.timers.wait(5_000)
+        assert [batch.states()[0].member_id for batch in shared.rules] == ["", ""]
+
+    over(story)
+
+
+def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
+    async def story(house: House) -> None:
+        old, go = await house.served(1), trio.Event()
+
+        async def fenced() -> None:
+            await go.wait()
+            raise ProtocolError(E.FENCED_LEADER_EPOCH)
+
+        take(old, 0, 4)
+        house.keeps = fenced
+        ticket = say(old, 0, 4)
+        await trio.testing.wait_all_tasks_blocked()
+        old.close()
+        new = await house.served(2)
+        house.keeps = None
+        take(new, 0, 4, "n")
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ticket.answer.code is E.NOT_LEADER_OR_FOLLOWER
+        assert new.next_fetch_offset() == 5
+        house.timers.wait(LOCK_MS)
+        assert new.next_fetch_offset() == 0, "the lock was looked at"
+
+    over(story)
+
+
+def test_whoever_waits_hears_that_the_start_has_moved_on() -> None:
+    async def story(house: House) -> None:
+        shared, go = await house.served(), trio.Event()
+        house.keeps, house.deliveries = go.wait, 1
+        assert shared.next_fetch_offset() == 0
+        take(shared, 0, 4)
+        house.timers.wait(LOCK_MS)
+        await trio.testing.wait_all_tasks_blocked()
+        house.woken.clear()
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.woken == [shared.wakes]
+
+    over(story)
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ((StateBatch(3, 2, 1, 0),), "ends before it begins"),
+        ((StateBatch(0, 2, 1, 77),), "no such state"),
+        ((StateBatch(0, 2, 1, 1),), "acquired is never stored"),
+        ((StateBatch(0, 1 << 40, 1, 0),), "no batch holds as many, and no memory a state for each"),
+    ],
+)
+def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
+    stored: tuple[StateBatch, ...], why: str
+) -> None:
+    async def story(house: House) -> None:
+        shared = await house.served()
+        assert shared.failure is not None, why
+        assert shared.failure.code is E.UNKNOWN_SERVER_ERROR
+        assert house.gone == [shared]
+
+    over(story, *stored)
+
+
+def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
+    async def story(house: House) -> None:
+        shared = await house.served()
+        assert shared.failure is not None
+        assert (shared.failure.code, house.failed) == (E.KAFKA_STORAGE_ERROR, ["log"])
+
+    over(story, start=-1)
+
+
+def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
+    async def story(house: House) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        shared.close()
+        assert shared.next_fetch_offset() is None
+        assert say(shared, 0, 4).answer.code is E.UNKNOWN_TOPIC_OR_PARTITION
+        shared.release("m")
+        house.timers.wait(LOCK_MS)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (house.writes, house.timers.armed) == ([], {})
+
+    over(story)
+
+
+def test_what_a_member_held_is_written_as_released_and_free_again() -> None:
+    async def story(house: House) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        take(shared, 5, 9, "n")
+        shared.release("m")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.writes == [(StateBatch(0, 4, 1, 0),)]
+        assert shared.next_fetch_offset() == 0
+        ticket = say(shared, 5, 9, RELEASE, "n")
+        await trio.testing.wait_all_tasks_blocked()
+        assert ticket.answer is DONE
+        assert shared.wakes in house.woken
+
+    over(story)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.FENCED_LEADER_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
+        (E.FENCED_STATE_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
+        (E.GROUP_ID_NOT_FOUND, E.GROUP_ID_NOT_FOUND),
+        (E.INVALID_REQUEST, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_a_consumer_hears_of_the_persisters_refusal(said: E, heard: E) -> None:
+    """232."""
+    assert told(ProtocolError(said)).code is heard
