@@ -1,4 +1,4 @@
-"""The Java parts the proofs need: Apache Kafka 4.3.1 with its tools, and Spark's Kafka connector.
+"""The Java parts the proofs need: Apache Kafka 4.3.1 with its tools, Kafka Streams and Spark's Kafka connector.
 
 Fetched once, by the Ivy that pyspark brings along, into the tree's ignored ``.cache/``; so a JDK is all it takes.
 ``python -m compat_tests.jars`` fetches them ahead of a test run.
@@ -38,7 +38,7 @@ def _fetch(conf: str) -> None:
         str(CACHE / "ivy"),
     ]
     command += ["-confs", conf, "-types", "jar", "bundle"]
-    command += ["-retrieve", str(target / "[artifact]-[revision].[ext]"), "-warn"]
+    command += ["-retrieve", str(target / "[artifact]-[revision](-[classifier]).[ext]"), "-warn"]
     for attempt in range(_TRIES):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -50,7 +50,7 @@ def _fetch(conf: str) -> None:
 
 @cache
 def jars(conf: str) -> list[Path]:
-    """The jars of a configuration (``kafka`` or ``spark``), fetched on first use."""
+    """The jars of a configuration (``kafka``, ``streams`` or ``spark``), fetched on first use."""
     JARS.mkdir(parents=True, exist_ok=True)
     with (CACHE / "jars.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -64,11 +64,11 @@ def kafka_jar(stem: str) -> Path:
     return next(p for p in jars("kafka") if p.name == f"{stem}-{KAFKA_VERSION}.jar")
 
 
-def classpath() -> str:
-    """Kafka with all it needs, for ``java -cp``; the first entry quiets its logging."""
-    return ":".join([str(ROOT / "compat_tests" / "java" / "logging"), str(JARS / "kafka" / "*")])
+def classpath(conf: str = "kafka") -> str:
+    """Kafka, or Kafka Streams, with all it needs, for ``java -cp``; the first entry quiets its logging."""
+    return ":".join([str(ROOT / "compat_tests" / "java" / "logging"), str(JARS / conf / "*")])
 
 
 if __name__ == "__main__":
-    for name in ("kafka", "spark"):
+    for name in ("kafka", "streams", "spark"):
         print(f"{name}: {len(jars(name))} jars in {JARS / name}")
