@@ -97,7 +97,7 @@ def _row(context: Context, group_id: str, wait: Waits) -> Steps[m.DescribedGroup
     group = machine.consumer(group_id)
     if group is None:
         other = f"Group {group_id} is not a consumer group."
-        why = other if group_id in machine.groups.groups else f"Group {group_id} not found."
+        why = other if machine.knows(group_id) else f"Group {group_id} not found."
         return m.DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, why, group_id)
     row = yield from _describe(context, group, machine.settings.consumer.assignors[0])
     ticket = shard.read()
