@@ -198,6 +198,19 @@ BROKER_DOCS: dict[str, str] = {
     "group.share.partition.max.record.locks": "Most records of a partition that a share group has in its hands.",
     "group.share.record.lock.duration.ms": "How long a member may keep a record before another gets it.",
     "group.share.session.timeout.ms": "How long a member of a share group may be silent.",
+    "group.streams.assignment.interval.ms": "How long a streams group's target stands before the next is computed.",
+    "group.streams.heartbeat.interval.ms": "How often members of streams groups are to say that they live.",
+    "group.streams.initial.rebalance.delay.ms": "How long a streams group waits for others after its first member.",
+    "group.streams.max.assignment.interval.ms": "The most a group's own streams.assignment.interval.ms may be.",
+    "group.streams.max.heartbeat.interval.ms": "The most a group's own streams.heartbeat.interval.ms may be.",
+    "group.streams.max.session.timeout.ms": "The most a group's own streams.session.timeout.ms may be.",
+    "group.streams.max.size": "Most members in a streams group.",
+    "group.streams.max.standby.replicas": "The most a group's own streams.num.standby.replicas may be.",
+    "group.streams.min.assignment.interval.ms": "The least a group's own streams.assignment.interval.ms may be.",
+    "group.streams.min.heartbeat.interval.ms": "The least a group's own streams.heartbeat.interval.ms may be.",
+    "group.streams.min.session.timeout.ms": "The least a group's own streams.session.timeout.ms may be.",
+    "group.streams.num.standby.replicas": "How many copies of each task's state a streams group keeps ready elsewhere.",
+    "group.streams.session.timeout.ms": "How long a member of a streams group may be silent.",
     "share.coordinator.snapshot.update.records.per.snapshot": "So many changes of a share partition are written, "
     "then all of its state.",
     "share.coordinator.state.topic.min.isr": "Copies of the topic that keeps the state of share groups that must "
@@ -279,12 +292,16 @@ GROUP_DOCS: dict[str, str] = {
     "consumer.assignment.interval.ms": "How long the group's target stands before the next is computed.",
     "consumer.heartbeat.interval.ms": "How often its members are to say that they live.",
     "consumer.session.timeout.ms": "How long a member may be silent.",
+    "streams.assignment.interval.ms": "How long the group's target stands before the next is computed.",
+    "streams.heartbeat.interval.ms": "How often its members are to say that they live.",
+    "streams.initial.rebalance.delay.ms": "How long it waits for more members after the first.",
+    "streams.num.standby.replicas": "How many copies of each task's state it keeps ready elsewhere.",
+    "streams.session.timeout.ms": "How long a member may be silent.",
 }
 
 # Prefixes of settings without effect, the longest first, with the reason.
 _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("group.share.assignors", "there is one, `simple`"),
-    ("group.streams.", "streams groups are not served yet"),
     ("group.coordinator.", "group records are written at once, by one thread"),
     ("share.coordinator.", "records of share groups are written and read as they come"),
     ("transaction.state.log.load", "records of transactions are read as they come"),

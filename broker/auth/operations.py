@@ -188,6 +188,13 @@ BROKER: Mapping[ApiKey, tuple[Need, ...]] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: (Asks(O.CLUSTER_ACTION, R.CLUSTER, "row"),),
     ApiKey.DELETE_SHARE_GROUP_STATE: (Asks(O.CLUSTER_ACTION, R.CLUSTER, "row"),),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (Asks(O.CLUSTER_ACTION, R.CLUSTER, "row"),),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (
+        Asks(O.READ, R.GROUP, "whole"),
+        Asks(O.DESCRIBE, R.TOPIC, "whole"),
+        Asks(O.CREATE, R.CLUSTER, "row"),
+        Asks(O.CREATE, R.TOPIC, "row"),
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (Asks(O.DESCRIBE, R.GROUP, "row"), Asks(O.DESCRIBE, R.TOPIC, "row")),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _DESCRIBE,
     ApiKey.WRITE_TXN_MARKERS: (
         Asks(O.ALTER, R.CLUSTER, "whole"),

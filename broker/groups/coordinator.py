@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
@@ -25,6 +25,9 @@ from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.log.machine import Machine
 from ottla.world.env import Env
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.streams.settings import StreamsSettings
 
 TOPIC = "__consumer_offsets"
 KEPT_KEY_CHARS = 64
@@ -53,6 +56,12 @@ def _partition_of(key: str, partitions: int) -> int:
 _remembered = lru_cache(maxsize=8192)(_partition_of)
 
 
+def _streams_settings(config: NodeConfig) -> StreamsSettings:
+    from ottla.broker.groups.streams.settings import streams_settings
+
+    return streams_settings(config)
+
+
 class GroupCoordinator:
     """All groups whose partition this node leads."""
 
@@ -77,6 +86,7 @@ class GroupCoordinator:
             config.number("offsets.retention.check.interval.ms"),
             consumer_settings(config),
             share_settings(config),
+            lambda: _streams_settings(config),
         )
         self._image = Image()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(

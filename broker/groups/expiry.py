@@ -24,6 +24,7 @@ from ottla.wire.messages import offset_records as o
 
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.state import ConsumerGroup
+    from ottla.broker.groups.streams.state import StreamsGroup
 
 
 def _kept_since(group: Group | None, value: Position) -> int | None:
@@ -69,9 +70,9 @@ def _of_group(
 
 
 def _of_consumer(
-    group: ConsumerGroup, offsets: Offsets, retention_ms: int, now_ms: int
+    group: ConsumerGroup | StreamsGroup, offsets: Offsets, retention_ms: int, now_ms: int
 ) -> Iterator[GroupRecord | None]:
-    """A consumer group's positions have their time from the commit; one without members goes with the last."""
+    """Positions of the new kinds have their time from the commit; a group without members goes with the last."""
     kept = offsets.pending.has(group.id)
     for topic, partitions in list(offsets.topics(group.id).items()):
         pending = offsets.pending.of_topic(group.id, topic)
@@ -81,9 +82,9 @@ def _of_consumer(
             kept = kept or not gone
             yield tombstone(group.id, topic, partition) if gone else None
     if not kept and not group.members:
-        from ottla.broker.groups.consumer.records import group_tombstones
+        from ottla.broker.groups.tombstones import tombstones_of
 
-        yield from group_tombstones(group)
+        yield from tombstones_of(group)
 
 
 def sweep(
@@ -91,7 +92,7 @@ def sweep(
     offsets: Offsets,
     retention_ms: int,
     now_ms: int,
-    consumers: Sequence[ConsumerGroup] = (),
+    consumers: Sequence[ConsumerGroup | StreamsGroup] = (),
 ) -> Iterator[GroupRecord | None]:
     """Tombstones for what is over; None for each look that finds nothing to do."""
     others = {group.id for group in consumers}

@@ -62,6 +62,12 @@ def texts(keys: Collection[str], *, copied: int | None = None, most: int = 0) ->
     return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
 
 
+def texts_made_for(keys: Collection[str], count: int) -> list[str]:
+    """Texts in a ``HashMap`` that was made with room for ``count`` buckets, and grew with them."""
+    buckets = _grown(len(keys), 1 << max(count - 1, 0).bit_length())
+    return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
+
+
 def ids(keys: Collection[bytes], *, copied_from: int | None = None) -> list[bytes]:
     """Topic ids in a ``HashMap`` that grew with them, or in a ``HashSet`` made for ``copied_from`` of them."""
     buckets = _grown(len(keys), _LEAST) if copied_from is None else _copied(copied_from)

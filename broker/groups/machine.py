@@ -6,7 +6,7 @@ the first of them comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +14,10 @@ from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unlo
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups.classic import ClassicGroups, NewGroup
 from ottla.broker.groups.expiry import sweep
-from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records, tombstone, unpack
+from ottla.broker.groups.offsets import NewOffset, Offsets, check_commit, commit_records
 from ottla.broker.groups.rebalance import Fx, GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import CONSUMER, Call, Group, GroupState, subscribed_topics
+from ottla.broker.groups.state import Call, Group, GroupState
 from ottla.broker.groups.static import Replaced
 from ottla.controller.image import Image
 from ottla.log.machine import Arm, Ends, InTransaction, Reply
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
     from ottla.broker.groups.consumer.state import ConsumerGroup
     from ottla.broker.groups.share.groups import ShareGroups
     from ottla.broker.groups.share.state import ShareGroup
+    from ottla.broker.groups.streams.groups import StreamsGroups
+    from ottla.broker.groups.streams.state import StreamsGroup
 
 SHARE_RECORDS = range(10, 16)
 """The types of the records of share groups."""
+STREAMS_RECORDS = range(17, 24)
+"""And of streams groups."""
 
 
 class Commit(NamedTuple):
@@ -85,6 +89,14 @@ class OfShare(NamedTuple):
     """Takes the groups, this ticket, and the time."""
 
 
+class OfStreams(NamedTuple):
+    """What a streams group is asked; the rule says what is answered."""
+
+    ticket: Any
+    rule: Callable[[StreamsGroups, Any, int], Fx]
+    """Takes the groups, this ticket, and the time."""
+
+
 class MetadataChanged(NamedTuple):
     """The metadata went on: topics were touched, new ones among them, or deleted (id by name: positions in them mean
     nothing any more).
@@ -106,6 +118,7 @@ class GroupMachine:
         self._image = Image() if image is None else image
         self._consumers: ConsumerGroups | None = None
         self._shares: ShareGroups | None = None
+        self._streams: StreamsGroups | None = None
 
     @property
     def consumers(self) -> ConsumerGroups:
@@ -137,7 +150,15 @@ class GroupMachine:
 
     def _is_other(self, group_id: str) -> bool:
         """Whether an id is that of a group which is no share group."""
-        return group_id in self.groups.groups or self.consumer(group_id) is not None
+        return group_id in self.groups.groups or self._of_new_kind(group_id)
+
+    def _of_new_kind(self, group_id: str) -> bool:
+        """Whether an id is that of a consumer group or a streams group."""
+        return self.consumer(group_id) is not None or self.streams_group(group_id) is not None
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a group of whatever kind."""
+        return self._is_other(group_id) or self.share(group_id) is not None
 
     def share(self, group_id: str) -> ShareGroup | None:
         """A share group."""
@@ -147,12 +168,33 @@ class GroupMachine:
         """All share groups."""
         return [] if self._shares is None else list(self._shares.groups.values())
 
+    @property
+    def streams(self) -> StreamsGroups:
+        """The streams groups; loaded with the first."""
+        if self._streams is None:
+            from ottla.broker.groups.streams.groups import StreamsGroups
+            from ottla.broker.groups.topics import Topics
+
+            def taken(group_id: str) -> bool:
+                return self.consumer(group_id) is not None or self.share(group_id) is not None
+
+            self._streams = StreamsGroups(self.groups, Topics(self._image), taken)
+        return self._streams
+
+    def streams_group(self, group_id: str) -> StreamsGroup | None:
+        """A streams group."""
+        return None if self._streams is None else self._streams.groups.get(group_id)
+
+    def every_streams_group(self) -> list[StreamsGroup]:
+        """All streams groups."""
+        return [] if self._streams is None else list(self._streams.groups.values())
+
     def handle(self, now_ms: int, event: Any) -> Fx:
         """One event."""
         match event:
             case Loaded():
                 return self._loaded(now_ms)
-            case Settled(what=NewGroup() | Replaced()) if self.consumer(event.what.call.request.group_id) is not None:
+            case Settled(what=NewGroup() | Replaced()) if self._of_new_kind(event.what.call.request.group_id):
                 return self.handle(now_ms, event.what.call)  # it has become another kind of group meanwhile
             case Settled():
                 return self.groups.settled(event.what, event.error, now_ms)
@@ -170,12 +212,16 @@ class GroupMachine:
                 return self._commit(event, now_ms)
             case EndTxn(ticket, ends):
                 return Fx(replies=[Reply(ticket, ErrorCode.NONE)], txn=ends)
-            case DeleteGroup():
-                return self._delete_group(event)
-            case DeleteOffsets():
-                return self._delete_offsets(event)
+            case DeleteGroup() | DeleteOffsets():
+                return self._delete(event)
             case OfShare():
                 return event.rule(self.shares, event.ticket, now_ms)
+            case OfStreams():
+                return event.rule(self.streams, event.ticket, now_ms)
+            case Call() if self.streams_group(event.request.group_id) is not None:
+                from ottla.broker.groups.streams.others import handle as handle_other
+
+                return handle_other(self.streams, event, now_ms)
             case Call() if self.share(event.request.group_id) is not None:
                 from ottla.broker.groups.share.others import refuse
 
@@ -205,18 +251,25 @@ class GroupMachine:
             fx.then = chain(fx.then or (), self._consumers.restore(now_ms))
         if self._shares is not None:
             fx.then = chain(fx.then or (), self._shares.restore(now_ms))
+        if self._streams is not None:
+            fx.then = chain(fx.then or (), self._streams.restore(now_ms))
         fx.timers.append(Arm(("expire",), now_ms + self.settings.expiry_every_ms))
         return fx
 
     def _expire(self, now_ms: int) -> Fx:
         """Forget what has been kept long enough."""
         fx = Fx(timers=[Arm(("expire",), now_ms + self.settings.expiry_every_ms)])
-        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms, self.every_consumer()))
+        new_kinds: list[ConsumerGroup | StreamsGroup] = [*self.every_consumer(), *self.every_streams_group()]
+        fx.lay(sweep(self.groups, self.offsets, self.settings.offsets_retention_ms, now_ms, new_kinds))
         return fx
 
     def _timer(self, key: tuple[str, ...], now_ms: int) -> Fx:
         if key[0].startswith("share-"):
             return self.shares.timer(key)
+        if key[0].startswith("streams-"):
+            from ottla.broker.groups.streams.target import timer as streams_timer
+
+            return streams_timer(self.streams, key, now_ms)
         if not key[0].startswith("consumer-"):
             return self.groups.timer(key, now_ms)
         from ottla.broker.groups.consumer.leaving import timer
@@ -230,37 +283,36 @@ class GroupMachine:
             self._consumers.follow(event.image, event.touched, has_new=event.has_new)
         if self._shares is not None:
             self._shares.follow(event.image, event.touched, has_new=event.has_new)
+        if self._streams is not None:
+            self._streams.follow(event.image, event.touched, has_new=event.has_new)
         if event.gone:
+            from ottla.broker.groups.deleting import positions_in
+
             shares = () if self._shares is None else self._shares.forget_topics(frozenset(event.gone.values()))
-            fx.lay(chain(shares, self._positions_in(event.gone)))
+            fx.lay(chain(shares, positions_in(self.offsets, event.gone)))
         return fx
 
-    def _positions_in(self, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
-        """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
-        for group in self.offsets.pending.groups():
-            yield None
-            for topic, partition in self.offsets.pending.of_group(group):
-                if topic in ids:
-                    yield tombstone(group, topic, partition)
-        for group in self.offsets.groups():
-            yield None
-            topics = self.offsets.topics(group)
-            few, many = (topics, ids) if len(topics) < len(ids) else (ids, topics)
-            for topic in [name for name in few if name in many]:
-                topic_id = ids[topic]
-                for partition, raw in list(self.offsets.of_topic(group, topic).items()):
-                    fits = unpack(raw).topic_id in (topic_id, ZERO_UUID)
-                    yield tombstone(group, topic, partition) if fits else None
+    def _delete(self, event: DeleteGroup | DeleteOffsets) -> Fx:
+        from ottla.broker.groups.deleting import delete_group, delete_offsets
+
+        if isinstance(event, DeleteGroup):
+            return delete_group(self, event.ticket, event.group_id)
+        return delete_offsets(self, event.ticket, event.group_id, event.partitions)
 
     def _commit(self, event: Commit, now_ms: int) -> Fx:
         fx = Fx()
         group = self.groups.groups.get(event.group_id)
-        consumer = self.consumer(event.group_id)
+        consumer, streams = self.consumer(event.group_id), self.streams_group(event.group_id)
         whose, txn = (event.member_id, event.instance_id), event.txn is not None
         try:
             if self.share(event.group_id) is not None:
                 raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
-            if consumer is None:
+            if streams is not None:
+                from ottla.broker.groups.streams.offsets import check_commit as check_streams
+
+                event = event._replace(offsets=list(event.offsets))
+                check_streams(streams, *whose, event.generation, event.version, event.offsets, txn=txn)
+            elif consumer is None:
                 check_commit(group, *whose, event.generation, event.version, txn=txn)
             else:
                 from ottla.broker.groups.consumer import offsets
@@ -285,58 +337,6 @@ class GroupMachine:
         fx.replies.append(Reply(event.ticket, ErrorCode.NONE))
         return fx
 
-    def _delete_group(self, event: DeleteGroup) -> Fx:
-        fx = Fx()
-        group = self.groups.groups.get(event.group_id)
-        code = ErrorCode.NONE
-        consumer, share = self.consumer(event.group_id), self.share(event.group_id)
-        if share is not None and not share.members:
-            from ottla.broker.groups.share import records as share_records
-
-            fx.lay(share_records.group_tombstones(share))
-        elif (share is not None and share.members) or (consumer is not None and consumer.members):
-            code = ErrorCode.NON_EMPTY_GROUP
-        elif consumer is not None:
-            from ottla.broker.groups.consumer.records import group_tombstones
-
-            fx.lay(chain(self.offsets.tombstones(event.group_id), group_tombstones(consumer)))
-        elif group is None:
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY:
-            code = ErrorCode.NON_EMPTY_GROUP
-        else:
-            end = GroupRecord(o.GroupMetadataKey(event.group_id), None)
-            fx.lay(chain(self.offsets.tombstones(event.group_id), [end]))
-        fx.replies.append(Reply(event.ticket, code))
-        return fx
-
-    def _delete_offsets(self, event: DeleteOffsets) -> Fx:
-        fx = Fx()
-        group: Group | ConsumerGroup | None = self.groups.groups.get(event.group_id) or self.consumer(event.group_id)
-        if group is None:
-            fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
-            return fx
-        if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
-            fx.replies.append(Reply(event.ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
-            return fx
-        kept: set[str] = set()
-        fx.lay(self._positions_of(event, group, kept))
-        fx.replies.append(Reply(event.ticket, kept))
-        return fx
-
-    def _positions_of(
-        self, event: DeleteOffsets, group: Group | ConsumerGroup, kept: set[str]
-    ) -> Iterator[GroupRecord | None]:
-        """Tombstones for what nobody reads; ``kept`` takes the topics that are."""
-        subscribed = (yield from subscribed_topics(group)) if isinstance(group, Group) else set(group.names)
-        for topic, partition in event.partitions:
-            if subscribed is None or topic in subscribed:
-                kept.add(topic)
-                yield None
-            else:
-                there = self.offsets.has(event.group_id, topic, partition)
-                yield tombstone(event.group_id, topic, partition) if there else None
-
     def replay(self, offset: int, record: GroupRecord) -> None:
         """Take in one record."""
         key, value = record
@@ -350,12 +350,14 @@ class GroupMachine:
             self.groups.replay(key, value)
         elif key.SPEC.key in SHARE_RECORDS:  # type: ignore[attr-defined]  # every key has a type
             self.shares.replay(record)
+        elif key.SPEC.key in STREAMS_RECORDS:  # type: ignore[attr-defined]
+            self.streams.replay(record)
         else:
             self.consumers.replay(record)
 
     def _keep(self, group_id: str) -> None:
         """Who commits and was in no group before is a simple consumer: its group never has members."""
-        if not self._is_other(group_id) and self.share(group_id) is None:
+        if not self.knows(group_id):
             self.groups.groups[group_id] = Group(group_id)
 
     def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:

@@ -10,8 +10,8 @@ The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings, ShareSettings
@@ -22,6 +22,9 @@ from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
 from ottla.wire.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.streams.settings import StreamsSettings
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 LEAST_WAIT_MS = 1000
@@ -42,6 +45,8 @@ class GroupSettings(NamedTuple):
     expiry_every_ms: int = 600_000
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
+    streams: Callable[[], StreamsSettings] | None = None
+    """Read when the first streams group comes; None: as they are where nobody has changed them."""
 
 
 class Assigned(NamedTuple):

@@ -35,9 +35,10 @@ class GroupRecord(NamedTuple):
 
 @cache
 def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
-    """Key and value of the records of consumer and share groups; loaded with the first of them."""
+    """Key and value of the records of the new kinds of groups; loaded with the first of them."""
     from ottla.wire.messages import consumer_group_records as c
     from ottla.wire.messages import share_group_records as s
+    from ottla.wire.messages import streams_group_records as t
 
     return {
         3: (c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue),
@@ -53,6 +54,12 @@ def new_kinds() -> dict[int, tuple[type[Message], type[Message]]]:
         14: (s.ShareGroupCurrentMemberAssignmentKey, s.ShareGroupCurrentMemberAssignmentValue),
         15: (s.ShareGroupStatePartitionMetadataKey, s.ShareGroupStatePartitionMetadataValue),
         16: (c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue),
+        17: (t.StreamsGroupMetadataKey, t.StreamsGroupMetadataValue),
+        19: (t.StreamsGroupMemberMetadataKey, t.StreamsGroupMemberMetadataValue),
+        20: (t.StreamsGroupTargetAssignmentMetadataKey, t.StreamsGroupTargetAssignmentMetadataValue),
+        21: (t.StreamsGroupTargetAssignmentMemberKey, t.StreamsGroupTargetAssignmentMemberValue),
+        22: (t.StreamsGroupCurrentMemberAssignmentKey, t.StreamsGroupCurrentMemberAssignmentValue),
+        23: (t.StreamsGroupTopologyKey, t.StreamsGroupTopologyValue),
     }
 
 

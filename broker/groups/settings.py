@@ -53,7 +53,8 @@ class ShareSettings(NamedTuple):
     max_size: int = 200
 
 
-def _bounded(config: NodeConfig, kind: str) -> dict[str, Bounded]:
+def bounded(config: NodeConfig, kind: str) -> dict[str, Bounded]:
+    """What each kind of group has, as a node has it."""
     keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
     return {
         f"{kind}.{name}": Bounded(*(config.number(f"group.{key}") for key in three)) for name, three in keys.items()
@@ -62,14 +63,14 @@ def _bounded(config: NodeConfig, kind: str) -> dict[str, Bounded]:
 
 def share_settings(config: NodeConfig) -> ShareSettings:
     """As a node has them."""
-    return ShareSettings(_bounded(config, "share"), config.number("group.share.max.size"))
+    return ShareSettings(bounded(config, "share"), config.number("group.share.max.size"))
 
 
 def consumer_settings(config: NodeConfig) -> ConsumerSettings:
     """As a node has them."""
     policy = config.text("group.consumer.migration.policy").lower()
     return ConsumerSettings(
-        _bounded(config, "consumer"),
+        bounded(config, "consumer"),
         tuple(name.strip() for name in config.text("group.consumer.assignors").split(",") if name.strip()),
         config.number("group.consumer.max.size"),
         policy in ("upgrade", "bidirectional"),

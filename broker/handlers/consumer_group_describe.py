@@ -29,7 +29,7 @@ def _group(machine: GroupMachine, group_id: str) -> ConsumerGroup:
     group = machine.consumer(group_id)
     if group is None:
         other = f"Group {group_id} is not a consumer group."
-        why = other if group_id in machine.groups.groups else f"Group {group_id} not found."
+        why = other if machine.knows(group_id) else f"Group {group_id} not found."
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     return group
 

@@ -74,8 +74,7 @@ def _describe_all(context: Context, request: DescribeGroupsRequest) -> Waiting[A
             out.groups.append(DescribedGroup(error.code, group_id=group_id))
         else:
             machine = machine_of(shard)
-            other = machine.consumer(group_id) is not None or machine.share(group_id) is not None
-            row = _describe(context, machine.groups.groups.get(group_id), group_id, other=other)
+            row = _describe(context, machine.groups.groups.get(group_id), group_id, other=machine.knows(group_id))
             if request.include_authorized_operations and row.error_code == 0:
                 row.authorized_operations = context.authorized(Resource.GROUP, group_id)
             out.groups.append(row)

@@ -23,7 +23,9 @@ from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import Written
 
-CLASSIC, SHARE = "classic", "share"
+CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
+_SPELT = {"NotReady": "not_ready"}
+"""States that are filtered by another text than they are shown with."""
 
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
@@ -50,10 +52,12 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
             ),
             (ListedGroup(g.id, CONSUMER, g.state, CONSUMER) for g in machine.every_consumer()),
             (ListedGroup(g.id, SHARE, g.state, SHARE) for g in machine.every_share()),
+            (ListedGroup(g.id, STREAMS, g.state, STREAMS) for g in machine.every_streams_group()),
         )
         for row in rows:
             may_see = may_all or context.may(Operation.DESCRIBE, Resource.GROUP, row.group_id)
-            if may_see and (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
+            state = _SPELT.get(row.group_state, row.group_state.lower())
+            if may_see and (not states or state in states) and (not types or row.group_type in types):
                 out.groups.append(row)
             yield None
         ticket = shard.read()

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
+from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.offsets import INVALID_OFFSET, Offsets, unpack
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
@@ -123,6 +124,19 @@ def _refuse(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
         out.error_code, out.topics = answer.code, []
 
 
+def _check(machine: GroupMachine, wanted: m.OffsetFetchRequestGroup) -> None:
+    """Whether who asks may read a group's positions now."""
+    consumer, streams = machine.consumer(wanted.group_id), machine.streams_group(wanted.group_id)
+    if consumer is not None:
+        from ottla.broker.groups.consumer.offsets import check_fetch
+
+        check_fetch(consumer, wanted.member_id, wanted.member_epoch)
+    elif streams is not None:
+        from ottla.broker.groups.streams.offsets import check_fetch as check_streams
+
+        check_streams(streams, wanted.member_id, wanted.member_epoch)
+
+
 def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Steps[None]:
     """One group, in the form of v8 and later."""
     if not reader.context.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
@@ -134,15 +148,11 @@ def _read(reader: _Reader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetch
         out.error_code = error.code
         return
     machine = machine_of(shard)
-    consumer = machine.consumer(wanted.group_id)
-    if consumer is not None:
-        from ottla.broker.groups.consumer.offsets import check_fetch
-
-        try:
-            check_fetch(consumer, wanted.member_id, wanted.member_epoch)
-        except ProtocolError as error:
-            out.error_code = error.code
-            return
+    try:
+        _check(machine, wanted)
+    except ProtocolError as error:
+        out.error_code = error.code
+        return
     offsets = machine.offsets
     if wanted.topics is None:
         yield from _all(reader, offsets, wanted.group_id, out)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.channel import Asking
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.internal_topics import InternalTopics
 
 logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -51,6 +54,7 @@ class Admin:
         self._beside = beside
         self._settled = settled
         self._creating: set[str] = set()
+        self._internal: InternalTopics | None = None
 
     async def forward(self, asking: Asking, request: Any) -> Any:
         """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
@@ -80,6 +84,15 @@ class Admin:
             self.create_share_topic()
         else:
             self._create(CreatableTopic(name, -1, -1))
+
+    def internal_topics(self, now_ms: Callable[[], int]) -> InternalTopics:
+        """Topics that streams groups need."""
+        if self._internal is None:
+            from ottla.broker.metadata.internal_topics import InternalTopics
+
+            timeout_ms = self._config.number("request.timeout.ms")
+            self._internal = InternalTopics(self._controller.submit, self._beside, now_ms, timeout_ms)
+        return self._internal
 
     def create_offsets_topic(self) -> None:
         """Have `__consumer_offsets` created."""

@@ -128,6 +128,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(0, 1, "consumer_group_heartbeat", keeps=True),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Route(0, 1, "consumer_group_describe"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Route(0, 0, "streams_group_heartbeat", keeps=True),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Route(0, 0, "streams_group_describe"),
     ApiKey.ADD_RAFT_VOTER: Route(0, 1, "forwarded"),
     ApiKey.REMOVE_RAFT_VOTER: Route(0, 0, "forwarded"),
 }

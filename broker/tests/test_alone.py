@@ -22,6 +22,8 @@ MOST_SOURCE_BYTES = 1_100_000
 NOT_BEFORE_ASKED = (
     "ottla.broker.auth.",
     "ottla.broker.groups.consumer",
+    "ottla.broker.groups.deleting",
+    "ottla.broker.groups.streams",
     "ottla.broker.handlers.",
     "ottla.broker.metadata.watch",
     "ottla.broker.replica.alter_partition",

@@ -1,0 +1,199 @@
+"""A topology with the topics there are: how many tasks it has, which internal topics it needs and how large they are.
+
+Source: ``InternalTopicManager.java``, ``ConfiguredTopology.java``, ``ChangelogTopics.java`` (apache/kafka 4.3.1),
+KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups import java_order
+from ottla.broker.groups.streams.partitions import Counts, copartitioned, repartitioned
+from ottla.broker.groups.streams.status import Status, TopicsAreWrong
+from ottla.broker.groups.streams.topology import Topology, sources_of
+from ottla.controller.image import Image
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import streams_group_records as m
+
+MOST_TASKS = 20_000
+"""Each is looked at several times when tasks are dealt out."""
+SHOWN = 3
+"""So many topics are named where several are wrong."""
+
+
+class InternalTopic(NamedTuple):
+    """A topic the application needs for itself."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    """0 where the application does not say."""
+    configs: tuple[tuple[str, str], ...]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """One subtopology: as many tasks as its largest source has partitions."""
+
+    tasks: int
+    sources: frozenset[str]
+    repartition_sources: Mapping[str, InternalTopic]
+    repartition_sinks: frozenset[str]
+    changelogs: Mapping[str, InternalTopic]
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it stores anything: only then there are standby tasks."""
+        return bool(self.changelogs)
+
+
+class Configured(NamedTuple):
+    """What came of it."""
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None
+    """By id, in order; None where they could not be made out."""
+    missing: Mapping[str, InternalTopic]
+    """Internal topics that are to be made."""
+    problem: tuple[Status, str] | None
+    """What members are told; None where all is as it must be."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether tasks may be given out."""
+        return self.problem is None
+
+
+def configure(topology: Topology, image: Image) -> Configured:
+    """See what a topology needs.
+
+    Raises:
+        ProtocolError: STREAMS_INVALID_TOPOLOGY; UNKNOWN_SERVER_ERROR for numbers that make no sense, as in Kafka.
+    """
+    groups = [group for row in topology.subtopologies.values() for group in _copartition_groups(row)]
+    try:
+        _check_sources(topology, image)
+        counts = _decided(topology, image, groups)
+        subtopologies = {
+            name: _subtopology(topology.subtopologies[name], counts)
+            for name in sorted(topology.subtopologies, key=java_text)
+        }
+        _check_tasks(subtopologies)
+        missing = _missing(topology, subtopologies, image)
+    except TopicsAreWrong as wrong:
+        return Configured(topology.epoch, None, {}, (wrong.status, wrong.message))
+    problem = None
+    if missing:
+        names = java_order.texts(missing)
+        problem = Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_some_of(names)}"
+    return Configured(topology.epoch, subtopologies, missing, problem)
+
+
+def java_text(text: str) -> bytes:
+    """What Java compares texts by."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _nonsense() -> ProtocolError:
+    return ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _some_of(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - SHOWN} additional topics" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
+
+
+def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
+    """Topics of a subtopology that must have as many partitions as each other."""
+
+    def at(names: list[str], places: list[int]) -> list[str]:
+        if any(not 0 <= place < len(names) for place in places):
+            raise _nonsense()
+        return [names[place] for place in places]
+
+    internal = [topic.name for topic in row.repartition_source_topics]
+    return [
+        frozenset(at(row.source_topics, group.source_topics) + at(internal, group.repartition_source_topics))
+        for group in row.copartition_groups
+    ]
+
+
+def _check_sources(topology: Topology, image: Image) -> None:
+    missing = {
+        name for row in topology.subtopologies.values() for name in row.source_topics if name not in image.topics
+    }
+    if missing:
+        why = f"Source topics {_some_of(sorted(missing, key=java_text))} are missing."
+        raise TopicsAreWrong(Status.MISSING_SOURCE_TOPICS, why)
+
+
+def _decided(topology: Topology, image: Image, groups: list[frozenset[str]]) -> Counts:
+    """How many partitions each topic has or is to have."""
+    counts = Counts(image)
+    rows = list(topology.subtopologies.values())
+    counts.decided.update(repartitioned(rows, counts))
+    internal = [topic for row in rows for topic in row.repartition_source_topics]
+    fixed = {topic.name: counts.need(topic.name) for topic in internal if topic.partitions != 0}
+    flexible = {topic.name for topic in internal if topic.partitions == 0}
+    for group in groups:
+        counts.decided.update(copartitioned(group, fixed, flexible, counts))
+    changelogs: dict[str, int] = {}
+    for row in rows:
+        most = max((counts.need(name) for name in sources_of(row)), default=None)
+        if most is None:
+            why = f"No source topics found for subtopology {row.subtopology_id}"
+            raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+        changelogs.update((topic.name, most) for topic in row.state_changelog_topics)
+    counts.decided.update(changelogs)
+    return counts
+
+
+def _internal(topic: m.TopicInfo, counts: Counts) -> InternalTopic:
+    partitions = topic.partitions or counts.decided.get(topic.name, 0)
+    configs = {config.key: config.value for config in topic.topic_configs}
+    if partitions < 1 or len(configs) < len(topic.topic_configs):
+        raise _nonsense()
+    return InternalTopic(topic.name, partitions, topic.replication_factor, tuple(configs.items()))
+
+
+def _subtopology(row: m.Subtopology, counts: Counts) -> ConfiguredSubtopology:
+    sources = {topic.name: _internal(topic, counts) for topic in row.repartition_source_topics}
+    changelogs = {topic.name: _internal(topic, counts) for topic in row.state_changelog_topics}
+    if len(sources) < len(row.repartition_source_topics) or len(changelogs) < len(row.state_changelog_topics):
+        raise _nonsense()
+    return ConfiguredSubtopology(
+        max(counts.need(name) for name in sources_of(row)),
+        frozenset(row.source_topics),
+        sources,
+        frozenset(row.repartition_sink_topics),
+        changelogs,
+    )
+
+
+def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
+    tasks = sum(subtopology.tasks for subtopology in subtopologies.values())
+    if tasks > MOST_TASKS:
+        why = f"The topology has {tasks} tasks, and at most {MOST_TASKS} are dealt out here."
+        raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+
+
+def _missing(
+    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: Image
+) -> dict[str, InternalTopic]:
+    """Internal topics that do not exist; those that do must be as large as they would be made."""
+    needed: dict[str, InternalTopic] = {}
+    for subtopology in subtopologies.values():
+        needed.update(subtopology.repartition_sources)
+        needed.update(subtopology.changelogs)
+    for name in java_order.texts(topology.required):
+        there = image.topics.get(name)
+        expected = needed.pop(name, None) if there is not None else None
+        if there is not None and expected is not None and len(there.partitions) != expected.partitions:
+            why = (
+                f"Existing topic {name} has different number of partitions: expected {expected.partitions}, "
+                f"found {len(there.partitions)}"
+            )
+            raise TopicsAreWrong(Status.INCORRECTLY_PARTITIONED_TOPICS, why)
+    return needed

@@ -1,0 +1,224 @@
+"""A member's heartbeat in a streams group: it joins, goes on, or leaves; and what the group makes of it.
+
+Records stand in Kafka's order: a tombstone of an empty classic group, the member (19), the topology (23), the group's
+epoch (17), targets (21), their epoch (20), what the member does (22).
+
+Source: ``GroupMetadataManager.streamsGroupHeartbeat`` and what it calls (apache/kafka 4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ottla.broker.groups import java_order
+from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.state import Call
+from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams.configured import Configured, InternalTopic, configure
+from ottla.broker.groups.streams.endpoints import endpoints
+from ottla.broker.groups.streams.groups import StreamsGroups
+from ottla.broker.groups.streams.owned import Rows, check_epoch, check_owned, owned_by
+from ottla.broker.groups.streams.reconcile import Goal, check_known, reconcile
+from ottla.broker.groups.streams.state import LEAVING, NOTHING, Held, Member, StreamsGroup, Target
+from ottla.broker.groups.streams.status import Status
+from ottla.broker.groups.streams.target import is_time, plan, rows_of, written
+from ottla.broker.groups.streams.topology import Topology, from_request
+from ottla.log.machine import Reply
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import streams_group_heartbeat as hb
+
+
+class Beaten(NamedTuple):
+    """The answer to a heartbeat, and the internal topics that are to be made."""
+
+    response: hb.StreamsGroupHeartbeatResponse
+    to_create: Mapping[str, InternalTopic]
+
+
+def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
+    """The answer is a `Beaten` or a `ProtocolError`."""
+    fx, call = Fx(), call._replace(ticket=ticket)
+    try:
+        if call.request.member_epoch == LEAVING:
+            _leave(groups, call, fx)
+        else:
+            _Beat(groups, call, now_ms, fx).go()
+    except ProtocolError as error:
+        return Fx(replies=[Reply(call.ticket, error.with_traceback(None))])
+    return fx
+
+
+def _leave(groups: StreamsGroups, call: Call, fx: Fx) -> None:
+    request: hb.StreamsGroupHeartbeatRequest = call.request
+    group = groups.group(request.group_id)
+    if request.shutdown_application and group.shutdown_by is None:
+        group.shutdown_by = request.member_id
+    groups.fence(group, group.member(request.member_id).id, fx)
+    response = hb.StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING, status=[])
+    fx.replies.append(Reply(call.ticket, Beaten(response, {})))
+
+
+class _Beat:
+    """One heartbeat on its way."""
+
+    def __init__(self, groups: StreamsGroups, call: Call, now_ms: int, fx: Fx) -> None:
+        self._groups = groups
+        self._call = call
+        self._request: hb.StreamsGroupHeartbeatRequest = call.request
+        self._now_ms = now_ms
+        self._fx = fx
+        self._status: list[hb.Status] = []
+        self._rows: Rows = (self._request.active_tasks, self._request.standby_tasks, self._request.warmup_tasks)
+
+    def go(self) -> None:
+        """Take in what the member says, then see what the group makes of it.
+
+        Raises:
+            ProtocolError: the member's answer.
+        """
+        groups, fx = self._groups, self._fx
+        group, member = self._member()
+        updated = self._merged(member)
+        bump = updated != member
+        if bump:
+            fx.records.append(sr.member_record(group.id, updated))
+        topology = self._topology(group)
+        if group.topology is not None and updated.topology_epoch < group.topology.epoch:
+            why = (
+                f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
+                f"{group.topology.epoch}."
+            )
+            self._tell(Status.STALE_TOPOLOGY, why)
+        configured, metadata_hash = self._configured(group, topology)
+        validated = topology.epoch if configured.is_ready else -1
+        if configured.is_ready:
+            check_owned(configured.subtopologies or {}, self._rows)
+        configs = groups.configs(group.id)
+        bump = bump or metadata_hash != group.metadata_hash or validated != group.validated_epoch
+        epoch = group.epoch
+        if bump or configs != group.configs:
+            epoch += 1
+            fx.records.append(sr.epoch_record(group.id, epoch, metadata_hash, validated, configs))
+        group.fresh_epoch = epoch
+        owned = owned_by(self._rows)
+        check_known(member, owned)
+        groups.await_members(group, self._now_ms, fx)
+
+        def finish(target_epoch: int, target: Target, out: Fx) -> None:
+            self._finish(group, member, updated, Goal(target_epoch, target, owned), configured, out)
+
+        if group.id in groups.delayed:
+            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+            finish(group.target_epoch, NOTHING, fx)
+        elif group.target_epoch >= epoch:
+            finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
+        elif not is_time(groups, group, self._now_ms):
+            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+            finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
+        else:
+            todo = plan(group, epoch, updated, configured, configs, self._now_ms)
+            fx.follow(written(todo, updated.id, finish), rows_of(todo))
+
+    def _tell(self, status: Status, detail: str) -> None:
+        self._status.append(hb.Status(status, detail))
+
+    def _member(self) -> tuple[StreamsGroup, Member]:
+        groups, request = self._groups, self._request
+        if request.member_epoch != 0:
+            group = groups.group(request.group_id, "Streams group")
+            member = group.member(request.member_id)
+            check_epoch(member, request.member_epoch, self._rows)
+            return group, member
+        group = groups.group_to_join(request.group_id, self._fx)
+        if len(group.members) >= groups.settings.max_size:
+            why = f"The streams group has reached its maximum capacity of {groups.settings.max_size} members."
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
+        return group, group.members.get(request.member_id) or Member(request.member_id)
+
+    def _merged(self, member: Member) -> Member:
+        """The member with what the request says; what it leaves out stays."""
+        request, endpoint, tags = self._request, self._request.user_endpoint, self._request.client_tags
+        named = {} if tags is None else {tag.key: tag.value for tag in tags}
+        if tags is not None and len(named) < len(tags):
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka
+        timeout = request.rebalance_timeout_ms
+        return replace(
+            member,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
+            topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+            client_id=self._call.client_id,
+            client_host=f"/{self._call.client_host}",
+            process_id=member.process_id if request.process_id is None else request.process_id,
+            endpoint=member.endpoint if endpoint is None else (endpoint.host, endpoint.port),
+            tags=member.tags if tags is None else sr.tags_in_order(named),
+        )
+
+    def _topology(self, group: StreamsGroup) -> Topology:
+        """The group's topology: the first one holds."""
+        if self._request.topology is None:
+            if group.topology is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only where the log is not whole
+            return group.topology
+        said = from_request(self._request.topology)
+        if group.topology is None:
+            self._fx.records.append(sr.topology_record(group.id, said))
+            return said
+        if group.topology.epoch <= said.epoch and not group.topology.is_same(said):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        return group.topology
+
+    def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
+        """What the topology comes to now, and the hash of its topics; looked at anew where they may have changed."""
+        known = group.configured
+        stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
+        if group.topology is not None and known is not None and not stale:
+            return known, group.metadata_hash
+        topics = self._groups.topics
+        metadata_hash = topics.hash_of(topology.required)
+        if known is None or group.topology is None or metadata_hash != group.metadata_hash:
+            known = group.configured = configure(topology, topics.image)
+            group.endpoint_rows.clear()
+        return known, metadata_hash
+
+    def _finish(
+        self, group: StreamsGroup, member: Member, updated: Member, goal: Goal, configured: Configured, fx: Fx
+    ) -> None:
+        """Bring the member nearer to its target, and answer it."""
+        groups, request = self._groups, self._request
+        moved = updated if updated.is_at(goal.epoch) else reconcile(updated, goal, group)
+        if moved != updated:
+            fx.records.append(sr.current_record(group.id, moved))
+            groups.watch_revocation(group.id, moved, self._now_ms, fx)
+        groups.arm_session(group.id, moved.id, self._now_ms, fx)
+        response = hb.StreamsGroupHeartbeatResponse(
+            member_id=moved.id,
+            member_epoch=moved.epoch,
+            heartbeat_interval_ms=groups.number(group.id, "streams.heartbeat.interval.ms"),
+            status=self._status,
+        )
+        if request.member_epoch == 0 or member.assigned != moved.assigned:
+            _assign(response, moved.assigned)
+            group.endpoint_rows.pop(moved.id, None)
+            group.endpoint_epoch += moved.endpoint is not None
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            response.partitions_by_user_endpoint = endpoints(group, moved, groups.topics.image)
+        if group.id in groups.groups:
+            response.endpoint_information_epoch = group.endpoint_epoch
+        if configured.problem is not None:
+            self._tell(*configured.problem)
+        if request.shutdown_application and group.shutdown_by is None:
+            group.shutdown_by = updated.id
+        if group.shutdown_by is not None:
+            why = f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown"
+            self._tell(Status.SHUTDOWN_APPLICATION, f"{why} for the entire application.")
+        to_create = configured.missing if configured.problem is not None else {}
+        fx.replies.append(Reply(self._call.ticket, Beaten(response, to_create)))
+
+
+def _assign(response: hb.StreamsGroupHeartbeatResponse, held: Held) -> None:
+    row = hb.StreamsGroupHeartbeatResponseTaskIds
+    parts = [[row(name, sorted(tasks[name])) for name in java_order.texts(tasks)] for tasks in held]
+    response.active_tasks, response.standby_tasks, response.warmup_tasks = parts

@@ -1,0 +1,168 @@
+"""The records of a streams group, made and read: types 17 and 19 to 23 of `__consumer_offsets`.
+
+Source: ``StreamsCoordinatorRecordHelpers.java`` (apache/kafka 4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.streams.configured import java_text
+from ottla.broker.groups.streams.state import Held, Member, MemberState, Since, StreamsGroup, Target, Tasks
+from ottla.broker.groups.streams.topology import Topology
+from ottla.wire.messages import streams_group_records as m
+
+_Now = m.StreamsGroupCurrentMemberAssignmentValueTaskIds
+_Then = m.StreamsGroupTargetAssignmentMemberValueTaskIds
+
+
+def member_record(group_id: str, member: Member) -> GroupRecord:
+    """What a member says of itself (type 19)."""
+    value = m.StreamsGroupMemberMetadataValue(
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.topology_epoch,
+        member.process_id,
+        None if member.endpoint is None else m.Endpoint(*member.endpoint),
+        [m.KeyValue(key, text) for key, text in member.tags],
+    )
+    return GroupRecord(m.StreamsGroupMemberMetadataKey(group_id, member.id), value)
+
+
+def tags_in_order(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """A member's tags as its record has them."""
+    return tuple((key, tags[key]) for key in sorted(tags, key=java_text))
+
+
+def with_metadata(member: Member, value: m.StreamsGroupMemberMetadataValue) -> Member:
+    """A member as its record of type 19 says."""
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        endpoint=None if value.user_endpoint is None else (value.user_endpoint.host, value.user_endpoint.port),
+        tags=tags_in_order({row.key: row.value for row in value.client_tags}),
+    )
+
+
+def topology_record(group_id: str, topology: Topology) -> GroupRecord:
+    """What the application is made of (type 23)."""
+    return GroupRecord(m.StreamsGroupTopologyKey(group_id), topology.value)
+
+
+def epoch_record(
+    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+) -> GroupRecord:
+    """A group's epoch, the hash of its topics, the topology that fits them, what the assignor is told (type 17)."""
+    told = [m.LastAssignmentConfig(key, configs[key]) for key in sorted(configs, key=java_text)]
+    value = m.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
+    return GroupRecord(m.StreamsGroupMetadataKey(group_id), value)
+
+
+def target_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
+    """For which epoch, and when, the targets were computed (type 20)."""
+    value = m.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
+    return GroupRecord(m.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
+
+
+def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
+    """What a member is to do (type 21)."""
+
+    def rows(tasks: Tasks) -> list[_Then]:
+        return [_Then(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
+
+    key = m.StreamsGroupTargetAssignmentMemberKey(group_id, member_id)
+    return GroupRecord(key, m.StreamsGroupTargetAssignmentMemberValue(*map(rows, target)))
+
+
+def target_from(value: m.StreamsGroupTargetAssignmentMemberValue) -> Target:
+    """A target as its record says."""
+
+    def tasks(rows: list[_Then]) -> Tasks:
+        return {row.subtopology_id: frozenset(row.partitions) for row in rows}
+
+    return Target(tasks(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks))
+
+
+def current_record(group_id: str, member: Member) -> GroupRecord:
+    """What a member does, and what it has still to give up (type 22)."""
+
+    def active(since: Since) -> list[_Now]:
+        rows = ((name, sorted(since[name])) for name in sorted(since, key=java_text))
+        return [_Now(name, numbers, [since[name][number] for number in numbers]) for name, numbers in rows]
+
+    def others(tasks: Tasks) -> list[_Now]:
+        return [_Now(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
+
+    has, gives = member.assigned, member.revoking
+    value = m.StreamsGroupCurrentMemberAssignmentValue(
+        member.epoch,
+        member.previous_epoch,
+        member.state,
+        active(has.active),
+        others(has.standby),
+        others(has.warmup),
+        active(gives.active),
+        others(gives.standby),
+        others(gives.warmup),
+    )
+    return GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group_id, member.id), value)
+
+
+def with_assignment(member: Member, value: m.StreamsGroupCurrentMemberAssignmentValue) -> Member:
+    """A member as its record of type 22 says."""
+
+    def since(rows: list[_Now]) -> Since:
+        out = {}
+        for row in rows:
+            epochs = row.assignment_epochs
+            if epochs is None or len(epochs) != len(row.partitions):
+                epochs = [value.member_epoch] * len(row.partitions)  # written before 4.3
+            out[row.subtopology_id] = dict(zip(row.partitions, epochs, strict=True))
+        return out
+
+    def tasks(rows: list[_Now]) -> Tasks:
+        return {row.subtopology_id: frozenset(row.partitions) for row in rows}
+
+    return replace(
+        member,
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state),
+        assigned=Held(since(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks)),
+        revoking=Held(
+            since(value.active_tasks_pending_revocation),
+            tasks(value.standby_tasks_pending_revocation),
+            tasks(value.warmup_tasks_pending_revocation),
+        ),
+    )
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
+    """What removes a member."""
+    return [
+        GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        GroupRecord(m.StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        GroupRecord(m.StreamsGroupMemberMetadataKey(group_id, member_id), None),
+    ]
+
+
+def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
+    """What removes a group."""
+    members = list(group.members)
+    yield from (GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group.id, name), None) for name in members)
+    yield from (GroupRecord(m.StreamsGroupTargetAssignmentMemberKey(group.id, name), None) for name in members)
+    yield GroupRecord(m.StreamsGroupTargetAssignmentMetadataKey(group.id), None)
+    yield from (GroupRecord(m.StreamsGroupMemberMetadataKey(group.id, name), None) for name in members)
+    yield GroupRecord(m.StreamsGroupMetadataKey(group.id), None)
+    yield GroupRecord(m.StreamsGroupTopologyKey(group.id), None)

@@ -1,0 +1,69 @@
+"""Streams groups from their records: the only place that changes them.
+
+Nobody vouches for what a log holds, and compaction leaves what it likes: a record about what is not there is passed
+over. A group goes with the tombstone of type 17; that of its topology comes behind it and finds nothing.
+
+Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams.state import LEAVING, NONE_HELD, Member, StreamsGroup
+from ottla.broker.groups.streams.topology import Topology
+from ottla.wire.messages import streams_group_records as m
+
+
+def replay(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> None:
+    """Take in one record; a group comes into being with its first."""
+    key, value = record
+    group_id: str = key.group_id  # type: ignore[attr-defined]  # every key of these has one
+    group = groups.get(group_id)
+    if group is None:
+        if value is None:
+            return
+        group = groups[group_id] = StreamsGroup(group_id)
+    match key:
+        case m.StreamsGroupMemberMetadataKey():
+            _member(group, key.member_id, value)
+        case m.StreamsGroupCurrentMemberAssignmentKey():
+            _current(group, key.member_id, value)
+        case m.StreamsGroupTargetAssignmentMemberKey():
+            if isinstance(value, m.StreamsGroupTargetAssignmentMemberValue):
+                group.target[key.member_id] = sr.target_from(value)
+            else:
+                group.target.pop(key.member_id, None)
+        case m.StreamsGroupTargetAssignmentMetadataKey():
+            known = isinstance(value, m.StreamsGroupTargetAssignmentMetadataValue)
+            group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
+            group.target_at_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
+        case m.StreamsGroupTopologyKey():
+            group.topology = Topology(value) if isinstance(value, m.StreamsGroupTopologyValue) else None
+        case _:
+            assert isinstance(key, m.StreamsGroupMetadataKey)
+            if isinstance(value, m.StreamsGroupMetadataValue):
+                group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+                group.validated_epoch = value.validated_topology_epoch
+                group.configs = {row.key: row.value for row in value.last_assignment_configs or ()}
+            else:
+                del groups[group_id]
+
+
+def _member(group: StreamsGroup, member_id: str, value: object) -> None:
+    if isinstance(value, m.StreamsGroupMemberMetadataValue):
+        group.update(sr.with_metadata(group.members.get(member_id) or Member(member_id), value))
+    else:
+        group.remove(member_id)
+
+
+def _current(group: StreamsGroup, member_id: str, value: object) -> None:
+    member = group.members.get(member_id)
+    if isinstance(value, m.StreamsGroupCurrentMemberAssignmentValue):
+        group.update(sr.with_assignment(member or Member(member_id), value))
+    elif member is not None:
+        gone = replace(member, epoch=LEAVING, previous_epoch=LEAVING, assigned=NONE_HELD, revoking=NONE_HELD)
+        group.update(gone)

@@ -1,0 +1,89 @@
+"""The topology of a Kafka Streams application: which subtopology reads, writes and stores what.
+
+Source: ``StreamsTopology.java``, ``StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`` (apache/kafka
+4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from ottla.broker.groups import java_order
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_records as m
+
+
+class Topology:
+    """What the first member of a group said; all others must say the same."""
+
+    def __init__(self, value: m.StreamsGroupTopologyValue) -> None:
+        self.value = value
+        self.epoch = value.epoch
+        named = {row.subtopology_id: row for row in value.subtopologies}
+        self.subtopologies = {name: named[name] for name in java_order.texts(named)}
+        """By id, in the order Kafka looks at them."""
+        self.sources: dict[str, str] = {}
+        """The topics that are read, with the subtopology that reads them."""
+        for name, row in self.subtopologies.items():
+            self.sources.update(dict.fromkeys(sources_of(row), name))
+        self.required = frozenset(chain.from_iterable(map(_topics_of, self.subtopologies.values())))
+        """All topics it reads or stores changes in."""
+
+    def is_same(self, other: Topology) -> bool:
+        """Whether it says the same in the same epoch; the order of its subtopologies does not matter."""
+        return self.epoch == other.epoch and self.subtopologies == other.subtopologies
+
+
+def sources_of(row: m.Subtopology) -> Iterator[str]:
+    """The topics a subtopology reads: the application's own and those it repartitions by."""
+    yield from row.source_topics
+    yield from (topic.name for topic in row.repartition_source_topics)
+
+
+def _topics_of(row: m.Subtopology) -> Iterator[str]:
+    yield from sources_of(row)
+    yield from (topic.name for topic in row.state_changelog_topics)
+
+
+def named_by(topology: hb.Topology) -> Iterator[str]:
+    """Every topic a member's topology names, again where it names it again."""
+    for row in topology.subtopologies:
+        yield from row.source_topics
+        yield from row.repartition_sink_topics
+        yield from (topic.name for topic in row.repartition_source_topics)
+        yield from (topic.name for topic in row.state_changelog_topics)
+
+
+def _info(topic: hb.TopicInfo) -> m.TopicInfo:
+    configs = [m.TopicConfig(config.key, config.value) for config in topic.topic_configs]
+    return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
+
+
+def from_request(topology: hb.Topology) -> Topology:
+    """A member's topology, as its record would have it.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR where it has a negative epoch or names a subtopology twice, as in Kafka.
+    """
+    if topology.epoch < 0 or len({row.subtopology_id for row in topology.subtopologies}) < len(topology.subtopologies):
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    rows = [
+        m.Subtopology(
+            row.subtopology_id,
+            list(row.source_topics),
+            list(row.source_topic_regex),
+            [_info(topic) for topic in row.state_changelog_topics],
+            list(row.repartition_sink_topics),
+            [_info(topic) for topic in row.repartition_source_topics],
+            [
+                m.CopartitionGroup(
+                    list(group.source_topics), list(group.source_topic_regex), list(group.repartition_source_topics)
+                )
+                for group in row.copartition_groups
+            ],
+        )
+        for row in topology.subtopologies
+    ]
+    return Topology(m.StreamsGroupTopologyValue(topology.epoch, rows))

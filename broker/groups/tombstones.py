@@ -1,0 +1,29 @@
+"""What removes a group of one of the new kinds, whichever it is.
+
+Source: ``ConsumerGroup.createGroupTombstoneRecords``, ``StreamsGroup.createGroupTombstoneRecords`` (apache/kafka
+4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups.records import GroupRecord
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.state import ConsumerGroup
+    from ottla.broker.groups.streams.state import StreamsGroup
+
+
+def tombstones_of(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
+    """Its tombstones, in Kafka's order."""
+    from ottla.broker.groups.consumer.state import ConsumerGroup
+
+    if isinstance(group, ConsumerGroup):
+        from ottla.broker.groups.consumer.records import group_tombstones
+
+        return group_tombstones(group)
+    from ottla.broker.groups.streams.records import group_tombstones as streams_tombstones
+
+    return streams_tombstones(group)

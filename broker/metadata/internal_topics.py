@@ -1,0 +1,78 @@
+"""Topics a streams application needs for itself: made in the background, and not again for a while where that failed.
+
+Source: ``AutoTopicCreationManager.createStreamsInternalTopics``, ``ExpiringErrorCache`` (apache/kafka 4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+logger = logging.getLogger("ottla.admin")
+MOST_FAILURES = 1_000
+
+
+class Failure(NamedTuple):
+    """Why a topic was not made, and until when that is told and nothing is tried."""
+
+    why: str
+    until_ms: int
+
+
+class InternalTopics:
+    """What is under way, and what has failed."""
+
+    def __init__(
+        self,
+        submit: Callable[[Any, int], Awaitable[Any]],
+        beside: Callable[[Callable[[], Awaitable[None]]], None],
+        now_ms: Callable[[], int],
+        timeout_ms: int,
+    ) -> None:
+        self._submit = submit
+        self._beside = beside
+        self._now_ms = now_ms
+        self._timeout_ms = timeout_ms
+        self._underway: set[str] = set()
+        self._failures: dict[str, Failure] = {}
+        """By topic, in the order they happened: at most `MOST_FAILURES`."""
+
+    def create(self, topics: Iterable[CreatableTopic], quiet_ms: int) -> None:
+        """Have topics made, but for those under way and those that failed not long ago; ``quiet_ms``: how long not to
+        try again.
+        """
+        wanted = [x for x in topics if x.name not in self._underway and self.failure(x.name) is None]
+        if wanted:
+            self._underway.update(topic.name for topic in wanted)
+            self._beside(partial(self._create_now, wanted, quiet_ms))
+
+    def failure(self, name: str) -> str | None:
+        """Why a topic could not be made a moment ago."""
+        failed = self._failures.get(name)
+        return failed.why if failed is not None and failed.until_ms > self._now_ms() else None
+
+    async def _create_now(self, topics: list[CreatableTopic], quiet_ms: int) -> None:
+        try:
+            response = await self._submit(CreateTopicsRequest(topics, self._timeout_ms), 7)
+            for row in response.topics:
+                if row.error_code:
+                    self._note(row.name, row.error_message or ErrorCode(row.error_code).text, quiet_ms)
+        except OSError:
+            pass  # the controller has failed the node already
+        except ProtocolError as error:
+            for topic in topics:
+                self._note(topic.name, error.message or error.code.text, quiet_ms)
+        finally:
+            self._underway.difference_update(topic.name for topic in topics)
+
+    def _note(self, name: str, why: str, quiet_ms: int) -> None:
+        logger.warning("topic %s was not created: %s", name, why)
+        self._failures.pop(name, None)
+        self._failures[name] = Failure(why, self._now_ms() + quiet_ms)
+        if len(self._failures) > MOST_FAILURES:
+            del self._failures[next(iter(self._failures))]
