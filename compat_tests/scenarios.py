@@ -22,6 +22,7 @@ from compat_tests.group_stories import (
 )
 from compat_tests.raw import until
 from compat_tests.stage import BASE_MS, Stage
+from compat_tests.streams_stories import streams_refusals, streams_tasks, streams_topics
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Codec
@@ -254,6 +255,9 @@ STORIES: list[Callable[[Stage], None]] = [
     sessions,
     settings,
     other_settings,
+    streams_refusals,
+    streams_tasks,
+    streams_topics,
 ]
 
 

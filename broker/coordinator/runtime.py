@@ -136,6 +136,10 @@ class CoordinatorRuntime(Generic[R]):
             ticket.give(error.with_traceback(None))  # which would hold this frame, and that the ticket
         return ticket
 
+    def is_serving(self) -> bool:
+        """Whether there is a shard that could be told anything."""
+        return bool(self._shards)
+
     def tell(self, event: Any) -> None:
         """Hand an event to every shard; those that are still read get it afterwards."""
         for shard in list(self._shards.values()):

@@ -6,7 +6,7 @@ Source: ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import NodeConfig
@@ -15,10 +15,7 @@ from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
-from ottla.broker.groups.machine import GroupMachine, MetadataChanged
-from ottla.broker.groups.rebalance import GroupSettings
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.settings import consumer_settings, share_settings
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.controller.delta import Delta
@@ -27,6 +24,8 @@ from ottla.log.machine import Machine
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
+    from ottla.broker.groups.machine import GroupMachine
+    from ottla.broker.groups.rebalance import GroupSettings
     from ottla.broker.groups.streams.settings import StreamsSettings
 
 TOPIC = "__consumer_offsets"
@@ -63,7 +62,10 @@ def _streams_settings(config: NodeConfig) -> StreamsSettings:
 
 
 class GroupCoordinator:
-    """All groups whose partition this node leads."""
+    """All groups whose partition this node leads.
+
+    The rules of groups are loaded with the first partition of theirs: most nodes start without one.
+    """
 
     def __init__(
         self,
@@ -76,18 +78,7 @@ class GroupCoordinator:
         self._count = count
         self.partitions = config.number("offsets.topic.num.partitions")
         """How many partitions `__consumer_offsets` has: what the topic says, once it exists."""
-        self.settings = GroupSettings(
-            config.number("group.initial.rebalance.delay.ms"),
-            config.number("group.min.session.timeout.ms"),
-            config.number("group.max.session.timeout.ms"),
-            config.number("group.max.size"),
-            config.number("offset.metadata.max.bytes"),
-            config.number("offsets.retention.minutes") * 60_000,
-            config.number("offsets.retention.check.interval.ms"),
-            consumer_settings(config),
-            share_settings(config),
-            lambda: _streams_settings(config),
-        )
+        self._config = config
         self._image = Image()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(
             env,
@@ -103,7 +94,29 @@ class GroupCoordinator:
         self.advance = self._runtime.advance
         self.shards = self._runtime.served
 
+    @cached_property
+    def settings(self) -> GroupSettings:
+        """What groups live by on this node."""
+        from ottla.broker.groups.rebalance import GroupSettings
+        from ottla.broker.groups.settings import consumer_settings, share_settings
+
+        config = self._config
+        return GroupSettings(
+            config.number("group.initial.rebalance.delay.ms"),
+            config.number("group.min.session.timeout.ms"),
+            config.number("group.max.session.timeout.ms"),
+            config.number("group.max.size"),
+            config.number("offset.metadata.max.bytes"),
+            config.number("offsets.retention.minutes") * 60_000,
+            config.number("offsets.retention.check.interval.ms"),
+            consumer_settings(config),
+            share_settings(config),
+            lambda: _streams_settings(config),
+        )
+
     def _machine(self) -> Machine[GroupRecord]:
+        from ottla.broker.groups.machine import GroupMachine
+
         return GroupMachine(self.settings, self._image)
 
     def partition_for(self, group_id: str) -> int:
@@ -139,6 +152,10 @@ class GroupCoordinator:
     def publish(self, image: Image, delta: Delta) -> None:
         """Follow the image: groups look at their topics anew, and positions go with theirs."""
         self._image = image
+        if not self._runtime.is_serving():
+            return
+        from ottla.broker.groups.machine import MetadataChanged
+
         gone = {topic.name: topic.id for topic in delta.removed()}
         has_new = any(True for _ in delta.made())
         self._runtime.tell(MetadataChanged(image, frozenset(delta.topics), has_new, gone))
@@ -146,5 +163,7 @@ class GroupCoordinator:
 
 def machine_of(shard: Shard[GroupRecord]) -> GroupMachine:
     """A shard's groups and positions, to be read."""
+    from ottla.broker.groups.machine import GroupMachine
+
     assert isinstance(shard.machine, GroupMachine)
     return shard.machine
