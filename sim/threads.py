@@ -28,13 +28,15 @@ class Worker:
     def __init__(self) -> None:
         self.go = threading.Semaphore(0)
         self.back = threading.Semaphore(0)
-        self.job: Job
+        self.job: Job | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         while True:
             self.go.acquire()
+            assert self.job is not None
             self.job.run()
+            self.job = None  # with all it holds: the disks of a world
             self.back.release()
 
     def swap(self) -> None:

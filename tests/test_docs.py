@@ -48,6 +48,8 @@ PAGES_TO_RUN = [p for p in sorted(DOCS.rglob("*.md")) if blocks(p)]
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_what_the_code_says(name: str) -> None:
+    if name == "cli.md" and sys.version_info[:2] != (3, 11):
+        pytest.skip("each Python lays out the help of commands in its own way: the page has 3.11's")
     assert (WHERE / name).read_text() == PAGES[name](), "run python -m tests.reference"
 
 
