@@ -104,7 +104,7 @@ class Ours:
     def write(self, changes: ak.Changes) -> bool:
         if not changes.rows:
             return True
-        each = [row.written for row in changes.rows]  # Kafka joins neighbours where it keeps them, we where we send them
+        each = [row.written for row in changes.rows]  # Kafka joins neighbours as it keeps them, we as we send
         rows = "".join(f"{b.first_offset}-{b.last_offset}={int(b.delivery_state)}x{b.delivery_count}," for b in each)
         self.written = f" {self.share.start_offset}/{self.share.delivery_complete_count}:{rows}"
         if self.writes == "later":
