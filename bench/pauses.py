@@ -209,13 +209,13 @@ class Scenes:
         ).values():
             done.result(60)
 
-    def topic_setting(self) -> None:
+    def topic_setting(self, days: int = 1) -> None:
         """A setting of one topic."""
-        self._set(ResourceType.TOPIC, "more", "retention.ms", "86400000")
+        self._set(ResourceType.TOPIC, "more", "retention.ms", str(days * 86_400_000))
 
-    def broker_setting(self) -> None:
+    def broker_setting(self, days: int = 2) -> None:
         """A setting of every topic."""
-        self._set(ResourceType.BROKER, "1", "log.retention.ms", "172800000")
+        self._set(ResourceType.BROKER, "1", "log.retention.ms", str(days * 86_400_000))
 
     def metadata(self) -> None:
         """Metadata of everything, ten times."""
@@ -305,8 +305,10 @@ def measure(topics: int, partitions: int, where: Path) -> None:
             (f"{topics * partitions} partitions made", scenes.fill),
             ("at rest", scenes.at_rest),
             ("1,000 partitions made", scenes.partitions_made),
-            ("a topic's setting changed", scenes.topic_setting),
+            ("a first setting, with its code", scenes.topic_setting),
+            ("a topic's setting changed", lambda: scenes.topic_setting(3)),
             ("a broker's setting changed", scenes.broker_setting),
+            ("a broker's setting again", lambda: scenes.broker_setting(4)),
             ("metadata of everything", scenes.metadata),
             ("scrape", scenes.scrape),
             ("1,000 partitions deleted", scenes.deletion),
