@@ -20,6 +20,11 @@ _SCATTER = -7046029254386353131
 _POWERS = [pow(31, n, 1 << 32) for n in range(512)][::-1]
 
 
+def java_text(text: str) -> bytes:
+    """What Java compares texts by: a key to sort them as ``String.compareTo`` does."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 @lru_cache(maxsize=4096)
 def text_hash(text: str) -> int:
     """``String.hashCode``, as 32 bits without a sign."""

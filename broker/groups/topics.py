@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from xxhash import xxh3_64_intdigest
 
 from ottla.broker.groups import java_order
+from ottla.broker.groups.java_order import java_text
 from ottla.controller.image import Image, Topic
 
 _LONG = struct.Struct("<q")
@@ -67,7 +68,7 @@ class Topics:
         """The hash of those topics that exist; 0 where there are none."""
         parts, topics = [], self.image.topics
         there = [name for name in names if name in topics]
-        for name in sorted(there, key=lambda text: text.encode("utf-16-be", "surrogatepass")):
+        for name in sorted(there, key=java_text):
             known = self._hashes.get(name)
             if known is None:
                 known = self._hashes[name] = topic_hash(topics[name], self.image)

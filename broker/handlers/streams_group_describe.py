@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.streams.configured import ConfiguredSubtopology, InternalTopic, java_text
+from ottla.broker.groups.java_order import java_text
+from ottla.broker.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.broker.groups.streams.state import NOTHING, Member, StreamsGroup
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.handlers.streams_group_heartbeat import is_served

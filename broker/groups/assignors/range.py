@@ -6,6 +6,7 @@ Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.broker.groups.assignors.spec import STEP, Assigning, Spec, Target
+from ottla.broker.groups.java_order import java_text
 
 
 class _Topic:
@@ -34,7 +35,7 @@ def _in_order(spec: Spec) -> list[str]:
 
     def key(member_id: str) -> tuple[bool, bytes]:
         instance = spec.members[member_id].instance_id
-        return instance is None, (member_id if instance is None else instance).encode("utf-16-be", "surrogatepass")
+        return instance is None, java_text(member_id if instance is None else instance)
 
     return sorted(spec.members, key=key)
 

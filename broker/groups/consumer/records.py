@@ -27,17 +27,13 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
         member.rack_id,
         member.client_id,
         member.client_host,
-        sorted(member.names, key=_java_text),
+        sorted(member.names, key=java_order.java_text),
         member.regex,
         member.rebalance_timeout_ms,
         member.assignor,
         member.classic,
     )
     return GroupRecord(m.ConsumerGroupMemberMetadataKey(group_id, member.id), value)
-
-
-def _java_text(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def with_metadata(member: Member, value: m.ConsumerGroupMemberMetadataValue) -> Member:
@@ -121,7 +117,7 @@ def with_assignment(member: Member, value: m.ConsumerGroupCurrentMemberAssignmen
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
     value = m.ConsumerGroupRegularExpressionValue(
-        sorted(resolved.topics, key=_java_text), resolved.version, resolved.at_ms
+        sorted(resolved.topics, key=java_order.java_text), resolved.version, resolved.at_ms
     )
     return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 

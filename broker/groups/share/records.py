@@ -16,13 +16,9 @@ from ottla.broker.groups.share.state import LEAVING, Named, Ready, ShareGroup, S
 from ottla.wire.messages import share_group_records as m
 
 
-def _java_text(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")
-
-
 def member_record(group_id: str, member: ShareMember) -> GroupRecord:
     """What a member says of itself (type 10)."""
-    names = sorted(member.names, key=_java_text)
+    names = sorted(member.names, key=java_order.java_text)
     value = m.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, names)
     return GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member.id), value)
 

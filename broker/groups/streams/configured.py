@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups import java_order
+from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.streams.partitions import Counts, copartitioned, repartitioned
 from ottla.broker.groups.streams.status import Status, TopicsAreWrong
 from ottla.broker.groups.streams.topology import Topology, sources_of
@@ -88,11 +89,6 @@ def configure(topology: Topology, image: Image) -> Configured:
         names = java_order.texts(missing)
         problem = Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_some_of(names)}"
     return Configured(topology.epoch, subtopologies, missing, problem)
-
-
-def java_text(text: str) -> bytes:
-    """What Java compares texts by."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def _nonsense() -> ProtocolError:

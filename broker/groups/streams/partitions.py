@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from heapq import heappop, heappush
 
+from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.streams.status import Status, TopicsAreWrong
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -120,7 +121,7 @@ def copartitioned(group: Set[str], fixed: Mapping[str, int], flexible: Set[str],
 def _same(topics: Mapping[str, int], shown: Mapping[str, int]) -> int:
     first = next(iter(topics.values()))
     if any(count != first for count in topics.values()):
-        order = sorted(shown, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        order = sorted(shown, key=java_text)
         text = ", ".join(f"{name}={shown[name]}" for name in order)
         why = f"Following topics do not have the same number of partitions: [{{{text}}}]"
         raise TopicsAreWrong(Status.INCORRECTLY_PARTITIONED_TOPICS, why)

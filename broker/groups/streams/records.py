@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ottla.broker.groups.java_order import java_text
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.streams.configured import java_text
 from ottla.broker.groups.streams.state import Held, Member, MemberState, Since, StreamsGroup, Target, Tasks
 from ottla.broker.groups.streams.topology import Topology
 from ottla.wire.messages import streams_group_records as m
