@@ -44,6 +44,7 @@ bench: setup
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python -m bench.lookups
 	$(BIN)/python -m bench.fetch
+	$(BIN)/python -m bench.cluster
 
 clean:
 	rm -rf .venv* .cache ottla-data build dist *.egg-info

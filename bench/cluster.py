@@ -1,0 +1,169 @@
+"""Three nodes of Ottla against three of Apache Kafka: a topic with three copies, written with acks=all.
+
+``python -m bench.cluster``. Each cluster is loaded from its first second on (cold), then until it was loaded for
+fifteen seconds more, then in turn with the other one; the median of those rounds counts. The one that is not loaded
+stands by: what three idle nodes cost the other is part of both figures. Waits are measured at a fixed rate, once the
+tool itself is warm, memory at the end. On few cores the tool itself is the limit: the last line says what ratio brokers
+that cost nothing would reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.produce import children_cpu_s, cpu_s
+from compat_tests.cluster import Process, java_tool
+from compat_tests.test_three_nodes import combined, start_together
+from compat_tests.test_three_nodes_taken_over import as_kafka
+
+TOPIC = "load"
+PARTITIONS = 6
+WARM_S = 15.0
+
+
+class Round(NamedTuple):
+    """One run of the load tool against three nodes."""
+
+    records_a_second: float
+    brokers_cpu_s: float
+    p99_ms: float
+    tool_cpu_s: float
+    took_s: float
+
+
+class Trio:
+    """Three nodes that are one cluster."""
+
+    def __init__(self, name: str, nodes: Sequence[Process]) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.bootstrap = ",".join(node.bootstrap for node in nodes)
+
+    def load(self, records: int, size: int, a_second: int = -1, warmup: int = 0) -> Round:
+        """Run the tool once; what it tells is of the records behind the warm-up."""
+        before, tool, began = self.cpu_s(), children_cpu_s(), time.monotonic()
+        text = java_tool(
+            "ProducerPerformance",
+            *("--bootstrap-server", self.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+            *("--record-size", str(size), "--throughput", str(a_second), "--command-property", "acks=all"),
+            *(("--warmup-records", str(warmup)) if warmup else ()),
+            timeout_s=300,
+        )
+        last = text.strip().split("\n")[-1]
+        rate = re.search(r"([\d.]+) records/sec", last)
+        p99 = re.search(r"(\d+) ms 99th", last)
+        assert rate is not None, last
+        assert p99 is not None, last
+        took_s = time.monotonic() - began
+        return Round(float(rate[1]), self.cpu_s() - before, float(p99[1]), children_cpu_s() - tool, took_s)
+
+    def cpu_s(self) -> float:
+        """What the three have used."""
+        return sum(cpu_s(node.pid) for node in self.nodes)
+
+    def memory_mb(self) -> float:
+        """What the three hold, shared pages counted by their share."""
+        return sum(resident_bytes(node.pid) for node in self.nodes) / 1e6
+
+    def make(self) -> None:
+        """The topic: three copies, two of which must be there."""
+        java_tool(
+            "TopicCommand",
+            *("--bootstrap-server", self.bootstrap, "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS)),
+            *("--replication-factor", "3", "--config", "min.insync.replicas=2"),
+        )
+
+
+def resident_bytes(pid: int) -> int:
+    """A process's share of the memory (Pss)."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+    assert found is not None, text
+    return int(found[1]) * 1024
+
+
+@contextmanager
+def stopped_at_the_end(nodes: Sequence[Process]) -> Iterator[None]:
+    """Whatever happens."""
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def tell(name: str, what: str, one: Round) -> None:
+    """A line for a round."""
+    print(
+        f"{name:6} {what:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
+        f"p99 {one.p99_ms:4.0f} ms, tool {one.tool_cpu_s:5.2f} s",
+        flush=True,
+    )
+
+
+def median(rounds: Sequence[Round], field: str) -> float:
+    """Of one figure."""
+    return statistics.median(getattr(one, field) for one in rounds)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rate", type=int, default=1_000, help="records a second where waits are measured")
+    options = parser.parse_args()
+    cold: dict[str, Round] = {}
+    warm: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    steady: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    with tempfile.TemporaryDirectory() as where, ExitStack() as ends:
+        trios = []
+        for name in ("kafka", "ottla"):
+            (folder := Path(where) / name).mkdir()
+            nodes = combined(folder)
+            trio = Trio(name, as_kafka(nodes) if name == "kafka" else nodes)
+            ends.enter_context(stopped_at_the_end(trio.nodes))
+            start_together(trio.nodes)
+            trio.make()
+            cold[name] = trio.load(options.records // 2, options.size)
+            tell(name, "cold", cold[name])
+            until = time.monotonic() + WARM_S
+            while time.monotonic() < until:
+                tell(name, "warms up", trio.load(options.records, options.size))
+            trios.append(trio)
+        for number in range(options.rounds):
+            for trio in trios:
+                warm[trio.name].append(trio.load(options.records, options.size))
+                tell(trio.name, f"round {number}", warm[trio.name][-1])
+        for _ in range(3):
+            for trio in trios:
+                steady[trio.name].append(trio.load(12 * options.rate, options.size, options.rate, 2 * options.rate))
+                tell(trio.name, f"{options.rate}/s", steady[trio.name][-1])
+        memory = {trio.name: trio.memory_mb() for trio in trios}
+    rate = {name: median(rounds, "records_a_second") for name, rounds in warm.items()}
+    cpu = {name: median(rounds, "brokers_cpu_s") for name, rounds in warm.items()}
+    p99 = {name: median(rounds, "p99_ms") for name, rounds in steady.items()}
+    print(f"memory: kafka {memory['kafka']:.0f} MB, ottla {memory['ottla']:.0f} MB")
+    print(
+        f"ottla / kafka: rate {cold['ottla'].records_a_second / cold['kafka'].records_a_second:.2f} cold, "
+        f"{rate['ottla'] / rate['kafka']:.2f} warm; cpu {cpu['ottla'] / cpu['kafka']:.2f}; "
+        f"p99 at {options.rate}/s {p99['ottla'] / p99['kafka']:.2f}; memory {memory['ottla'] / memory['kafka']:.3f}"
+    )
+    tool, took = median(warm["kafka"], "tool_cpu_s"), median(warm["kafka"], "took_s")
+    free = (tool + cpu["kafka"]) / tool
+    print(f"the tool and Kafka's three used {(tool + cpu['kafka']) / took / (os.cpu_count() or 1):.2f} of the cores")
+    print(f"brokers that cost nothing, on cores that are never idle: {free:.2f}")
+
+
+if __name__ == "__main__":
+    main()
