@@ -11,7 +11,8 @@ import pytest
 from compat_tests.test_controller_rules import kafka
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import Assigning, Claim, Spec, Target
+from ottla.broker.groups.assignors.spec import Claim, Spec, Target
+from ottla.broker.tests.at_once import done
 
 GROUPS = 2_000
 
@@ -50,15 +51,6 @@ class Group(NamedTuple):
                 f"{name};" + "+".join(f"{p}={'/'.join(map(str, sorted(numbers)))}" for p, numbers in parts if numbers)
             )
         return "|".join(rows)
-
-
-def done(steps: Assigning) -> dict[str, Target]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            out: dict[str, Target] = end.value
-            return out
 
 
 def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> Group:

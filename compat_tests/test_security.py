@@ -20,8 +20,9 @@ from kafka.errors import KafkaError
 import ottla
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port
 from compat_tests.jars import classpath, jars
+from compat_tests.logging_in import by_java
 from compat_tests.raw import until
-from ottla.world.tests.test_tls import Authority
+from ottla.world.tests.authority import Authority
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -163,29 +164,13 @@ def cells(files: Files) -> dict[str, dict[str, str]]:
     return out
 
 
-def by_java(files: Files, ports: dict[str, int], where: Path) -> dict[str, str]:
-    """What the Java client is told, cell by cell; a machine that is busy makes it give up: then it is asked again."""
-    said = asked(cells(files), ports, where)
-    late = {name: values for name, values in cells(files).items() if said[name].startswith("TimeoutException")}
-    return said | (asked(late, ports, where.with_suffix(".again")) if late else {})
-
-
-def asked(of: dict[str, dict[str, str]], ports: dict[str, int], where: Path) -> dict[str, str]:
-    """What the Java client is told in some cells."""
-    where.mkdir()
-    names = []
-    for number, (name, values) in enumerate(of.items()):
+def placed(files: Files, ports: dict[str, int]) -> dict[str, dict[str, str]]:
+    """The cells, with the addresses of a node's listeners."""
+    out = {}
+    for name, values in cells(files).items():
         own = dict(values)
-        own["bootstrap.servers"] = f"{own.pop('host')}:{ports[own.pop('listener')]}"
-        file = where / f"{number:02d}"
-        file.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
-        names.append(name)
-    program = Path(__file__).parent / "java" / "LogIn.java"
-    command = ["java", "-cp", classpath(), str(program), *sorted(map(str, where.iterdir()))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    said = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
-    return {name: said[f"{number:02d}"] for number, name in enumerate(names)}
+        out[name] = {"bootstrap.servers": f"{own.pop('host')}:{ports[own.pop('listener')]}", **own}
+    return out
 
 
 def error_class(said: str) -> str:
@@ -195,10 +180,10 @@ def error_class(said: str) -> str:
 
 
 def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(files: Files, secured: Secured, tmp_path: Path) -> None:
-    ours = by_java(files, secured.ports, tmp_path / "ours")
+    ours = by_java(placed(files, secured.ports), tmp_path / "ours")
     with SecuredKafka(files, tmp_path / "kafka") as kafka:
         add_alice(kafka.bootstrap)
-        theirs = by_java(files, kafka.ports, tmp_path / "theirs")
+        theirs = by_java(placed(files, kafka.ports), tmp_path / "theirs")
     assert {name: error_class(x) for name, x in ours.items()} == {name: error_class(x) for name, x in theirs.items()}
     assert sum(x == "in" for x in ours.values()) == 8, ours
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from compat_tests.cluster import OTTLA, OttlaProcess, free_port
 from compat_tests.raw import until
 from ottla.wire.primitives import uuid_text
-from ottla.world.tests.test_tls import Authority
+from ottla.world.tests.authority import Authority
 from ottla.world.this_machine import ThisMachine
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")

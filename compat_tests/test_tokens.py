@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +20,8 @@ from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port
-from compat_tests.jars import classpath, jars
+from compat_tests.jars import jars
+from compat_tests.logging_in import by_java
 from compat_tests.raw import until
 from ottla.broker.tests.token_maker import EC, OTHER, RSA, published, signed, unsigned
 
@@ -127,15 +127,16 @@ def taking(where: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ta
     assert "eyJ" not in log, "a token in the log"
 
 
-def by_java(port: int, where: Path) -> dict[str, str]:
+def told_java(port: int, where: Path) -> dict[str, str]:
     """What the Java client is told, cell by cell: it reads its token from a file."""
-    where.mkdir()
-    names, urls = [], []
+    files = where.with_suffix(".tokens")
+    files.mkdir()
+    all_settings, urls = {}, []
     for number, (name, value) in enumerate(cells().items()):
-        file = where / f"{number:02d}.token"
+        file = files / f"{number:02d}"
         file.write_text(value)
         urls.append(f"file://{file}")
-        own = {
+        all_settings[name] = {
             "bootstrap.servers": f"localhost:{port}",
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
@@ -143,23 +144,15 @@ def by_java(port: int, where: Path) -> dict[str, str]:
             "sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
             "sasl.oauthbearer.token.endpoint.url": urls[-1],
         }
-        (where / f"{number:02d}").write_text("".join(f"{k}={v}\n" for k, v in own.items()))
-        names.append(name)
-    program = Path(__file__).parent / "java" / "LogIn.java"
-    files = [str(where / f"{number:02d}") for number in range(len(names))]
-    command = ["java", "-cp", classpath(), ALLOWED + ",".join(urls), str(program), *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    said = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
-    return {name: said[f"{number:02d}"] for number, name in enumerate(names)}
+    return by_java(all_settings, where, ALLOWED + ",".join(urls))
 
 
 @pytest.mark.xdist_group("kafka-9093")
 def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(where: Path, taking: Taking, tmp_path: Path) -> None:
     jars("kafka")
-    ours = by_java(taking.ports["TOKENS"], tmp_path / "ours")
+    ours = told_java(taking.ports["TOKENS"], tmp_path / "ours")
     with TakingKafka(where, tmp_path / "kafka") as kafka:
-        theirs = by_java(kafka.ports["TOKENS"], tmp_path / "theirs")
+        theirs = told_java(kafka.ports["TOKENS"], tmp_path / "theirs")
     assert ours == theirs
     assert sum(x == "in" for x in ours.values()) >= 3, ours
 

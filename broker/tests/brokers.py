@@ -30,6 +30,7 @@ from ottla.broker.server.peer import Peer
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.broker.services import Metering
+from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import VirtualEnv, awaited
 from ottla.broker.turn import Turn
 from ottla.controller.delta import Delta, TopicDelta
@@ -298,13 +299,7 @@ class Brokers:
             if code == ErrorCode.NOT_CONTROLLER:
                 raise ProtocolError(ErrorCode.NOT_CONTROLLER)
             return SimpleNamespace(error_code=code, topics=[])
-        steps = alter_partition(self.image, request, version, {})
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                decision = end.value
-                break
+        decision = done(alter_partition(self.image, request, version, {}))
         for record in decision.records:
             now = changed(self.partition(), record)
             self.say(isr=now.isr, partition_epoch=now.partition_epoch, leader_epoch=now.leader_epoch)

@@ -9,16 +9,8 @@ import pytest
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import Assigning, Claim, Spec, Target
-
-
-def done(steps: Assigning) -> dict[str, Target]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            out: dict[str, Target] = end.value
-            return out
+from ottla.broker.groups.assignors.spec import Claim, Spec, Target
+from ottla.broker.tests.at_once import done
 
 
 def topic(number: int) -> bytes:

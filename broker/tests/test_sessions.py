@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.server import sessions
 from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
+from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import Stage, topic_id_of
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode
@@ -49,12 +50,7 @@ class Reader:
         self.sessions = Sessions(self.stage.env, slots)  # type: ignore[arg-type]
 
     def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
-        steps = self.sessions.open(self.stage.hosted.image.topic_names, version, what)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
+        return done(self.sessions.open(self.stage.hosted.image.topic_names, version, what))
 
     def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
         """Ask, and answer every partition with ``news``."""

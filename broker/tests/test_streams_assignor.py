@@ -9,18 +9,13 @@ import pytest
 from ottla.broker.groups.java_queue import JavaQueue
 from ottla.broker.groups.streams.state import NOTHING, Target, Tasks
 from ottla.broker.groups.streams.sticky import Claim, Extent, Spec, assign
+from ottla.broker.tests.at_once import done
 
 TWO = {"0": Extent(4, is_stateful=False), "1": Extent(3, is_stateful=True)}
 
 
 def dealt(members: dict[str, Claim], extents: dict[str, Extent] = TWO, standbys: int = 0) -> dict[str, Target]:
-    steps = assign(Spec(members, extents, standbys))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            out: dict[str, Target] = end.value
-            return out
+    return done(assign(Spec(members, extents, standbys)))
 
 
 def flat(tasks: Tasks) -> str:

@@ -24,16 +24,6 @@ from ottla.world.tls_stream import TlsStream
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
-def keys(authority: Authority) -> Store:
-    return authority.issue("server", "/CN=localhost")
-
-
 class Watched:
     """A file that knows in which threads it was read."""
 

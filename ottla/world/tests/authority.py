@@ -1,0 +1,44 @@
+"""Certificates for a test, made by the openssl command."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from ottla.world.tls import Store
+
+
+class Authority:
+    """Certificates for a test, made by the openssl command."""
+
+    def __init__(self, where: Path) -> None:
+        self._where = where
+        where.mkdir(exist_ok=True)
+        self._run("req", "-x509", *self._new("ca"), "-subj", "/CN=Authority", "-days", "2")
+        self.trusted = Store(f"{where}/ca.pem")
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self._where)
+
+    def _new(self, name: str) -> list[str]:
+        return [
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+        ]
+
+    def issue(self, name: str, subject: str, alt: str = "DNS:localhost,IP:127.0.0.1", days: str = "2") -> Store:
+        """A key and its certificate in one file."""
+        self._run("req", *self._new(name), "-subj", subject)
+        (self._where / "ext").write_text(f"subjectAltName={alt}\n")
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", days, "-extfile", "ext"]
+        self._run("x509", "-req", "-in", f"{name}.pem", "-out", f"{name}.crt", *signing)
+        both = self._where / f"{name}.both"
+        both.write_bytes((self._where / f"{name}.key").read_bytes() + (self._where / f"{name}.crt").read_bytes())
+        return Store(str(both))
