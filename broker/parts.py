@@ -29,6 +29,7 @@ from ottla.broker.replica.making import Making
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.server.observer import Counts
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.broker.services import Metering, Services
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
@@ -91,6 +93,9 @@ class Parts:
         expire_ms = config.number("producer.id.expiration.ms")
         self.flusher = Flusher(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
         self.replicas = Replicas(env, config, storage, self.purgatory.wake, self.flusher.flush_due, fail)
+        self.counts = Counts()
+        self.acceptors: list[Acceptor] = []
+        """Those of all listeners, once they serve."""
         self.making = Making(env, config, storage, self.replicas, fail)
         self.applier = Applier(env, config, self.cache, self.replicas, self.making)
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)

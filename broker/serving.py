@@ -42,8 +42,11 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
         door = _door(env, committed, services.config, name, nursery)
-        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name), door)
+        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
+        made.acceptors.append(acceptor)
         nursery.start_soon(acceptor.run, listener)
+    if not listening.clients:
+        _tell_numbers(env, made, listening, nursery)
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
     if not made.services.config.alone:
         registration = made.registration()
@@ -87,22 +90,29 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
         nursery.start_soon(made.making.run)
     for name, work in made.upkeep():
         nursery.start_soon(supervise, env, name, work, name=name)
-    counts, config = Counts(), made.services.config
-    watched = counts if listening.metrics is not None else None  # it costs half a microsecond a request
-    acceptors = {
-        name: Acceptor(
-            Dispatcher(made.services, listener=name, observer=watched),
-            _door(env, made.cache, config, name, nursery),
-        )
-        for name in listening.clients
-    }
-    if listening.metrics is not None:
-        connected = lambda: sum(len(x) for x in acceptors.values())  # noqa: E731 - one line says it
-        numbers = metrics.Numbers(
-            *(made.storage, made.replicas, made.cleaner, made.scrubber, counts, connected),
-            *(made.controller, bool(listening.controllers)),
-        )
-        nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))
+    config, acceptors = made.services.config, {}
+    for name in listening.clients:
+        dispatcher = Dispatcher(made.services, listener=name, observer=_watched(made, listening))
+        acceptors[name] = Acceptor(dispatcher, _door(env, made.cache, config, name, nursery))
+    made.acceptors.extend(acceptors.values())
+    _tell_numbers(env, made, listening, nursery)
     _renew_certificates(made, listening)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)
+
+
+def _watched(made: Parts, listening: Listening) -> Counts | None:
+    """Who counts requests, where somebody may ask for numbers: it costs half a microsecond a request."""
+    return None if listening.metrics is None else made.counts
+
+
+def _tell_numbers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
+    """Answer who reads the metrics, where that is configured."""
+    if listening.metrics is None:
+        return
+    numbers = metrics.Numbers(
+        *(made.storage, made.replicas, made.cleaner, made.scrubber, made.counts),
+        *(lambda: sum(len(x) for x in made.acceptors), made.controller),
+        *(bool(listening.clients), bool(listening.controllers)),
+    )
+    nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))

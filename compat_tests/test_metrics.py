@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.cluster import OttlaProcess, free_port
+from compat_tests.test_three_nodes import formatted, until
 
 
 def numbers(port: int) -> dict[tuple[str, str], float]:
@@ -61,3 +62,18 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
 def test_without_the_setting_nothing_listens_and_a_taken_port_is_told_in_one_line(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node, pytest.raises(RuntimeError, match="Address already in use"):
         OttlaProcess(data_dir.parent / "other", ottla_metrics_listener=f"127.0.0.1:{node.port}").start()
+
+
+def test_a_node_that_only_decides_tells_how_the_quorum_does(tmp_path: Path) -> None:
+    controller, port = free_port(), free_port()
+    text = (
+        f"process.roles=controller\nlisteners=CONTROLLER://127.0.0.1:{controller}\n"
+        f"controller.quorum.voters=1@127.0.0.1:{controller}\nottla.metrics.listener=127.0.0.1:{port}\n"
+    )
+    with formatted(tmp_path, 1, controller, text):
+        until(lambda: numbers(port)["kafka_controller_kafkacontroller_activecontrollercount", ""] == 1)
+        found = numbers(port)
+    assert found["kafka_server_raft_metrics_number_of_voters", ""] == 1
+    assert found["kafka_network_requestmetrics_requests_total", "ApiVersions"] > 0
+    assert found["ottla_connections", ""] >= 0
+    assert not [name for name, _ in found if name.startswith(("kafka_log", "kafka_server_replicamanager"))]

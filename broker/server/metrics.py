@@ -60,8 +60,10 @@ class Numbers(NamedTuple):
     connections: Callable[[], int]
     controller: Any
     """`ottla.broker.server.quorum_numbers.Decides`."""
+    serves: bool
+    """Whether this node is a broker."""
     decides: bool
-    """Whether this node is one of the controllers."""
+    """Whether it is one of the controllers."""
 
     def gauges(self, health: Health) -> Iterable[Row]:
         """What goes up and down, of the node as a whole."""
@@ -83,7 +85,6 @@ class Numbers(NamedTuple):
         yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
         about = "Compacted partitions that cannot be compacted."
         yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.broken_count
-        yield "ottla_connections", "Connections of clients.", self.connections()
 
     def counters(self) -> Iterable[Row]:
         """What only grows."""
@@ -105,9 +106,27 @@ def _head(name: str, about: str, kind: str) -> str:
 
 async def page(env: Env, numbers: Numbers) -> bytes:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
+    turn = Turn(env, BESIDE_MS)
+    out = await _of_a_broker(numbers, turn) if numbers.serves else []
+    from ottla.broker.server import quorum_numbers  # who asks for no numbers does not load these
+
+    for name, about, number in (
+        *quorum_numbers.quorum(numbers.controller),
+        *(await turn.through(quorum_numbers.cluster(numbers.controller)) if numbers.decides else ()),
+        ("ottla_connections", "Connections of clients, brokers and controllers.", numbers.connections()),
+    ):
+        out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
+    out += quorum_numbers.states(numbers.controller)
+    for name, (about, count_of) in _PER_API.items():
+        out.append(_head(name, about, "counter"))
+        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.counts]
+    return "".join(out).encode()
+
+
+async def _of_a_broker(numbers: Numbers, turn: Turn) -> list[str]:
+    """Its logs, its partitions, and what goes on beside."""
     out: list[str] = []
     logs = numbers.storage.logs()
-    turn = Turn(env, BESIDE_MS)
     for name, (about, value) in _PER_LOG.items():
         out.append(_head(name, about, "gauge"))
         for first in range(0, len(logs), AT_ONCE):
@@ -120,24 +139,15 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     for first in range(0, len(logs), AT_ONCE):
         open_files += sum(segment.is_open for log in logs[first : first + AT_ONCE] for segment in log.segments)
         await turn.step()
-    from ottla.broker.replica.health import looking  # who asks for no numbers does not load these
-    from ottla.broker.server import quorum_numbers
+    from ottla.broker.replica.health import looking
 
     health = await turn.through(looking(numbers.replicas))
-    for name, about, number in (
-        *numbers.gauges(health),
-        ("ottla_open_segments", "Segments whose file is open.", open_files),
-        *quorum_numbers.quorum(numbers.controller),
-        *(await turn.through(quorum_numbers.cluster(numbers.controller)) if numbers.decides else ()),
-    ):
+    open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
+    for name, about, number in (*numbers.gauges(health), open_segments):
         out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
-    out += quorum_numbers.states(numbers.controller)
     for name, about, number in numbers.counters():
         out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
-    for name, (about, count_of) in _PER_API.items():
-        out.append(_head(name, about, "counter"))
-        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.counts]
-    return "".join(out).encode()
+    return out
 
 
 async def serve(env: Env, numbers: Numbers, listener: Listener) -> None:

@@ -21,7 +21,7 @@ from ottla.controller.raft.states import Follower as Follower_
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request
 
-PAGE = """\
+OF_A_BROKER = """\
 # HELP kafka_log_log_size Bytes of all segments.
 # TYPE kafka_log_log_size gauge
 kafka_log_log_size{topic="a",partition="0"} 10
@@ -66,12 +66,35 @@ kafka_log_logmanager_offlinelogdirectorycount 1
 # HELP kafka_log_logcleanermanager_uncleanable_partitions_count Compacted partitions that cannot be compacted.
 # TYPE kafka_log_logcleanermanager_uncleanable_partitions_count gauge
 kafka_log_logcleanermanager_uncleanable_partitions_count 5
-# HELP ottla_connections Connections of clients.
-# TYPE ottla_connections gauge
-ottla_connections 12
 # HELP ottla_open_segments Segments whose file is open.
 # TYPE ottla_open_segments gauge
 ottla_open_segments 4
+# HELP kafka_server_replicamanager_isrexpands_total Replicas that have come in sync.
+# TYPE kafka_server_replicamanager_isrexpands_total counter
+kafka_server_replicamanager_isrexpands_total 21
+# HELP kafka_server_replicamanager_isrshrinks_total Times that replicas were let go for being behind.
+# TYPE kafka_server_replicamanager_isrshrinks_total counter
+kafka_server_replicamanager_isrshrinks_total 22
+# HELP kafka_server_replicamanager_failedisrupdates_total Changes of an ISR that the controller refused.
+# TYPE kafka_server_replicamanager_failedisrupdates_total counter
+kafka_server_replicamanager_failedisrupdates_total 23
+# HELP ottla_cleaner_passes_total Passes of the compactor.
+# TYPE ottla_cleaner_passes_total counter
+ottla_cleaner_passes_total 6
+# HELP ottla_cleaner_read_bytes_total Bytes the compactor read.
+# TYPE ottla_cleaner_read_bytes_total counter
+ottla_cleaner_read_bytes_total 70
+# HELP ottla_cleaner_written_bytes_total Bytes the compactor wrote.
+# TYPE ottla_cleaner_written_bytes_total counter
+ottla_cleaner_written_bytes_total 80
+# HELP ottla_scrub_segments_total Old segments that were read again.
+# TYPE ottla_scrub_segments_total counter
+ottla_scrub_segments_total 9
+# HELP ottla_scrub_damage_total Damaged places that were found in them.
+# TYPE ottla_scrub_damage_total counter
+ottla_scrub_damage_total 11
+"""
+OF_EVERY_NODE = """\
 # HELP kafka_server_raft_metrics_current_leader Who leads the quorum; -1 where that is not known.
 # TYPE kafka_server_raft_metrics_current_leader gauge
 kafka_server_raft_metrics_current_leader 1
@@ -99,6 +122,9 @@ kafka_server_raft_metrics_number_of_observers 0
 # HELP kafka_server_raft_metrics_uncommitted_voter_change Whether a change of who votes is not committed yet.
 # TYPE kafka_server_raft_metrics_uncommitted_voter_change gauge
 kafka_server_raft_metrics_uncommitted_voter_change 0
+# HELP ottla_connections Connections of clients, brokers and controllers.
+# TYPE ottla_connections gauge
+ottla_connections 12
 # HELP kafka_server_raft_metrics_current_state 1 for the state this node is in.
 # TYPE kafka_server_raft_metrics_current_state gauge
 kafka_server_raft_metrics_current_state{state="leader"} 0
@@ -108,30 +134,6 @@ kafka_server_raft_metrics_current_state{state="follower"} 1
 kafka_server_raft_metrics_current_state{state="unattached"} 0
 kafka_server_raft_metrics_current_state{state="resigned"} 0
 kafka_server_raft_metrics_current_state{state="observer"} 0
-# HELP kafka_server_replicamanager_isrexpands_total Replicas that have come in sync.
-# TYPE kafka_server_replicamanager_isrexpands_total counter
-kafka_server_replicamanager_isrexpands_total 21
-# HELP kafka_server_replicamanager_isrshrinks_total Times that replicas were let go for being behind.
-# TYPE kafka_server_replicamanager_isrshrinks_total counter
-kafka_server_replicamanager_isrshrinks_total 22
-# HELP kafka_server_replicamanager_failedisrupdates_total Changes of an ISR that the controller refused.
-# TYPE kafka_server_replicamanager_failedisrupdates_total counter
-kafka_server_replicamanager_failedisrupdates_total 23
-# HELP ottla_cleaner_passes_total Passes of the compactor.
-# TYPE ottla_cleaner_passes_total counter
-ottla_cleaner_passes_total 6
-# HELP ottla_cleaner_read_bytes_total Bytes the compactor read.
-# TYPE ottla_cleaner_read_bytes_total counter
-ottla_cleaner_read_bytes_total 70
-# HELP ottla_cleaner_written_bytes_total Bytes the compactor wrote.
-# TYPE ottla_cleaner_written_bytes_total counter
-ottla_cleaner_written_bytes_total 80
-# HELP ottla_scrub_segments_total Old segments that were read again.
-# TYPE ottla_scrub_segments_total counter
-ottla_scrub_segments_total 9
-# HELP ottla_scrub_damage_total Damaged places that were found in them.
-# TYPE ottla_scrub_damage_total counter
-ottla_scrub_damage_total 11
 # HELP kafka_network_requestmetrics_requests_total Requests that came.
 # TYPE kafka_network_requestmetrics_requests_total counter
 kafka_network_requestmetrics_requests_total{request="Produce"} 2
@@ -177,14 +179,14 @@ def led(*isr: int) -> Leading:
     return Leading(1, 3, 0, Committed(isr), 0, {2: Follower(), 3: Follower()})
 
 
-def numbers(logs: list[Any]) -> Numbers:
+def numbers(logs: list[Any], *, serves: bool = True) -> Numbers:
     followers = [replica(Following(3, 2), lag) for lag in (30, 4)]
     replicas: Any = Replicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
     storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
     cleaner: Any = SimpleNamespace(broken_count=5, passes=6, bytes_read=70, bytes_written=80)
     scrubber: Any = SimpleNamespace(segments_read=9, damage_found=11)
     controller = SimpleNamespace(raft=following())
-    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, decides=False)
+    return Numbers(storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, serves, decides=False)
 
 
 def following() -> Any:
@@ -221,7 +223,16 @@ def counted() -> Counts:
 def test_the_page_says_what_each_number_is() -> None:
     async def run() -> None:
         world: Any = World()
-        assert (await metrics.page(world, numbers([log("a", 0), log("b", 7)]))).decode() == PAGE
+        page = await metrics.page(world, numbers([log("a", 0), log("b", 7)]))
+        assert page.decode() == OF_A_BROKER + OF_EVERY_NODE
+
+    in_virtual_time(run)
+
+
+def test_a_controller_that_is_no_broker_tells_of_no_logs() -> None:
+    async def run() -> None:
+        world: Any = World()
+        assert (await metrics.page(world, numbers([], serves=False))).decode() == OF_EVERY_NODE
 
     in_virtual_time(run)
 

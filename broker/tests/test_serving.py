@@ -36,12 +36,13 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
         cache=cache,
         registration=lambda: idle,
         look_after=_forever,
+        acceptors=[],
     )
 
     async def main() -> None:
         listener = await net.listen("h", 9093)
         async with trio.open_nursery() as nursery:
-            listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener})
+            listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
             serving.controllers(env, made, listening, nursery)
             image = Image(7, features={"metadata.version": 30})
             for hear in controller.listeners:
