@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.handlers.consumer_group_heartbeat import is_served
-from ottla.broker.handlers.group_descriptions import Kind, describe, topics
+from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_describe as m
@@ -57,7 +57,7 @@ def _member(context: Context, group: ConsumerGroup, member: Member) -> m.Member:
     )
 
 
-KIND = Kind(m, m.ConsumerGroupDescribeResponse, is_served, _group, _assignor, _member)
+KIND = Kind(m, m.ConsumerGroupDescribeResponse, is_served, _group, assigned_by(_assignor), _member)
 
 
 def handle(context: Context, request: m.ConsumerGroupDescribeRequest) -> Answer:

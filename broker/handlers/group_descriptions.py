@@ -18,8 +18,6 @@ from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.written import Written
 
-UNSPOKEN = -(1 << 31)
-
 
 class Kind(NamedTuple):
     """A kind of groups: the module of its messages, the class of the answer, and its own rules."""
@@ -29,13 +27,25 @@ class Kind(NamedTuple):
     is_served: Callable[[Context], bool]
     group: Callable[[GroupMachine, str], Any]
     """A group, or Raises: ProtocolError."""
-    assignor: Callable[[GroupMachine, Any], str]
+    head: Callable[[Context, GroupMachine, Any], Steps[Mapping[str, Any]]]
+    """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
     member: Callable[[Context, Any, Any], Any]
-    """The row of a group's member."""
+    """The row of a group's member, or Raises: Hidden."""
+    hidden: str = "The group has described topic(s) that the client is not authorized to describe."
 
 
-class _Hidden(Exception):
-    """A member has to do with a topic that who asks may not describe."""
+class Hidden(Exception):
+    """A group has to do with a topic that who asks may not describe."""
+
+
+def assigned_by(assignor: Callable[[GroupMachine, Any], str]) -> Callable[..., Steps[Mapping[str, Any]]]:
+    """The head of a row that names the group's assignor."""
+
+    def head(context: Context, machine: GroupMachine, group: Any) -> Steps[Mapping[str, Any]]:
+        yield from ()
+        return {"assignor_name": assignor(machine, group)}
+
+    return head
 
 
 def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
@@ -46,26 +56,25 @@ def topics(context: Context, messages: Any, held: Mapping[bytes, Iterable[int]])
         if name is None:
             continue
         if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
-            raise _Hidden
+            raise Hidden
         rows.append(messages.TopicPartitions(topic, name, list(numbers)))
     return messages.Assignment(rows)
 
 
-def _describe(context: Context, kind: Kind, group: Any, assignor: str) -> Steps[Any]:
-    row = kind.messages.DescribedGroup(
-        group_id=group.id,
-        group_state=group.state,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=assignor,
-    )
+def _describe(context: Context, kind: Kind, machine: GroupMachine, group: Any) -> Steps[Any]:
     try:
+        row = kind.messages.DescribedGroup(
+            group_id=group.id,
+            group_state=group.state,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            **(yield from kind.head(context, machine, group)),
+        )
         for member in list(group.members.values()):
             row.members.append(kind.member(context, group, member))
             yield
-    except _Hidden:
-        why = "The group has described topic(s) that the client is not authorized to describe."
-        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, group.id)
+    except Hidden:
+        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, kind.hidden, group.id)
     return row
 
 
@@ -79,7 +88,7 @@ def _row(context: Context, kind: Kind, group_id: str, waits: Waits) -> Steps[Any
         group = kind.group(machine, group_id)
     except ProtocolError as error:
         return kind.messages.DescribedGroup(error.code, error.message or None, group_id)
-    row = yield from _describe(context, kind, group, kind.assignor(machine, group))
+    row = yield from _describe(context, kind, machine, group)
     ticket = shard.read()
     if ticket is not None:
         waits.append((ticket, partial(_take, row)))
@@ -89,9 +98,9 @@ def _row(context: Context, kind: Kind, group_id: str, waits: Waits) -> Steps[Any
 def _take(row: Any, answer: Any) -> None:
     """What was read may never be committed: then nothing is told of the group."""
     if isinstance(answer, ProtocolError):
-        row.error_code, row.error_message, row.group_state, row.assignor_name = answer.code, None, "", ""
-        row.group_epoch = row.assignment_epoch = 0
-        row.members, row.authorized_operations = [], UNSPOKEN
+        empty = type(row)(answer.code, None, row.group_id)
+        for name in row.__struct_fields__:
+            setattr(row, name, getattr(empty, name))
 
 
 def _all(context: Context, kind: Kind, request: Any) -> Waiting[Answer]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.share.state import ShareGroup, ShareMember
-from ottla.broker.handlers.group_descriptions import Kind, describe, topics
+from ottla.broker.handlers.group_descriptions import Kind, assigned_by, describe, topics
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.messages import share_group_describe as m
@@ -37,7 +37,7 @@ def _group(machine: GroupMachine, group_id: str) -> ShareGroup:
     return machine.shares.group(group_id)
 
 
-KIND = Kind(m, m.ShareGroupDescribeResponse, is_served, _group, lambda machine, group: ASSIGNOR, _member)
+KIND = Kind(m, m.ShareGroupDescribeResponse, is_served, _group, assigned_by(lambda *_: ASSIGNOR), _member)
 
 
 def handle(context: Context, request: m.ShareGroupDescribeRequest) -> Answer:

@@ -12,32 +12,27 @@ From KIP-1071.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.groups.coordinator import machine_of
 from ottla.broker.groups.java_order import java_text
+from ottla.broker.groups.machine import GroupMachine
 from ottla.broker.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.broker.groups.streams.state import NOTHING, Member, StreamsGroup
-from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
+from ottla.broker.handlers.group_descriptions import Hidden, Kind, describe
 from ottla.broker.handlers.streams_group_heartbeat import is_served
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps, Waiting
+from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
-from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_describe as m
 from ottla.wire.messages import streams_group_records as kept
-from ottla.wire.written import Written
-
-UNSPOKEN = -(1 << 31)
 
 
 def _tasks(tasks: Mapping[str, Collection[int]]) -> list[m.TaskIds]:
     return [m.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_text)]
 
 
-def _member(group: StreamsGroup, member: Member) -> m.Member:
+def _member(context: Context, group: StreamsGroup, member: Member) -> m.Member:
     has, target = member.assigned, group.target.get(member.id, NOTHING)
     return m.Member(
         member.id,
@@ -100,79 +95,30 @@ def _topology(group: StreamsGroup) -> m.Topology | None:
     return m.Topology(group.topology.epoch, [_as_said(name, rows[name]) for name in sorted(rows, key=java_text)])
 
 
-def _hidden(context: Context, topology: m.Topology | None) -> Steps[bool]:
-    """Whether there is a topic in it that who asks may not describe."""
-    for row in (topology.subtopologies or ()) if topology is not None else ():
-        named = [*row.source_topics, *row.repartition_sink_topics]
-        for name in [*named, *(topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])]:
-            if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
-                return True
-            yield
-    return False
+def _topics(topology: m.Topology) -> Iterator[str]:
+    for row in topology.subtopologies or ():
+        yield from [*row.source_topics, *row.repartition_sink_topics]
+        yield from (topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])
 
 
-def _describe(context: Context, group: StreamsGroup) -> Steps[m.DescribedGroup]:
-    row = m.DescribedGroup(
-        group_id=group.id,
-        group_state=group.state,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        topology=_topology(group),
-    )
-    if (yield from _hidden(context, row.topology)):
-        why = "The described group uses topics that the client is not authorized to describe."
-        return m.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, group.id)
-    for member in list(group.members.values()):
-        row.members.append(_member(group, member))
+def _head(context: Context, machine: GroupMachine, group: StreamsGroup) -> Steps[Mapping[str, Any]]:
+    """The topology, where who asks may describe each topic in it."""
+    topology = _topology(group)
+    for name in () if topology is None else _topics(topology):
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            raise Hidden
         yield
-    return row
+    return {"topology": topology}
 
 
-def _row(context: Context, group_id: str, waits: Waits) -> Steps[m.DescribedGroup]:
-    if not group_id:
-        return m.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
-    try:
-        shard = context.services.groups.shard_of(group_id)
-        group = machine_of(shard).streams.group(group_id)
-    except ProtocolError as error:
-        return m.DescribedGroup(error.code, error.message, group_id)
-    row = yield from _describe(context, group)
-    ticket = shard.read()
-    if ticket is not None:
-        waits.append((ticket, partial(_take, row)))
-    return row
+def _group(machine: GroupMachine, group_id: str) -> StreamsGroup:
+    return machine.streams.group(group_id)
 
 
-def _take(row: m.DescribedGroup, answer: Any) -> None:
-    """What was read may never be committed: then nothing is told of the group."""
-    if isinstance(answer, ProtocolError):
-        row.error_code, row.error_message, row.group_state, row.topology = answer.code, None, "", None
-        row.group_epoch = row.assignment_epoch = 0
-        row.members, row.authorized_operations = [], UNSPOKEN
-
-
-def _describe_all(context: Context, request: m.StreamsGroupDescribeRequest) -> Waiting[Answer]:
-    groups, waits = Written(m.StreamsGroupDescribeResponse, context.version), Waits()
-    out = m.StreamsGroupDescribeResponse(groups=groups)
-    for group_id in once(request.group_ids):
-        yield None
-        if group_id is None:
-            continue
-        if not is_served(context):
-            row = m.DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
-        elif not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
-            row = m.DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
-        else:
-            row = yield from _row(context, group_id, waits)
-            if request.include_authorized_operations and not row.error_code:
-                row.authorized_operations = context.authorized(Resource.GROUP, group_id)
-        out.groups.append(row)
-        if len(out.groups) % WAITS_AT_ONCE == 0:  # while the rows are still at hand
-            yield from settle(waits)
-    yield from settle(waits)
-    return out
+HIDDEN = "The described group uses topics that the client is not authorized to describe."
+KIND = Kind(m, m.StreamsGroupDescribeResponse, is_served, _group, _head, _member, HIDDEN)
 
 
 def handle(context: Context, request: m.StreamsGroupDescribeRequest) -> Answer:
     """Answer each group on its own."""
-    return context.turn.go(_describe_all(context, request))
+    return describe(context, KIND, request)
