@@ -26,7 +26,6 @@ from ottla.world.env import Env
 if TYPE_CHECKING:
     from ottla.broker.groups.machine import GroupMachine
     from ottla.broker.groups.rebalance import GroupSettings
-    from ottla.broker.groups.streams.settings import StreamsSettings
 
 TOPIC = "__consumer_offsets"
 KEPT_KEY_CHARS = 64
@@ -53,12 +52,6 @@ def _partition_of(key: str, partitions: int) -> int:
 
 
 _remembered = lru_cache(maxsize=8192)(_partition_of)
-
-
-def _streams_settings(config: NodeConfig) -> StreamsSettings:
-    from ottla.broker.groups.streams.settings import streams_settings
-
-    return streams_settings(config)
 
 
 class GroupCoordinator:
@@ -98,7 +91,7 @@ class GroupCoordinator:
     def settings(self) -> GroupSettings:
         """What groups live by on this node."""
         from ottla.broker.groups.rebalance import GroupSettings
-        from ottla.broker.groups.settings import consumer_settings, share_settings
+        from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
 
         config = self._config
         return GroupSettings(
@@ -111,7 +104,7 @@ class GroupCoordinator:
             config.number("offsets.retention.check.interval.ms"),
             consumer_settings(config),
             share_settings(config),
-            lambda: _streams_settings(config),
+            streams_settings(config),
         )
 
     def _machine(self) -> Machine[GroupRecord]:

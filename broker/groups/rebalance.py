@@ -10,11 +10,11 @@ The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.settings import ConsumerSettings, ShareSettings
+from ottla.broker.groups.settings import ConsumerSettings, ShareSettings, StreamsSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import SLICE, Arm, Cancel, Effects, Reply
 from ottla.wire.errors import ErrorCode
@@ -22,9 +22,6 @@ from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_records as o
 from ottla.wire.messages import sync_group as s
 from ottla.wire.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.broker.groups.streams.settings import StreamsSettings
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 LEAST_WAIT_MS = 1000
@@ -45,8 +42,7 @@ class GroupSettings(NamedTuple):
     expiry_every_ms: int = 600_000
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
-    streams: Callable[[], StreamsSettings] | None = None
-    """Read when the first streams group comes; None: as they are where nobody has changed them."""
+    streams: StreamsSettings = StreamsSettings()
 
 
 class Assigned(NamedTuple):

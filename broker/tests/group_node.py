@@ -23,8 +23,8 @@ UNKNOWN_ID = b"\x09" * 16
 class Node:
     """A group coordinator that leads all of `__consumer_offsets`, and its handlers."""
 
-    def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1) -> None:
-        self.stage = Stage(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5")
+    def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1, **settings: str) -> None:
+        self.stage = Stage(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
         isr = (1, 2) if followed else (1,)
         self.replica = self.stage.hosted.host(TOPIC, partitions=partitions, isr=isr, replicas=isr)
         self.stage.hosted.host("t", partitions=3)

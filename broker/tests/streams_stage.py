@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.groups.machine import GroupMachine, OfStreams
-from ottla.broker.groups.settings import Bounded
+from ottla.broker.groups.settings import Bounded, StreamsSettings
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.streams.heartbeat import Beaten, heartbeat
-from ottla.broker.groups.streams.settings import StreamsSettings
 from ottla.broker.groups.streams.state import StreamsGroup
 from ottla.broker.tests.consumer_stage import Shard
 from ottla.wire.errors import ProtocolError
@@ -66,7 +65,7 @@ class Stage(Shard):
             if name != "max.size":
                 known[f"streams.{name}"] = Bounded(number, 0, 10**6)
         self.known = StreamsSettings(known, own.get("max.size", 2**31 - 1))
-        self.settings = self.settings._replace(streams=lambda: self.known)
+        self.settings = self.settings._replace(streams=self.known)
         self.machine = GroupMachine(self.settings)
         self.image(self.topics, has_new=True)
         self.kinds: list[str] = []

@@ -31,8 +31,8 @@ READS = topology(sub("0", "t"))
 class Streams(Node):
     """A node that serves streams groups, and "t" with three partitions; topics to be made are kept."""
 
-    def __init__(self, level: int = 1) -> None:
-        super().__init__()
+    def __init__(self, level: int = 1, **settings: str) -> None:
+        super().__init__(**settings)
         image = replace(self.stage.hosted.image, features={"streams.version": level})
         self.stage.hosted.image = image
         self.groups.publish(image, Delta.everything(image))
@@ -81,8 +81,7 @@ def test_a_member_joins_and_has_its_tasks() -> None:
 
 
 def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
-    node = Streams()
-    node.stage.config.values["group.streams.initial.rebalance.delay.ms"] = "0"
+    node = Streams(group_streams_initial_rebalance_delay_ms="0")
     answer = node.beat()
     assert answer.active_tasks is not None
     assert [(row.subtopology_id, row.partitions) for row in answer.active_tasks] == [("0", [0, 1, 2])]
@@ -209,8 +208,7 @@ def test_what_could_not_be_made_is_told() -> None:
 
 def test_a_group_is_described_with_its_topology_and_members() -> None:
     """246."""
-    node = Streams()
-    node.stage.config.values["group.streams.initial.rebalance.delay.ms"] = "0"
+    node = Streams(group_streams_initial_rebalance_delay_ms="0")
     node.beat(
         user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("h", 9), client_tags=[hb.KeyValue("z", "1")], rack_id="r"
     )

@@ -20,8 +20,10 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.reconcile import Goal, Owned, check_state, reconcile
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count_names, is_homogeneous
 from ottla.broker.groups.counting import count
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 
+INTERVAL = "consumer.assignment.interval.ms"
 STEPS_AT_ONCE = 16
 LONG_STEPS = (1, 1)
 """The first ones put all members in order."""
@@ -60,10 +62,9 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     """
     check_state(updated, step.owned)  # before anything is written in slices
     epoch, homogeneous = group.epoch, None
-    stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
-    if ask.bump or stale:
+    if ask.bump or group.is_stale:
         epoch, homogeneous = new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)
-    if group.target_epoch >= epoch or not _is_time(groups, group, ask.now_ms):
+    if group.target_epoch >= epoch or not group.is_time(groups.interval_ms(group.id, INTERVAL), ask.now_ms):
         goal = group.target_epoch, group.target_of(updated.id, updated.instance_id)
         ask.finish(group, step, go_on(groups, group, step, updated, goal, ask.now_ms, fx), fx)
         return
@@ -102,24 +103,10 @@ def new_epoch(
     return epoch, is_homogeneous(regexes, names, members)
 
 
-def _is_time(groups: ConsumerGroups, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether a new target may be computed: the last one must have had its time."""
-    interval = groups.interval_ms(group.id, "consumer.assignment.interval.ms")
-    return group.target_at_ms == 0 or interval == 0 or now_ms >= group.target_at_ms + interval
-
-
 def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: target.Plan, ask: Ask) -> Iterator[Fx]:
     """Compute the targets, write them, and let the member go on."""
-    work, new = target.compute(plan, groups.topics), None
-    steps = chain(LONG_STEPS, repeat(STEPS_AT_ONCE))
-    while new is None:
-        try:
-            for _ in range(next(steps)):
-                next(work)
-        except StopIteration as end:
-            new = end.value
-        else:
-            yield Fx()
+    work = target.compute(plan, groups.topics)
+    new = yield from in_turns(work, chain(LONG_STEPS, repeat(STEPS_AT_ONCE)))
     for rows in target.changes(plan, new):
         yield Fx(records=rows)
     fx = Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from ottla.broker.groups.classic import ClassicGroups
 from ottla.broker.groups.consumer.replay import replay
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member, MemberState, Resolved
+from ottla.broker.groups.modern import restored
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings
@@ -17,8 +18,6 @@ from ottla.broker.groups.topics import Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.machine import Arm, Cancel
 from ottla.wire.errors import ErrorCode, ProtocolError
-
-RESTORED_AT_ONCE = 200
 
 
 class ConsumerGroups:
@@ -91,14 +90,11 @@ class ConsumerGroups:
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session, and its time to give up, before it again."""
-        fx = Fx()
-        for group in self.groups.values():
-            for member in group.members.values():
-                wait = self.interval_ms(group.id, "consumer.session.timeout.ms")
-                fx.timers.append(Arm(("consumer-session", group.id, member.id), now_ms + wait))
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    self.watch_revocation(group.id, member, now_ms, fx)
-                if len(fx.timers) > RESTORED_AT_ONCE:
-                    yield fx
-                    fx = Fx()
-        yield fx
+
+        def arm(group_id: str, member: Member, fx: Fx) -> None:
+            wait = self.interval_ms(group_id, "consumer.session.timeout.ms")
+            fx.timers.append(Arm(("consumer-session", group_id, member.id), now_ms + wait))
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.watch_revocation(group_id, member, now_ms, fx)
+
+        return restored(self.groups.values(), arm)

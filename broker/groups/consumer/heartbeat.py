@@ -20,6 +20,7 @@ from ottla.broker.groups.consumer.epochs import check_epoch
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.leaving import leave
 from ottla.broker.groups.consumer.state import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, Held, Member
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import Call, Group, GroupState
@@ -97,14 +98,7 @@ class _Beat:
         """A classic group becomes this kind: it is converted, and all is decided on, before anything is written."""
         from ottla.broker.groups.consumer import upgrade
 
-        steps = upgrade.converted(self._groups, classic)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                group: ConsumerGroup = end.value
-                break
-            yield Fx()
+        group = yield from in_turns(upgrade.converted(self._groups, classic))
         self._fx = fx = Fx()
         self._go_on(group)
         rest = fx.then or iter(())

@@ -109,7 +109,7 @@ def _merged(member: Member, call: Call, said: ConsumerProtocolSubscription) -> M
 def _downgrade(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Member, ask: Ask, fx: Fx) -> None:
     """The last member of the new protocol came back in the older one: so does the group."""
     epoch = group.epoch
-    if ask.bump or group.fresh_epoch is None or group.epoch < group.fresh_epoch:
+    if ask.bump or group.is_stale:
         epoch, _ = new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)
     stale = group.target_epoch < epoch
     moved = updated

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
 from ottla.broker.groups.counting import count
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.broker.groups.modern import ModernGroup
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
 
 LEAVING = -1
@@ -100,18 +100,11 @@ def count_names(names: Names, topics: Iterable[str], by_name: int = 0, by_regex:
             names[topic] = new
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[Member, Target]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
-        self.id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.target_epoch = 1
-        self.target_at_ms = 0
-        """When the target was computed; 0 where that is not known."""
-        self.members: dict[str, Member] = {}
-        self.target: dict[str, Target] = {}
+        super().__init__(group_id)
         self.resolved: dict[str, Resolved] = {}
         self.has_partition_metadata = False
         """Whether a record of type 4, of before 4.1, is still to be taken away."""
@@ -122,8 +115,6 @@ class ConsumerGroup:
         self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
         self.owner_epochs: dict[bytes, dict[int, int]] = {}
-        self.fresh_epoch: int | None = None
-        """Soft: up to which epoch the metadata hash is known to be right; None where it must be looked at anew."""
 
     # ------------------------------------------------------------------ replay
 
@@ -192,18 +183,6 @@ class ConsumerGroup:
             count_names(self.names, resolved.topics, by_regex=1)
 
     # ------------------------------------------------------------------ what follows from it
-
-    def member(self, member_id: str) -> Member:
-        """A member.
-
-        Raises:
-            ProtocolError: UNKNOWN_MEMBER_ID.
-        """
-        member = self.members.get(member_id)
-        if member is None:
-            why = f"Member {member_id} is not a member of group {self.id}."
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, why)
-        return member
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """Who goes by an instance id."""

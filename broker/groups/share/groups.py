@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ottla.broker.groups.modern import restored
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareSettings
@@ -18,7 +19,6 @@ from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.machine import Arm, Cancel, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-RESTORED_AT_ONCE = 200
 RETRY_MS = 30_000
 """So long a partition may be on its way to its state before that is asked for again."""
 SESSION = "share-session"
@@ -104,14 +104,7 @@ class ShareGroups:
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session before it again."""
-        fx = Fx()
-        for group in self.groups.values():
-            for member_id in group.members:
-                self.arm_session(group.id, member_id, now_ms, fx)
-                if len(fx.timers) > RESTORED_AT_ONCE:
-                    yield fx
-                    fx = Fx()
-        yield fx
+        return restored(self.groups.values(), lambda group_id, x, fx: self.arm_session(group_id, x.id, now_ms, fx))
 
     def timer(self, key: tuple[str, ...]) -> Fx:
         """A member's session is over."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import Places, ShareGroups
@@ -25,6 +26,7 @@ from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
+INTERVAL = "share.assignment.interval.ms"
 PARTITIONS_A_ROW = 5
 """So many partitions are as much work as a member is."""
 
@@ -101,11 +103,10 @@ class _Beat:
         if group.target_epoch >= group.epoch:
             bump = bump or group.waits_for_more
         epoch, names = group.epoch, group.names
-        stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
-        if bump or stale:
+        if bump or group.is_stale:
             names = group.names_with(member, updated)
             epoch, bump = self._new_epoch(group, names, bump=bump)
-        if group.target_epoch >= epoch or not self._is_time(group):
+        if group.target_epoch >= epoch or not group.is_time(groups.interval_ms(group.id, INTERVAL), self._now_ms):
             goal = group.target_epoch, group.target.get(updated.id, NOTHING)
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
             return
@@ -142,11 +143,6 @@ class _Beat:
         group.fresh_epoch = epoch
         return epoch, bump
 
-    def _is_time(self, group: ShareGroup) -> bool:
-        """Whether a new target may be computed: the last one must have had its time."""
-        interval = self._groups.interval_ms(group.id, "share.assignment.interval.ms")
-        return group.target_at_ms == 0 or interval == 0 or self._now_ms >= group.target_at_ms + interval
-
     def _assign(
         self,
         group: ShareGroup,
@@ -159,14 +155,7 @@ class _Beat:
     ) -> Iterator[Fx]:
         """Compute the targets, write those that are new, and let the member go on."""
         old = dict(group.target)
-        work = assign(_spec(self._groups, group, updated, names))
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                new: dict[str, Target] = end.value
-                break
-            yield Fx()
+        new = yield from in_turns(assign(_spec(self._groups, group, updated, names)))
         fx = Fx()
         for name in _order(group, updated):
             target = new.get(name, NOTHING)

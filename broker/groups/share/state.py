@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups.assignors.spec import Target
 from ottla.broker.groups.counting import count_all
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.broker.groups.modern import ModernGroup
 
 LEAVING = -1
 
@@ -41,25 +41,16 @@ Ready = Mapping[bytes, Named]
 """Partitions by topic id."""
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareMember, Target]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
-        self.id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.target_epoch = 1
-        self.target_at_ms = 0
-        """When the target was computed; 0 where that is not known."""
-        self.members: dict[str, ShareMember] = {}
-        self.target: dict[str, Target] = {}
+        super().__init__(group_id)
         self.names: dict[str, int] = {}
         """How many members want a topic."""
         self.initializing: dict[bytes, Named] = {}
         self.initialized: dict[bytes, Named] = {}
         self.deleting: dict[bytes, str] = {}
-        self.fresh_epoch: int | None = None
-        """Soft: the epoch in which the hash of its topics was looked at last; None: it must be looked at."""
 
     def update(self, member: ShareMember) -> None:
         """A member is, or is now, so."""
@@ -74,18 +65,6 @@ class ShareGroup:
         old = self.members.pop(member_id, None)
         if old is not None:
             count_all(self.names, old.names, -1)
-
-    def member(self, member_id: str) -> ShareMember:
-        """A member.
-
-        Raises:
-            ProtocolError: UNKNOWN_MEMBER_ID.
-        """
-        member = self.members.get(member_id)
-        if member is None:
-            why = f"Member {member_id} is not a member of group {self.id}."
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, why)
-        return member
 
     @property
     def state(self) -> str:

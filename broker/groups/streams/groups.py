@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.groups.classic import ClassicGroups
+from ottla.broker.groups.modern import restored
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.state import GroupState
 from ottla.broker.groups.streams import records as sr
 from ottla.broker.groups.streams.replay import replay
-from ottla.broker.groups.streams.settings import StreamsSettings
 from ottla.broker.groups.streams.state import Member, MemberState, StreamsGroup
 from ottla.broker.groups.topics import Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
@@ -21,7 +21,6 @@ from ottla.log.machine import Arm, Cancel
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 
-RESTORED_AT_ONCE = 200
 SESSION = "streams-session"
 REBALANCE = "streams-rebalance"
 DELAY = "streams-delay"
@@ -32,8 +31,7 @@ class StreamsGroups:
     """Streams groups, beside the others of the same partition."""
 
     def __init__(self, classic: ClassicGroups, topics: Topics, taken: Callable[[str], bool]) -> None:
-        said = classic.settings.streams
-        self.settings = StreamsSettings() if said is None else said()
+        self.settings = classic.settings.streams
         self.topics = topics
         self.groups: dict[str, StreamsGroup] = {}
         self.delayed: set[str] = set()
@@ -125,16 +123,13 @@ class StreamsGroups:
 
     def restore(self, now_ms: int) -> Iterator[Fx]:
         """The shard has been read: every member has its whole session, and its time to give up, before it again."""
-        fx = Fx()
-        for group in self.groups.values():
-            for member in group.members.values():
-                self.arm_session(group.id, member.id, now_ms, fx)
-                if member.state is MemberState.UNREVOKED_TASKS:
-                    self.watch_revocation(group.id, member, now_ms, fx)
-                if len(fx.timers) > RESTORED_AT_ONCE:
-                    yield fx
-                    fx = Fx()
-        yield fx
+
+        def arm(group_id: str, member: Member, fx: Fx) -> None:
+            self.arm_session(group_id, member.id, now_ms, fx)
+            if member.state is MemberState.UNREVOKED_TASKS:
+                self.watch_revocation(group_id, member, now_ms, fx)
+
+        return restored(self.groups.values(), arm)
 
     def fence(self, group: StreamsGroup, member_id: str, fx: Fx) -> None:
         """The group goes on without a member, in its next epoch."""

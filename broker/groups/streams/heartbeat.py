@@ -23,7 +23,7 @@ from ottla.broker.groups.streams.owned import Rows, check_epoch, check_owned, ow
 from ottla.broker.groups.streams.reconcile import Goal, check_known, reconcile
 from ottla.broker.groups.streams.state import LEAVING, NOTHING, Held, Member, StreamsGroup, Target
 from ottla.broker.groups.streams.status import Status
-from ottla.broker.groups.streams.target import is_time, plan, rows_of, written
+from ottla.broker.groups.streams.target import INTERVAL, plan, rows_of, written
 from ottla.broker.groups.streams.topology import Topology, from_request
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -114,7 +114,7 @@ class _Beat:
             finish(group.target_epoch, NOTHING, fx)
         elif group.target_epoch >= epoch:
             finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
-        elif not is_time(groups, group, self._now_ms):
+        elif not group.is_time(groups.number(group.id, INTERVAL), self._now_ms):
             self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
             finish(group.target_epoch, group.target.get(updated.id, NOTHING), fx)
         else:
@@ -173,8 +173,7 @@ class _Beat:
     def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
         """What the topology comes to now, and the hash of its topics; looked at anew where they may have changed."""
         known = group.configured
-        stale = group.fresh_epoch is None or group.epoch < group.fresh_epoch
-        if group.topology is not None and known is not None and not stale:
+        if group.topology is not None and known is not None and not group.is_stale:
             return known, group.metadata_hash
         topics = self._groups.topics
         metadata_hash = topics.hash_of(topology.required)

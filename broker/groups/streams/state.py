@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.groups.modern import ModernGroup
 from ottla.broker.groups.streams.topology import Topology
-from ottla.wire.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.groups.streams.configured import Configured
@@ -100,31 +100,22 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
 
-class StreamsGroup:
+class StreamsGroup(ModernGroup[Member, Target]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
-        self.id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
+        super().__init__(group_id)
         self.validated_epoch = 0
         """The topology's epoch once all its topics are as they must be; -1 while they are not."""
         self.configs: dict[str, str] = {}
         """What the assignor was told last."""
         self.topology: Topology | None = None
-        self.target_epoch = 1
-        self.target_at_ms = 0
-        """When the target was computed; 0 where that is not known."""
-        self.members: dict[str, Member] = {}
-        self.target: dict[str, Target] = {}
         self.active_at: dict[str, dict[int, str]] = {}
         """Subtopology, partition -> the process that does the task."""
         self.standby_at: dict[str, dict[int, set[str]]] = {}
         self.warmup_at: dict[str, dict[int, set[str]]] = {}
         self.configured: Configured | None = None
         """Soft: what the topology comes to with the topics there are; None where nobody has looked yet."""
-        self.fresh_epoch: int | None = None
-        """Soft: the epoch in which the hash of its topics was looked at last; None: it must be looked at."""
         self.shutdown_by: str | None = None
         """Soft: the member that wants the whole application to end."""
         self.endpoint_epoch = 0
@@ -177,18 +168,6 @@ class StreamsGroup:
                     owners.setdefault(number, set()).add(process_id)
 
     # ------------------------------------------------------------------ what follows from it
-
-    def member(self, member_id: str) -> Member:
-        """A member.
-
-        Raises:
-            ProtocolError: UNKNOWN_MEMBER_ID.
-        """
-        member = self.members.get(member_id)
-        if member is None:
-            why = f"Member {member_id} is not a member of group {self.id}."
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, why)
-        return member
 
     @property
     def state(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups import java_order
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.streams import records as sr
 from ottla.broker.groups.streams.configured import Configured
@@ -21,6 +22,7 @@ from ottla.broker.groups.streams.state import NOTHING, Member, MemberState, Stre
 from ottla.broker.groups.streams.sticky import Claim, Extent, Spec, assign
 
 RECORDS_AT_ONCE = 200
+INTERVAL = "streams.assignment.interval.ms"
 Finish = Callable[[int, Target, Fx], None]
 """Takes the target's epoch, the target of the member that asks, and what to add to."""
 
@@ -36,12 +38,6 @@ class Plan(NamedTuple):
     configured: Configured
     standbys: int
     now_ms: int
-
-
-def is_time(groups: StreamsGroups, group: StreamsGroup, now_ms: int) -> bool:
-    """Whether a new target may be computed: the last one must have had its time."""
-    interval = groups.number(group.id, "streams.assignment.interval.ms")
-    return group.target_at_ms == 0 or interval == 0 or now_ms >= group.target_at_ms + interval
 
 
 def plan(
@@ -84,14 +80,7 @@ def compute(todo: Plan) -> Generator[None, None, dict[str, Target]]:
 
 def written(todo: Plan, updated_id: str | None, finish: Finish) -> Iterator[Fx]:
     """Compute a target, write what is new of it, and let the member that asks go on."""
-    work, new = compute(todo), None
-    while new is None:
-        try:
-            next(work)
-        except StopIteration as end:
-            new = end.value
-        else:
-            yield Fx()
+    new = yield from in_turns(compute(todo))
     fx = Fx()
     for name, target in new.items():
         if todo.target.get(name) != target:
@@ -124,6 +113,6 @@ def _assign_late(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: Fx
     configured = group.configured
     if not group.members or configured is None or group.epoch <= group.target_epoch:
         return
-    if is_time(groups, group, now_ms):
+    if group.is_time(groups.number(group.id, INTERVAL), now_ms):
         todo = plan(group, group.epoch, None, configured, group.configs, now_ms)
         fx.follow(written(todo, None, lambda *_: None), rows_of(todo))
