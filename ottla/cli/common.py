@@ -119,8 +119,8 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], confi
     return 0
 
 
-async def coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
-    """A connection to the broker that coordinates a group, or a transactional id (type 1).
+async def coordinator_of(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
+    """The broker that coordinates a group, a transactional id (type 1) or a share partition (2): its id, a connection.
 
     Raises:
         Failed: nobody does.
@@ -137,7 +137,16 @@ async def coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Cha
     row: Any = answer.coordinators[0] if version >= 4 else answer
     check(row.error_code, row.error_message, key)
     await client.metadata([])
-    return await client.broker(row.node_id)
+    return row.node_id, await client.broker(row.node_id)
+
+
+async def coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
+    """A connection to the broker that coordinates a group, or a transactional id (type 1).
+
+    Raises:
+        Failed: nobody does.
+    """
+    return (await coordinator_of(client, key, key_type))[1]
 
 
 async def until_led(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:

@@ -1,37 +1,73 @@
-"""``ottla group``: consumer groups of any Kafka: list, describe, lag."""
+"""``ottla group``: groups of any Kafka, of all four kinds: list, describe, reset, delete."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
-from ottla.cli.common import add_connection, check, command_parser, coordinator, show, talk
+from ottla.cli import group_reset as gr
+from ottla.cli import group_seen as gs
+from ottla.cli.common import Failed, add_connection, check, command_parser, coordinator, show, talk
+from ottla.cli.group_offsets import named, table
 from ottla.peers.client import ClusterClient
-from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_groups as dg
 from ottla.wire.messages import list_groups as lg
-from ottla.wire.messages import offset_fetch as of
 
-TEXT = """A consumer group shares the partitions of its topics among its members and stores how far it has read.
+TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
+them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
 
 examples:
-  ottla group list
-  ottla group describe billing          positions and lag of each partition, and the members
+  ottla group list --type share,streams
+  ottla group describe billing              members, what each has, positions and lag
+  ottla group describe orders --records     of a share group: what became of deliveries
+  ottla group reset billing --topic events:0,1 --to-datetime 2026-01-31T00:00:00
+  ottla group reset billing --all-topics --shift-by -100 --execute
+  ottla group delete billing
+  ottla group delete-offsets billing --topic events
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     out = command_parser("group", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name, text in (("list", "groups and their state"), ("describe", "positions, lag and members of a group")):
+    for name, text in (
+        ("list", "groups, their type and state"),
+        ("describe", "members, assignments, positions and lag of groups"),
+        ("reset", "set where groups go on, or show what that would be (the default)"),
+        ("delete", "delete groups nobody is in"),
+        ("delete-offsets", "forget a group's positions in topics"),
+    ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
+        if name == "list":
+            verb.add_argument("--type", metavar="TYPES", help="only these: classic, consumer, share, streams")
+            verb.add_argument("--state", metavar="STATES", help="only those in these states: stable,empty, say")
+            continue
+        verb.add_argument("group", nargs=1 if name == "delete-offsets" else "*", help="ids of groups")
+        if name != "delete-offsets":
+            verb.add_argument("--all", action="store_true", help="all groups there are")
+        if name in ("reset", "delete-offsets"):
+            needed = name == "delete-offsets"
+            text = "a topic, or some partitions of it; may be said again"
+            verb.add_argument("--topic", action="append", required=needed, metavar="TOPIC[:0,1]", help=text)
+        if name in ("reset", "delete"):
+            text = "also delete the topics that streams groups have made for themselves"
+            verb.add_argument("--internal-topics", action="store_true", help=text)
         if name == "describe":
-            verb.add_argument("group", help="the group's id")
+            text = "of share groups also the records of which it is stored what became of their deliveries"
+            verb.add_argument("--records", action="store_true", help=text)
+        if name == "reset":
+            verb.add_argument("--all-topics", action="store_true", help="all partitions the group has positions in")
+            do = verb.add_mutually_exclusive_group()
+            do.add_argument("--dry-run", action="store_true", help="only show it (the default)")
+            do.add_argument("--execute", action="store_true", help="do it")
+            verb.add_argument("--export", action="store_true", help="print it as --from-file reads it")
+            gr.add_modes(verb)
     return out
 
 
-async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
     rows = []
     for connection in await client.everyone():
         answer = await connection.call(lg.ListGroupsRequest())
@@ -40,48 +76,178 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
             {"group": g.group_id, "state": g.group_state, "type": g.group_type, "protocol": g.protocol_type}
             for g in answer.groups
         ]
-    show(sorted(rows, key=lambda row: str(row["group"])), options.output)
+    return sorted(rows, key=lambda row: str(row["group"]))
+
+
+def _only(rows: Iterable[dict[str, Any]], key: str, said: str | None) -> list[dict[str, Any]]:
+    wanted = None if said is None else {word.strip().lower() for word in said.split(",")}
+    return [row for row in rows if wanted is None or str(row[key]).lower() in wanted]
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    show(_only(_only(await _listed(client), "type", options.type), "state", options.state), options.output)
+
+
+async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[str]:
+    if not options.all and not options.group:
+        raise Failed("name a group, or say --all")
+    return [row["group"] for row in await _listed(client)] if options.all else list(dict.fromkeys(options.group))
+
+
+async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """Do it with each; those that fail do not keep the others from it."""
+    failed = []
+    for group in groups:
+        try:
+            await work(group)
+        except Failed as error:
+            failed.append(str(error))
+    if failed:
+        raise Failed("\nottla: ".join(failed))
+
+
+# ---------------------------------------------------------------------- describe
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    connection = await coordinator(client, options.group)
-    group = (await connection.call(dg.DescribeGroupsRequest([options.group]))).groups[0]
-    if group.error_code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
-        check(group.error_code, group.error_message, options.group)
-    wanted = of.OffsetFetchRequestGroup(options.group, topics=None)
-    version = connection.version_for(ApiKey.OFFSET_FETCH, 9)
-    stored = (await connection.call(of.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
-    check(stored.error_code, None, options.group)
-    rows = []
-    for topic in sorted(stored.topics, key=lambda t: t.name):
-        for p in sorted(topic.partitions, key=lambda p: p.partition_index):
-            end = await client.offset(topic.name, p.partition_index, -1)
-            rows.append(
-                {
-                    "topic": topic.name,
-                    "partition": p.partition_index,
-                    "position": p.committed_offset,
-                    "end": end,
-                    "lag": end - p.committed_offset,
-                }
-            )
-    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and not rows:
-        check(group.error_code, group.error_message, options.group)
-    members = [{"member": m.member_id, "client": m.client_id, "host": m.client_host} for m in group.members]
-    if options.output == "json":
-        show([{"group": options.group, "state": group.group_state, "members": members, "positions": rows}], "json")
+    told: list[dict[str, Any]] = []
+
+    async def one(group_id: str) -> None:
+        seen = await gs.find(client, group_id)
+        if seen is None:
+            check(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
+            return
+        row = {**gs.summary(seen), "members": gs.members(seen), "positions": await gs.positions(client, seen)}
+        if seen.kind == gs.STREAMS:
+            row["topology"] = gs.topology(seen)
+        if seen.kind == gs.SHARE and options.records:
+            from ottla.cli.group_share import records
+
+            row["records"] = await records(client, seen)
+        if options.output == "text":
+            _print(row, first=not told)
+        told.append(row)
+
+    try:
+        await _each(await _groups(client, options), one)
+    finally:
+        if options.output == "json":
+            show(told, "json")
+
+
+def _print(row: dict[str, Any], *, first: bool) -> None:
+    if not first:
+        print()
+    epochs = "" if row["epoch"] is None else f", epoch {row['epoch']}, target of epoch {row['target_epoch']}"
+    by = "" if row["assignor"] is None else f", assigned by {row['assignor']}"
+    count = len(row["members"])
+    head = f"{row['group']}: {row['type']} group, {row['state']}"
+    print(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}")
+    for part in ("topology", "positions", "records", "members"):
+        show(table(row.get(part, ())), "text")
+
+
+# ---------------------------------------------------------------------- reset, delete
+
+
+async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
+    groups, rows = await _groups(client, options), list[dict[str, Any]]()
+    to, plan = gr.aim(options), dict[str, dict[Any, int]]()
+    if to.mode == "from_file":
+        plan = gr.load_plan(to.value, groups)
+
+    async def one(group_id: str) -> None:
+        where = to
+        if to.mode == "from_file":
+            if group_id not in plan:
+                raise Failed(f"{to.value} says nothing of {group_id}")
+            where = gr.Aim(to.mode, plan[group_id])
+        rows.extend(await gr.planned(client, options, group_id, where))
+        seen = await gs.find(client, group_id) if options.internal_topics and options.execute else None
+        if seen is not None and seen.kind == gs.STREAMS:
+            await gr.delete_topics(client, gr.internal_topics(seen))
+
+    try:
+        await _each(groups, one)
+    finally:
+        if options.export:
+            for row in rows:
+                named_too = [row["group"]] if len(groups) > 1 else []
+                print(*named_too, row["topic"], row["partition"], row["new"], sep=",")
+        else:
+            show(rows if options.output == "json" else table(rows), options.output)
+    if not options.execute and not options.export and options.output == "text" and rows:
+        print("nothing has been changed: say --execute to do it")
+
+
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
+    from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+
+    gone: list[dict[str, Any]] = []
+
+    async def one(group_id: str) -> None:
+        seen = await gs.find(client, group_id) if options.internal_topics else None
+        answer = await (await coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
+        check(answer.results[0].error_code, None, group_id)
+        topics = gr.internal_topics(seen) if seen is not None and seen.kind == gs.STREAMS else []
+        await gr.delete_topics(client, topics)
+        gone.append({"group": group_id, "deleted": True, "topics": topics})
+
+    try:
+        await _each(await _groups(client, options), one)
+    finally:
+        show(gone if options.output == "json" else table(gone), options.output)
+
+
+async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
+    (group_id,) = options.group
+    seen = await gs.find(client, group_id)
+    if seen is None:
+        check(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
         return
-    print(f"{options.group}: {group.group_state}, {len(members)} members")
-    show(rows, "text")
-    show(members, "text")
+    if seen.kind == gs.SHARE:
+        from ottla.wire.messages import delete_share_group_offsets as ds
+
+        if any(":" in item for item in options.topic):
+            raise Failed(f"{group_id} is a share group: it forgets whole topics only")
+        topics = [ds.DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
+        answer = await seen.channel.call(ds.DeleteShareGroupOffsetsRequest(group_id, topics))
+        check(answer.error_code, answer.error_message, group_id)
+        rows = [({"topic": x.topic_name}, x.error_code, x.error_message) for x in answer.responses]
+    else:
+        from ottla.wire.messages import offset_delete as od
+
+        parts: dict[str, list[od.OffsetDeleteRequestPartition]] = {}
+        for topic, number in await named(client, options.topic):
+            parts.setdefault(topic, []).append(od.OffsetDeleteRequestPartition(number))
+        asked = od.OffsetDeleteRequest(group_id, [od.OffsetDeleteRequestTopic(*item) for item in parts.items()])
+        answer = await seen.channel.call(asked)
+        check(answer.error_code, None, group_id)
+        rows = [
+            ({"topic": topic.name, "partition": row.partition_index}, row.error_code, None)
+            for topic in answer.topics
+            for row in topic.partitions
+        ]
+    shown = [{**at, "result": (why or ErrorCode(code).text) if code else "deleted"} for at, code, why in rows]
+    show(sorted(shown, key=lambda row: (row["topic"], row.get("partition", 0))), options.output)
+    if any(code for _, code, _ in rows):
+        raise Failed(f"{group_id}: not all of it is deleted")
+
+
+VERBS = {
+    "list": _list,
+    "describe": _describe,
+    "reset": _reset,
+    "delete": _delete,
+    "delete-offsets": _delete_offsets,
+}
 
 
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    verb = _list if options.verb == "list" else _describe
 
     async def work(client: ClusterClient) -> None:
-        await verb(client, options)
+        await VERBS[options.verb](client, options)
 
     return talk(options.bootstrap, work, options.command_config)

@@ -1,0 +1,128 @@
+"""Offsets a group is measured by, and set to: where it stands, where partitions begin and end, and which are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.cli.common import Failed, check
+from ottla.peers.client import Channel, ClusterClient
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+At = tuple[str, int]
+"""A topic and the number of a partition."""
+LATEST, EARLIEST = -1, -2
+BY_NAME = 9
+"""The last version of OffsetFetch and OffsetCommit that names topics."""
+
+
+async def committed(channel: Channel, group_id: str) -> dict[At, int]:
+    """Every position a group has stored.
+
+    Raises:
+        Failed: refused.
+    """
+    wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
+    version = channel.version_for(ApiKey.OFFSET_FETCH, BY_NAME)
+    stored = (await channel.call(of.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
+    check(stored.error_code, None, group_id)
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in stored.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+async def _by_leader(client: ClusterClient, partitions: Iterable[At]) -> list[tuple[Channel, list[At]]]:
+    """Partitions by the connection to their leader; those that have none, or are not there, are left out."""
+    partitions = list(partitions)
+    if partitions:
+        await client.metadata(sorted({topic for topic, _ in partitions}))
+    out: dict[int, tuple[Channel, list[At]]] = {}
+    for at in partitions:
+        try:
+            channel = await client.leader(*at)
+        except ProtocolError:
+            continue
+        out.setdefault(id(channel), (channel, []))[1].append(at)
+    return list(out.values())
+
+
+async def offsets(client: ClusterClient, partitions: Iterable[At], timestamp: int) -> dict[At, int]:
+    """An offset of each by time: the earliest, the latest, or the first that is not older than so many milliseconds
+    since 1970, -1 where there is none. Who does not answer for a partition leaves it out.
+    """
+    out = {}
+    for channel, some in await _by_leader(client, partitions):
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, number in some:
+            topics.setdefault(topic, []).append(ListOffsetsPartition(number, timestamp=timestamp))
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(*item) for item in topics.items()])
+        answer = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, 10))
+        for told in answer.topics:
+            out.update({(told.name, row.partition_index): row.offset for row in told.partitions if not row.error_code})
+    return out
+
+
+def scope(items: Sequence[str], there: Mapping[str, Sequence[int]]) -> list[At]:
+    """The partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
+
+    Raises:
+        Failed: it is written otherwise, or there are no such.
+    """
+    out: dict[At, None] = {}
+    for item in items:
+        name, separator, numbers = item.partition(":")
+        known = there.get(name, ())
+        if not separator:
+            out.update(dict.fromkeys((name, number) for number in known))
+        for number in numbers.split(",") if separator else ():
+            if not number.strip().isdecimal():
+                raise Failed(f"{item}: write TOPIC or TOPIC:0,1,2")
+            out[name, int(number)] = None
+        missing = [number for topic, number in out if topic == name and number not in known]
+        if not known or missing:
+            raise Failed(f"{item}: there is no such partition" if known else f"{name}: there is no such topic")
+    return sorted(out)
+
+
+async def named(client: ClusterClient, items: Sequence[str]) -> list[At]:
+    """The same of a cluster's topics.
+
+    Raises:
+        Failed: there are no such.
+    """
+    answer = await client.metadata(sorted({item.partition(":")[0] for item in items}))
+    there = {
+        topic.name or "": sorted(row.partition_index for row in topic.partitions)
+        for topic in answer.topics
+        if not topic.error_code
+    }
+    return scope(items, there)
+
+
+def by_topic(offsets: Mapping[At, int]) -> dict[str, dict[int, int]]:
+    """As requests want them."""
+    out: dict[str, dict[int, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        out.setdefault(topic, {})[number] = offset
+    return out
+
+
+def shown(value: Any) -> Any:
+    """A cell of a table: partitions as ``t:0,1;u:2``, and - where there is nothing."""
+    if isinstance(value, dict):
+        value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))
+    elif isinstance(value, list):
+        value = ",".join(map(str, value))
+    return "-" if value is None or value == "" else value
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as they are printed, without the columns in which nothing stands."""
+    full = {head for row in rows for head, value in row.items() if shown(value) != "-"}
+    return [{head: shown(value) for head, value in row.items() if head in full} for row in rows]
