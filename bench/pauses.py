@@ -65,8 +65,8 @@ class Watch(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self.reset()
-        self._began = 0.0
-        self._cpu = 0.0
+        self._began = time.perf_counter()  # it is added in the middle of a step
+        self._cpu = time.thread_time()
 
     def reset(self) -> None:
         """Begin anew."""

@@ -7,6 +7,7 @@ the first of them comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,6 +131,13 @@ class GroupMachine:
             self._consumers = ConsumerGroups(self.groups, Topics(self._image))
         return self._consumers
 
+    @cached_property
+    def _heartbeat(self) -> Callable[[Call, int], Fx]:
+        """What answers a heartbeat of the new protocol."""
+        from ottla.broker.groups.consumer.heartbeat import heartbeat
+
+        return partial(heartbeat, self.consumers)
+
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         """A consumer group."""
         return None if self._consumers is None else self._consumers.groups.get(group_id)
@@ -191,6 +199,8 @@ class GroupMachine:
 
     def handle(self, now_ms: int, event: Any) -> Fx:
         """One event."""
+        if type(event) is Call:  # nearly all of them
+            return self._called(event, now_ms)
         match event:
             case Loaded():
                 return self._loaded(now_ms)
@@ -218,32 +228,38 @@ class GroupMachine:
                 return event.rule(self.shares, event.ticket, now_ms)
             case OfStreams():
                 return event.rule(self.streams, event.ticket, now_ms)
-            case Call() if self.streams_group(event.request.group_id) is not None:
-                from ottla.broker.groups.streams.others import handle as handle_other
-
-                return handle_other(self.streams, event, now_ms)
-            case Call() if self.share(event.request.group_id) is not None:
-                from ottla.broker.groups.share.others import refuse
-
-                return refuse(event)
-            case Call(request=chb.ConsumerGroupHeartbeatRequest()):
-                from ottla.broker.groups.consumer.heartbeat import heartbeat
-
-                return heartbeat(self.consumers, event, now_ms)
-            case Call() if self.consumer(event.request.group_id) is not None:
-                from ottla.broker.groups.consumer.classic_calls import handle
-
-                return handle(self.consumers, event, now_ms)
-            case Call(request=j.JoinGroupRequest()):
-                return self.groups.join(event, now_ms)
-            case Call(request=s.SyncGroupRequest()):
-                return self.groups.sync(event, now_ms)
-            case Call(request=hb.HeartbeatRequest()):
-                return self.groups.heartbeat(event, now_ms)
-            case Call(request=lg.LeaveGroupRequest()):
-                return self.groups.leave(event, now_ms)
             case _:
                 raise AssertionError(event)
+
+    def _called(self, call: Call, now_ms: int) -> Fx:
+        """A member asks for something."""
+        request = call.request
+        group_id: str = request.group_id
+        if self._streams is not None and group_id in self._streams.groups:
+            from ottla.broker.groups.streams.others import handle as handle_other
+
+            return handle_other(self._streams, call, now_ms)
+        if self._shares is not None and group_id in self._shares.groups:
+            from ottla.broker.groups.share.others import refuse
+
+            return refuse(call)
+        if type(request) is chb.ConsumerGroupHeartbeatRequest:
+            return self._heartbeat(call, now_ms)
+        if self.consumer(group_id) is not None:
+            from ottla.broker.groups.consumer.classic_calls import handle
+
+            return handle(self.consumers, call, now_ms)
+        match request:
+            case j.JoinGroupRequest():
+                return self.groups.join(call, now_ms)
+            case s.SyncGroupRequest():
+                return self.groups.sync(call, now_ms)
+            case hb.HeartbeatRequest():
+                return self.groups.heartbeat(call, now_ms)
+            case lg.LeaveGroupRequest():
+                return self.groups.leave(call, now_ms)
+            case _:
+                raise AssertionError(request)
 
     def _loaded(self, now_ms: int) -> Fx:
         fx = self.groups.loaded(now_ms)

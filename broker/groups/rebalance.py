@@ -11,7 +11,7 @@ The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings, ShareSettings, StreamsSettings
@@ -27,7 +27,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 LEAST_WAIT_MS = 1000
 """Who waits for static members looks again after so long at the least: they may name a rebalance timeout of 0."""
 
-Fx = Effects[GroupRecord]
+if TYPE_CHECKING:
+    Fx = Effects[GroupRecord]
+else:
+    Fx = Effects  # each call of a subscripted class costs as much again
 
 
 class GroupSettings(NamedTuple):

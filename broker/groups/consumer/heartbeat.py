@@ -19,7 +19,14 @@ from ottla.broker.groups.consumer.change import Ask, Regex, Step, change
 from ottla.broker.groups.consumer.epochs import check_epoch
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.leaving import leave
-from ottla.broker.groups.consumer.state import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, Held, Member
+from ottla.broker.groups.consumer.state import (
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    ConsumerGroup,
+    Held,
+    Member,
+    MemberState,
+)
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
@@ -38,11 +45,58 @@ def heartbeat(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
     try:
         if request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             response.member_id, response.member_epoch = leave(groups, request, now_ms, fx), request.member_epoch
-        else:
+        elif not at_rest(groups, call, response, now_ms, fx):
             _Beat(groups, call, response, now_ms, fx).go()
     except ProtocolError as error:
         return Fx(replies=[Reply(call.ticket, refusal(error))])
     return fx
+
+
+def at_rest(
+    groups: ConsumerGroups, call: Call, response: hb.ConsumerGroupHeartbeatResponse, now_ms: int, fx: Fx
+) -> bool:
+    """Answer a heartbeat that says nothing new, of a member for whom there is nothing new: nearly every one is so.
+    False where more is to be looked at; nothing has been done then.
+    """
+    request: hb.ConsumerGroupHeartbeatRequest = call.request
+    group = groups.groups.get(request.group_id)
+    member = group.members.get(request.member_id) if group is not None else None
+    if (
+        group is None
+        or member is None
+        or member.epoch != request.member_epoch
+        or member.epoch != group.target_epoch
+        or member.epoch < group.epoch
+        or member.state is not MemberState.STABLE
+        or member.classic is not None
+        or group.regexes
+        or group.is_stale
+        or request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or (request.instance_id is not None and group.static_ids.get(request.instance_id) != member.id)
+        or request.rack_id is not None
+        or request.server_assignor is not None
+        or request.rebalance_timeout_ms not in (-1, member.rebalance_timeout_ms)
+        or call.client_id != member.client_id
+        or call.client_host != member.client_host[1:]
+    ):
+        return False
+    _answer(groups, group.id, response, member, now_ms, fx)
+    return True
+
+
+def _answer(
+    groups: ConsumerGroups,
+    group_id: str,
+    response: hb.ConsumerGroupHeartbeatResponse,
+    member: Member,
+    now_ms: int,
+    fx: Fx,
+) -> None:
+    groups.arm_session(group_id, member, now_ms, fx)
+    response.member_id = member.id
+    response.member_epoch = member.epoch
+    response.heartbeat_interval_ms = groups.interval_ms(group_id, "consumer.heartbeat.interval.ms")
 
 
 def refusal(error: ProtocolError) -> hb.ConsumerGroupHeartbeatResponse:
@@ -163,10 +217,7 @@ class _Beat:
     def _finish(self, group: ConsumerGroup, step: Step, moved: Member, fx: Fx) -> None:
         """The member has gone as far as it can: answer it."""
         request, response = self._request, self._response
-        self._groups.arm_session(group.id, moved, self._now_ms, fx)
-        response.member_id = moved.id
-        response.member_epoch = moved.epoch
-        response.heartbeat_interval_ms = self._groups.interval_ms(group.id, "consumer.heartbeat.interval.ms")
+        _answer(self._groups, group.id, response, moved, self._now_ms, fx)
         says_all = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
