@@ -25,6 +25,12 @@ def java_text(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def sorted_texts(texts: Iterable[str]) -> list[str]:
+    """Texts as ``Collections.sort`` leaves them; nearly all there are compare here as they do there."""
+    every = list(texts)
+    return sorted(every) if all(map(str.isascii, every)) else sorted(every, key=java_text)
+
+
 @lru_cache(maxsize=4096)
 def text_hash(text: str) -> int:
     """``String.hashCode``, as 32 bits without a sign."""

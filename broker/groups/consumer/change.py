@@ -72,7 +72,7 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
         homogeneous = is_homogeneous(group.regexes, group.names, len(group.members))
     name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
     plan = target.plan(group, epoch, updated, homogeneous=homogeneous, name=name)
-    wanted = groups.topics.size_of({*group.names, *updated.names})
+    wanted = groups.topics.size_of(group.names.keys() | updated.names)
     fx.follow(_assign(groups, group, step, plan, ask), plan.rows(wanted))
 
 

@@ -198,7 +198,7 @@ class _Beat:
     def _merged(self, member: Member) -> Member:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
-        names = request.subscribed_topic_names
+        names = member.names if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names)
         return replace(
             member,
             instance_id=_either(request.instance_id, member.instance_id),
@@ -207,7 +207,7 @@ class _Beat:
                 member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
             ),
             assignor=_either(request.server_assignor, member.assignor),
-            names=member.names if names is None else frozenset(names),
+            names=member.names if names == member.names else names,  # which are counted once, and known again
             regex=_either(request.subscribed_topic_regex, member.regex),
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",

@@ -27,7 +27,7 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
         member.rack_id,
         member.client_id,
         member.client_host,
-        sorted(member.names, key=java_order.java_text),
+        java_order.sorted_texts(member.names),
         member.regex,
         member.rebalance_timeout_ms,
         member.assignor,
@@ -117,7 +117,7 @@ def with_assignment(member: Member, value: m.ConsumerGroupCurrentMemberAssignmen
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
     value = m.ConsumerGroupRegularExpressionValue(
-        sorted(resolved.topics, key=java_order.java_text), resolved.version, resolved.at_ms
+        java_order.sorted_texts(resolved.topics), resolved.version, resolved.at_ms
     )
     return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 

@@ -5,7 +5,7 @@ Source: ``ModernGroup.java``, ``ConsumerGroup.java``, ``ConsumerGroupMember.java
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -89,15 +89,23 @@ class Subscribers(NamedTuple):
 Names = dict[str, Subscribers]
 
 
-def count_names(names: Names, topics: Iterable[str], by_name: int = 0, by_regex: int = 0) -> None:
-    """Count topics up or down; those nobody names any more go."""
-    for topic in topics:
-        old = names.get(topic, Subscribers())
-        new = Subscribers(old.by_name + by_name, old.by_regex + by_regex)
+def count_names(names: Names, topics: Set[str], by_name: int = 0, by_regex: int = 0) -> None:
+    """Count topics up or down; those nobody names any more go. A member may name 200,000: equal counts are one object,
+    and what is new is taken in at once.
+    """
+    known = names.keys() & topics
+    moved: dict[Subscribers, Subscribers] = {}
+    for topic in known:
+        old = names[topic]
+        new = moved.get(old)
+        if new is None:
+            new = moved[old] = Subscribers(old.by_name + by_name, old.by_regex + by_regex)
         if new.by_name <= 0 and new.by_regex <= 0:
-            names.pop(topic, None)
+            del names[topic]
         else:
             names[topic] = new
+    if by_name > 0 or by_regex > 0:
+        names.update(dict.fromkeys(topics - known, Subscribers(by_name, by_regex)))
 
 
 class ConsumerGroup(ModernGroup[Member, Target]):
@@ -228,7 +236,7 @@ class ConsumerGroup(ModernGroup[Member, Target]):
 def is_homogeneous(regexes: Mapping[str, int], names: Names, members: int) -> bool:
     """Whether all members want the same topics, as far as that can be told by counting."""
     if not regexes:
-        return all(topic.by_name == members for topic in names.values())
+        return all(topic.by_name == members for topic in set(names.values()))
     if next(iter(regexes.values())) != members:
         return False
-    return all(topic.by_regex == 1 and topic.by_name <= 0 for topic in names.values())
+    return all(topic.by_regex == 1 and topic.by_name <= 0 for topic in set(names.values()))

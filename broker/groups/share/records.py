@@ -18,7 +18,7 @@ from ottla.wire.messages import share_group_records as m
 
 def member_record(group_id: str, member: ShareMember) -> GroupRecord:
     """What a member says of itself (type 10)."""
-    names = sorted(member.names, key=java_order.java_text)
+    names = java_order.sorted_texts(member.names)
     value = m.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, names)
     return GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member.id), value)
 
