@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import trio
 
+from ottla.broker.coordinator.patience import while_there
 from ottla.controller.image import Image
 from ottla.peers.access import Access
 from ottla.peers.client import Standing
@@ -48,7 +49,7 @@ class Lines:
         self._lines: dict[int, tuple[Standing, trio.Lock]] = {}
 
     async def call(self, broker_id: int, request: Message, version: int | None = None) -> Any:
-        """A broker's answer, once those before have theirs.
+        """A broker's answer, once those before have theirs; one that leaves the cluster is not waited for.
 
         Raises:
             OSError, WireError: there is none.
@@ -58,8 +59,13 @@ class Lines:
             self._lines[broker_id] = line, trio.Lock()
         line, free = self._lines[broker_id]
         async with free:
-            channel = await line.to(self._around.address(broker_id), f"broker {broker_id}")
-            return await channel.call(request, version)
+            address = self._around.address(broker_id)
+
+            async def ask() -> Any:
+                channel = await line.to(address, f"broker {broker_id}")
+                return await channel.call(request, version)
+
+            return await while_there(self._around.env, lambda: self._around.address(broker_id) == address, ask)
 
     def close(self) -> None:
         """Hang up everywhere."""
