@@ -1,0 +1,113 @@
+"""Kafka's own share consumer load tool against the real Kafka and Ottla in turn: rate, broker CPU, and the ratios.
+
+``python -m bench.share [--records 1000000] [--consumers 1 8]``. Each node gets the same records once; before each round
+the group is set back to its beginning. Rounds alternate, and the first of each warms it up. How long the first
+members wait for their partitions is part of what the tool measures, so the records must be many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.produce import cpu_s
+from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process, java_tool
+
+GROUP, TOPIC = "sharers", "load"
+ALONE = {f"share_coordinator_state_topic_{what}": "1" for what in ("replication_factor", "min_isr")}
+
+
+class Round(NamedTuple):
+    """One run of the load tool."""
+
+    records_a_second: float
+    broker_cpu_s: float
+
+
+def fill(node: Process, records: int, size: int, partitions: int) -> None:
+    """Make the topic, fill it, and have the group begin at its beginning."""
+    at = ["--bootstrap-server", node.bootstrap]
+    java_tool("TopicCommand", *at, "--create", "--topic", TOPIC, "--partitions", str(partitions))
+    config = ["--entity-type", "groups", "--entity-name", GROUP, "--add-config", "share.auto.offset.reset=earliest"]
+    java_tool("kafka.admin.ConfigCommand", *at, "--alter", *config)
+    java_tool(
+        "ProducerPerformance",
+        *(*at, "--topic", TOPIC, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"),
+        timeout_s=300,
+    )
+
+
+def set_back(node: Process) -> None:
+    """Nobody is in the group any more: all of it lies before it again."""
+    command = [OTTLA, "group", "reset", GROUP, "--to-earliest", "--execute", "-b", node.bootstrap]
+    deadline = time.monotonic() + 60
+    while subprocess.run(command, capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, "the group is never empty"
+        time.sleep(0.5)
+
+
+def load(node: Process, records: int, consumers: int) -> Round:
+    """Run the tool once."""
+    before = cpu_s(node.pid)
+    text = java_tool(
+        "ShareConsumerPerformance",
+        *("--bootstrap-server", node.bootstrap, "--topic", TOPIC, "--group", GROUP),
+        *("--num-records", str(records), "--threads", str(consumers), "--hide-header", "--timeout", "60000"),
+        timeout_s=300,
+    )
+    last = text.strip().splitlines()[-1].split(", ")
+    assert "WARNING" not in text, text
+    return Round(float(last[4]), cpu_s(node.pid) - before)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--consumers", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--only", choices=["kafka", "ottla"], help="without the other")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as where:
+        nodes: dict[str, Process] = {
+            "kafka": KafkaProcess(Path(where) / "kafka", None, **ALONE),
+            "ottla": OttlaProcess(Path(where) / "ottla"),
+        }
+        nodes = {name: node for name, node in nodes.items() if options.only in (None, name)}
+        for node in nodes.values():
+            node.start()
+            fill(node, options.records, options.size, options.partitions)
+        for consumers in options.consumers:
+            rounds: dict[str, list[Round]] = {name: [] for name in nodes}
+            for number in range(options.rounds):
+                for name, node in nodes.items():
+                    if number or consumers != options.consumers[0]:
+                        set_back(node)
+                    one = load(node, options.records, consumers)
+                    rate = f"{one.records_a_second:9,.0f}/s, cpu {one.broker_cpu_s:.2f} s"
+                    print(f"{name:6} {consumers} consumers, round {number}: {rate}", flush=True)
+                    rounds[name] += [one] if number else []
+            if len(nodes) > 1:
+                tell(consumers, rounds)
+        for node in nodes.values():
+            node.stop()
+
+
+def tell(consumers: int, rounds: dict[str, list[Round]]) -> None:
+    """The ratios of the medians."""
+    parts = []
+    for field in Round._fields:
+        ours, theirs = (statistics.median(getattr(one, field) for one in rounds[name]) for name in ("ottla", "kafka"))
+        parts.append(f"{field} {ours / theirs:.2f}")
+    print(f"ottla / kafka, {consumers} consumers: {', '.join(parts)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
