@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.broker.share.acquiring import Acquired
 from ottla.log.index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader
-from ottla.wire.legacy import TELLING_BYTES, any_header
+from ottla.wire.legacy import TELLING_BYTES, any_header, smallest
 from ottla.world.disk import FileSlice
 
 WINDOW_BYTES = 16 * 1024
@@ -48,6 +48,8 @@ def batches_in(part: FileSlice) -> list[Batch]:
             window, start = part.file.pread(min(WINDOW_BYTES, len(part) - position), part.offset + position), position
             if len(window) < min(HEADER_BYTES, len(part) - position):
                 break
+        if len(part) - position < smallest(window, position - start):
+            break  # not even its header
         batch = Batch(position, any_header(window, position - start))
         if batch.end > len(part):
             break
