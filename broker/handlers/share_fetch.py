@@ -166,7 +166,7 @@ class _Fetch:
         if part is None:
             return 0
         try:
-            batches = batches_in(part)
+            batches = batches_in(part, shared.new_from, max_records)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         aborted = aborted_among(batches, log.aborted_in(part, offset)) if self._committed else ()

@@ -35,13 +35,15 @@ class Batch(NamedTuple):
         return self.position + self.header.size_bytes
 
 
-def batches_in(part: FileSlice) -> list[Batch]:
-    """The whole batches of a range, header by header; one that is cut off at the end is left out.
+def batches_in(part: FileSlice, new_from: int, max_records: int) -> list[Batch]:
+    """The whole batches of a range, header by header; one that is cut off at the end is left out, and so is what no
+    request for so many records can reach: new ones begin at ``new_from``, or with the range.
 
     Raises:
         WireError: what lies there is no batch.
     """
     out: list[Batch] = []
+    reach = 0
     window, start, position = b"", 0, 0
     while len(part) - position >= TELLING_BYTES:
         if position + HEADER_BYTES > start + len(window):
@@ -53,7 +55,11 @@ def batches_in(part: FileSlice) -> list[Batch]:
         batch = Batch(position, any_header(window, position - start))
         if batch.end > len(part):
             break
+        if not out:
+            reach = max(new_from, batch.header.base_offset) + max_records - 1
         out.append(batch)
+        if batch.header.last_offset >= reach:
+            break
         position = batch.end
     return out
 

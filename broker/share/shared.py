@@ -132,6 +132,11 @@ class Shared:
         offset = rules.next_fetch_offset()
         return offset if rules.can_acquire() else None
 
+    @property
+    def new_from(self) -> int:
+        """Nothing from here on has been handed out yet."""
+        return 0 if self.rules is None else max(self.rules.end_offset + 1, self.rules.start_offset)
+
     def acquire(self, asked: Asked, fetched: Fetched) -> list[Acquired]:
         """Hand out what was read; its locks run from now."""
         assert self.rules is not None
