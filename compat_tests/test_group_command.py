@@ -204,6 +204,10 @@ def test_a_share_group_shows_what_became_of_deliveries_and_is_reset(node: Any) -
     assert described(node, "kitchen")["positions"] == []
     ottla("group", "delete", "kitchen", *at)
     assert "kitchen" not in [row["group"] for row in rows("group", "list", *at)]
+    ottla("group", "reset", "canteen", "--share", "--topic", "orders:1", "--to-earliest", "--execute", *at)
+    seen = described(node, "canteen")
+    assert (seen["type"], seen["state"]) == ("share", "Empty")
+    assert [(row["partition"], row["start"]) for row in seen["positions"]] == [(1, 0)]
 
 
 def test_a_streams_group_shows_topology_and_tasks_and_is_reset(node: Any) -> None:

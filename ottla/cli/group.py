@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--records", action="store_true", help=text)
         if name == "reset":
             verb.add_argument("--all-topics", action="store_true", help="all partitions the group has positions in")
+            text = "a group that is not there yet shall be a share group"
+            verb.add_argument("--share", action="store_true", help=text)
             do = verb.add_mutually_exclusive_group()
             do.add_argument("--dry-run", action="store_true", help="only show it (the default)")
             do.add_argument("--execute", action="store_true", help="do it")

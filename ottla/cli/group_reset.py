@@ -208,7 +208,8 @@ async def planned(client: ClusterClient, options: argparse.Namespace, group_id: 
     seen = await find(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
         raise Failed(f"{group_id} is {seen.state}: it can be reset only while nobody is in it")
-    if seen is not None and seen.kind == SHARE and to.mode not in FOR_SHARES:
+    shares = options.share if seen is None else seen.kind == SHARE
+    if shares and to.mode not in FOR_SHARES:
         raise Failed(f"{group_id} is a share group: it can go to the earliest, the latest, or a time")
     have = await _positions(seen, client, group_id)
     wanted = await _wanted(client, options, seen, to, have)
@@ -222,7 +223,7 @@ async def planned(client: ClusterClient, options: argparse.Namespace, group_id: 
 
     new = await aimed(look, to, wanted, have, blocking.BlockingEnv().now_ms())
     if options.execute and new:
-        await (_alter if seen is not None and seen.kind == SHARE else _commit)(client, group_id, new)
+        await (_alter if shares else _commit)(client, group_id, new)
     return [
         {"group": group_id, "topic": at[0], "partition": at[1], "position": have.get(at), "new": new[at]}
         for at in sorted(new)

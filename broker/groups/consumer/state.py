@@ -105,7 +105,7 @@ def count_names(names: Names, topics: Set[str], by_name: int = 0, by_regex: int 
         else:
             names[topic] = new
     if by_name > 0 or by_regex > 0:
-        names.update(dict.fromkeys(topics - known, Subscribers(by_name, by_regex)))
+        names.update(dict.fromkeys(topics - known if known else topics, Subscribers(by_name, by_regex)))
 
 
 class ConsumerGroup(ModernGroup[Member, Target]):
