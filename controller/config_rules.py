@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, broker_key, check_value, group_bounds
 from ottla.controller.image import Image
-from ottla.controller.records import ELR_VERSION
+from ottla.controller.records import CORDONED_SINCE, ELR_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_VALUE_BYTES = 32767
 MAX_MATCH_CHARS = 1024
 """Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
 MIN_ISR = "min.insync.replicas"
+CORDONED = "cordoned.log.dirs"
 _PER_LISTENER = re.compile(r"ssl\.(keystore|truststore|key)\.")
 _MATCH_KEYS = (
     "client_instance_id",
@@ -62,6 +63,19 @@ def check_broker(name: str, values: Mapping[str, str]) -> None:
     if own and not name:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: {_listed(own)}")
+
+
+def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
+    """Directories are cordoned while the node runs only where the cluster's level can say so (KIP-1066).
+
+    A node's own configuration may name them before: the node heeds it, and nobody else knows.
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+    if CORDONED in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_SINCE:
+        why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
 
 
 def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) -> None:

@@ -172,6 +172,7 @@ def _check_together(
     if kind == RESOURCE_BROKER:
         config_rules.check_broker(name, new)
         config_rules.check_min_isr(image, name, changed)
+        config_rules.check_cordoned(image, changed)
     elif kind == RESOURCE_TOPIC:
         config_rules.check_topic(new, defaults.broker)
     elif kind == RESOURCE_GROUP:

@@ -18,14 +18,11 @@ from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
 from ottla.controller.leadership import is_leaderless, leads_something, partition_changes
 from ottla.controller.leases import Leases
-from ottla.controller.records import METADATA_VERSION
+from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
-
-CORDONED_SINCE = 30
-"""The metadata.version that knows cordoned directories."""
 
 
 class State(Enum):

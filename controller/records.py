@@ -34,6 +34,8 @@ ELR_VERSION = "eligible.leader.replicas.version"
 OLDEST_METADATA_VERSION = 23
 """4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
 NEWEST_METADATA_VERSION = 30
+CORDONED_SINCE = 30
+"""The metadata.version that knows cordoned directories."""
 
 _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
     m.RegisterBrokerRecord: ((30, 4), (0, 3)),

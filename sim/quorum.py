@@ -33,7 +33,7 @@ from sim.faults import Disturber, Swarm
 from sim.invariants import Invariants
 from sim.lives import Guard, Lives, until_peace
 from sim.scenario import Result
-from sim.voters import Voters
+from sim.voters import FixedVoters, Voters
 from sim.world import World
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class QuorumLives(Lives):
         quorum: QuorumConfig,
         guard: Guard,
         voted: Callable[[], None],
-        voters: Voters | None = None,
+        voters: Voters | FixedVoters,
     ) -> None:
         super().__init__(world, swarm, number, f"n{number}", guard=guard)
         self._quorum = quorum
@@ -172,8 +172,7 @@ class QuorumLives(Lives):
 
     def born(self, process: Process) -> Any:
         """A controller instead of a node."""
-        if self._voters is not None:
-            self._voters.wipe(process.host, self._number)
+        self._voters.wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
 
@@ -193,10 +192,13 @@ class QuorumScenario:
         self._grows_dark = len(self.names) > 1 and self._chance.random() < DARK_SHARE
         self._invariants = Invariants(world, self.living)
         dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
+        hosts = {number: world.host(f"n{number}") for number, _ in voters}
+        fixed = FixedVoters(world, seed, hosts, self.living)
         self.voters = Voters(world, seed, len(self.names), LISTENER, self.living) if dynamic else None
+        self._fixed = fixed
         self.lives = []
         for number, end in voters:
-            host = world.host(f"n{number}")
+            host = hosts[number]
             host.disk.holes, host.slow_s = self.swarm.holes, self.swarm.slow_s
             if self.voters is not None:
                 self.voters.format(host, number, votes=number in self.voters.first)
@@ -204,7 +206,8 @@ class QuorumScenario:
             else:
                 format_host(host, number, self.swarm)
                 quorum = QuorumConfig(LISTENER, (end,), voters)
-            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, self.voters))
+            of = self.voters or fixed
+            self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, of))
         self._run_s = run_s
         self.tried = self.acked = FIRST_VALUE
         self.count = 0
@@ -310,6 +313,8 @@ class QuorumScenario:
         counted = {**self.swarm.counted, "nodes": len(self.names)}
         if self.voters is not None:
             counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
+        elif self._fixed.wiped:
+            counted["wiped"] = self._fixed.wiped
         return Result(world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0)
 
 

@@ -1,8 +1,9 @@
-"""A simulated quorum whose voters are records: they are added and removed, and come back with an empty disk.
+"""Simulated voters: those that are records are added and removed, and any may come back with an empty disk.
 
-A disk is wiped only where that loses nothing: the node is down, all others live and have what is committed, and there
-are other voters enough. Nor is one wiped while the leader decides on a change: a new voter counts from the append on,
-and who is added with a disk that is gone is a voter's disk lost.
+A disk of a voter that is a record is wiped only where that loses nothing: the node is down, all others live and have
+what is committed, and there are other voters enough. Nor is one wiped while the leader decides on a change: a new voter
+counts from the append on, and who is added with a disk that is gone is a voter's disk lost. Of voters that the settings
+name (kraft.version 0) a minority may lose their disks at any time, as long as all others have a log.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ottla.controller.format import Plan, Voter, format_directories
 from ottla.controller.levels import starting_levels
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft import events
-from ottla.log.directory import LogDirectory
+from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
+from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.wire.messages import control_records as ctl
 from sim.cluster import CLUSTER_ID, CONTROLLER_PORT
 
@@ -26,9 +28,76 @@ if TYPE_CHECKING:
     from sim.world import World
 
 DIRECTORY = "/data"
+LOG = f"{DIRECTORY}/{METADATA_TOPIC}-0"
 ANSWER_S = 5.0
 WIPED_SHARE = 0.8
 """Of the lives that may begin with an empty disk."""
+FIXED_WIPED_SHARE = 0.4
+"""Of those, where the settings say who votes."""
+LOSING_SHARE = 0.6
+"""Of such quorums, those whose voters lose disks."""
+
+
+def empty(host: Host) -> None:
+    """Another disk, with nothing on it."""
+    disk = host.disk
+    disk.files.clear()
+    disk.durable_files.clear()
+    disk.dirs, disk.durable_dirs = {"/": None}, {"/": None}
+
+
+class FixedVoters:
+    """Voters that the settings name, and what is left of their disks."""
+
+    def __init__(self, world: World, seed: int, hosts: dict[int, Host], living: Callable[[], dict[int, Any]]) -> None:
+        self._world = world
+        self._chance = random.Random(f"fixed voters {seed}")
+        self._hosts = hosts
+        self._living = living
+        self._loses = len(hosts) > 2 and self._chance.random() < LOSING_SHARE
+        self.wiped = 0
+
+    def format(self, host: Host, number: int) -> None:
+        """What ``ottla format`` does on a machine; each disk is another directory."""
+        session = host.disk.session()
+        directory = LogDirectory(session, DIRECTORY)
+        plan = Plan(number, CLUSTER_ID, starting_levels(None, {}, dynamic_quorum=False))
+        own = bytes([5, number, *self.wiped.to_bytes(14, "big")])
+        for _ in format_directories([directory], directory, plan, host.clock.wall_ms(), lambda: own):
+            pass
+        session.kill()
+
+    def wipe(self, host: Host, number: int) -> None:
+        """Perhaps empty the disk of a node that is about to begin a life."""
+        if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
+            return
+        self._world.note(f"{host.name}: wiped")
+        self.wiped += 1
+        empty(host)
+        self.format(host, number)
+
+    def _may_wipe(self, number: int) -> bool:
+        """Most are left that remember all, and none that could take the quorum for one that never was."""
+        whole = [self._has_log(i) for i in self._hosts if i != number and self._is_grown(i)]
+        return len(whole) > len(self._hosts) // 2 and all(whole)
+
+    def _is_grown(self, number: int) -> bool:
+        parts = self._living().get(number)
+        if parts is not None:
+            return bool(parts.controller._raft.machine.hard.age == events.Age.GROWN)
+        session = self._hosts[number].disk.session()
+        path = f"{LOG}/{QUORUM_STATE}"
+        grown = session.exists(path) and QuorumStateFile.read(session, path).hard.age == events.Age.GROWN
+        session.kill()
+        return grown
+
+    def _has_log(self, number: int) -> bool:
+        parts = self._living().get(number)
+        if parts is not None:
+            return bool(parts.controller._raft.machine.synced > 0)
+        return any(
+            x.data for path, x in self._hosts[number].disk.files.items() if path.startswith(LOG) and ".log" in path
+        )
 
 
 class Voters:
@@ -117,10 +186,7 @@ class Voters:
         self._world.note(f"{host.name}: wiped")
         self.wiped += 1
         self._lives[number] += 1
-        disk = host.disk
-        disk.files.clear()
-        disk.durable_files.clear()
-        disk.dirs, disk.durable_dirs = {"/": None}, {"/": None}
+        empty(host)
         self.format(host, number, votes=False)
 
     def _may_wipe(self, number: int) -> bool:

@@ -1,7 +1,7 @@
 """DescribeLogDirs (35), v1-5: each data directory, its partitions with their sizes, and the room that is left.
 
 Behaviour: null topics mean all; a partition that does not lie here is left out. A directory that has failed says
-KAFKA_STORAGE_ERROR and nothing else.
+KAFKA_STORAGE_ERROR and nothing else. Below metadata.version 4.3-IV0 none is called cordoned.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
 from ottla.log.directory import LogDirectory, TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
@@ -42,7 +43,8 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
     for topic in topics.values():
         topic.partitions.sort(key=lambda row: row.partition_index)
         yield
-    cordoned = storage.is_cordoned(directory)
+    knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
+    cordoned = knows and storage.is_cordoned(directory)
     return DescribeLogDirsResult(
         0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable, cordoned
     )

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
@@ -340,13 +341,14 @@ class _Available:
         self._wanted = {(what, want.topic, want.partition): want for want in wanted}
         self._besides = besides
         """Woken, there is something in a partition that is not among these."""
+        self._anew = None if reader.follower < 0 else asks_anew(reader.follower)
         self._bytes: dict[Hashable, int] = {}
         self._total = 0
 
     @property
     def keys(self) -> list[Hashable]:
         """What a reader waits on."""
-        return [*self._wanted, *([] if self._besides is None else [self._besides])]
+        return [*self._wanted, *(key for key in (self._besides, self._anew) if key is not None)]
 
     def look(self) -> bool:
         """Look at all of them; says whether it is enough."""
@@ -357,7 +359,7 @@ class _Available:
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Look at one partition again."""
-        if key == self._besides:
+        if key in (self._besides, self._anew):
             return True
         found = self._of(self._wanted[key])  # type: ignore[index]
         self._total += found - self._bytes.get(key, 0)

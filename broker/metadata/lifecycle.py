@@ -23,9 +23,8 @@ from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replica.storage import CORDONED, Storage
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.delta import Delta
-from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.image import Image
-from ottla.controller.records import METADATA_VERSION
+from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br

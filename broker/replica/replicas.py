@@ -31,6 +31,11 @@ logger = logging.getLogger("ottla.replicas")
 TopicPartition = tuple[str, int]
 
 
+def asks_anew(broker: int) -> Hashable:
+    """Woken, a fetch of that follower waits no longer: the next one may name a partition that is led from here now."""
+    return "follower", broker
+
+
 class Replicas:
     """All hosted partitions, by name and number."""
 
@@ -227,6 +232,9 @@ class Replicas:
             replica.count_what_was_found(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)
+            for broker in told.replicas:
+                if broker != node:
+                    self._wake(asks_anew(broker))
 
     def remove(self, at: TopicPartition) -> None:
         """Stop serving a partition whose topic is gone, or that lives elsewhere now; its directory is renamed."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from ottla.broker.handlers import describe_log_dirs
 from ottla.broker.tests.test_lifecycle import BEAT_S, ME, SEEN_S, House
+from ottla.controller.decision import at_once
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.records import METADATA_VERSION
 
@@ -46,3 +49,14 @@ def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
         assert {b.cordoned_log_dirs for b in house.beats} == {None}
 
     house.play(story)
+
+
+@pytest.mark.parametrize(("level", "told"), [(30, True), (29, False)])
+def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(level: int, told: bool) -> None:
+    disk = SimpleNamespace(usage=lambda path: (2, 1))
+    directory = SimpleNamespace(path="/a", full_path="/a", disk=disk, logs={})
+    storage = SimpleNamespace(failed=(), is_cordoned=lambda d: d is directory)
+    image = SimpleNamespace(features={METADATA_VERSION: level})
+    context: Any = SimpleNamespace(services=SimpleNamespace(storage=storage), image=image)
+    row = at_once(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]
+    assert (row.log_dir, row.is_cordoned) == ("/a", told)

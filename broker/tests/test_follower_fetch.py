@@ -10,6 +10,8 @@ import trio
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
+from ottla.broker.replica.replicas import asks_anew
+from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
 from ottla.controller.image import Partition
@@ -160,6 +162,47 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
 
     led.leading.followers.pop(3)
     virtually(story)
+
+
+def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
+    led = Led()
+    came: list[tuple[str, float, int]] = []
+
+    async def ask(who: str, what: f.FetchRequest) -> None:
+        answer = await awaited(fetch.handle(led.context(ApiKey.FETCH, 18), what))
+        came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=500))
+            for broker in (2, 3):
+                nursery.start_soon(ask, f"follower {broker}", by(broker, 12, wait=500))
+            await trio.sleep(0.1)
+            led.services.purgatory.wake(asks_anew(2))
+            await trio.sleep(0.1)
+            assert came == [("follower 2", 0.1, 0)]
+
+    virtually(story)
+    assert sorted(came[1:]) == [("consumer", 0.5, 0), ("follower 3", 0.5, 0)]
+
+
+def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
+    """They do not name the partition; a follower that waits for one of them begins half a second later."""
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", 1, leader=2, replicas=(ME, 2, 3), partition_epoch=0))
+        await ground.applier.settled()
+        assert not {asks_anew(2), asks_anew(3)} & set(ground.woken)
+        ground.say(topic("t", 1, leader_epoch=1, replicas=(ME, 2, 3), partition_epoch=1))
+        await ground.applier.settled()
+        assert [k for k in ground.woken if k[0] == "follower"] == [asks_anew(2), asks_anew(3)]  # type: ignore[index]
+        ground.woken.clear()
+        ground.say(topic("t", 1, leader_epoch=1, replicas=(ME, 2, 3), partition_epoch=2))
+        await ground.applier.settled()
+        assert not {asks_anew(2), asks_anew(3)} & set(ground.woken), "it led before"
+
+    ground.play(story)
 
 
 def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:

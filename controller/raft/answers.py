@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.raft import elections, following, joining, serving, voter_changes
+from ottla.controller.raft import elections, following, joining, newborn, serving, voter_changes
 from ottla.controller.raft.events import (
     AddVoter,
+    Age,
     Answer,
     Answered,
     AnyAnswer,
@@ -93,6 +94,8 @@ def _judge(raft: RaftNode, vote: Vote) -> tuple[ErrorCode, bool]:
         return ErrorCode.INVALID_VOTER_KEY, False
     up_to_date = grants(raft.state, raft.hard, vote, raft.chain.last_epoch, raft.chain.end)
     granted = up_to_date and vote.candidate.id != raft.me.id  # nobody else has this node's id
+    if raft.hard.age != Age.GROWN:
+        granted = newborn.grants(raft, vote) and granted
     if vote.pre and not granted and isinstance(raft.state, Prospective):
         raft.state.election.ask_again(vote.candidate.id, raft.asked)
     if granted and not vote.pre and raft.hard.voted is None:
@@ -155,6 +158,9 @@ def unreachable(raft: RaftNode, peer: int, request: Request) -> None:
     elif peer in raft.asked:
         wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
         raft.asked[peer] = raft.now_ms + wait_ms
+        if isinstance(raft.state, Prospective) and raft.hard.age == Age.NEWBORN:
+            raft.state.election.missing.add(peer)
+            elections.count(raft)
 
 
 def refused(raft: RaftNode, peer: int, request: Request, error: ErrorCode) -> None:
@@ -176,6 +182,8 @@ def take_answer(raft: RaftNode, peer: int, request: Request, answer: AnyAnswer, 
         voter_changes.versions(raft, request, answer)
         return
     assert not isinstance(answer, VersionsAnswer)
+    if raft.hard.age != Age.GROWN:
+        answer = newborn.heard(raft, peer, answer)
     before, fetched, offered = raft.state, request is raft.fetching, request is raft.offering
     if fetched:
         raft.fetching = None
@@ -208,10 +216,13 @@ def _standing(raft: RaftNode, peer: int, request: Vote | BeginEpoch | EndEpoch, 
             unreachable(raft, peer, request)  # neither a yes nor a no
         case Vote(pre=True), Prospective(election=election):
             election.answers[peer] = answer.granted
+            if not answer.granted:
+                newborn.learn(raft)  # who refuses an empty log has one, or follows somebody who has
             elections.count(raft)
-        case Vote(pre=False), Candidate(election=election) if peer not in election.answers:
-            election.answers[peer] = answer.granted
-            elections.count(raft)
+        case Vote(pre=False), Candidate(election=election, deadline_ms=deadline_ms) if peer not in election.answers:
+            if raft.now_ms < deadline_ms:  # after a pause an old vote may be of a voter that lost its disk since
+                election.answers[peer] = answer.granted
+                elections.count(raft)
         case BeginEpoch(), Leader():
             raft.asked[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
         case EndEpoch(), Resigned(told=told):

@@ -8,6 +8,7 @@ KIP-595; times of the last fetch: KIP-836; directories and addresses: KIP-853.
 from __future__ import annotations
 
 from ottla.controller.raft.events import ReplicaKey
+from ottla.controller.raft.leading import OBSERVED_MS
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.states import Leader, Progress
 from ottla.log.directory import METADATA_TOPIC
@@ -15,8 +16,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.schema import ZERO_UUID
 
-OBSERVED_MS = 300_000
-"""An observer that did not fetch for so long is not listed any more."""
 UNKNOWN = -1
 _WHY = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",

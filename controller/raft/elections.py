@@ -6,7 +6,7 @@ Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`
 from __future__ import annotations
 
 from ottla.controller.raft.chain import voter_keys
-from ottla.controller.raft.events import NOBODY, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
+from ottla.controller.raft.events import NOBODY, Age, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
 from ottla.controller.raft.leading import successors
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import (
@@ -24,6 +24,8 @@ from ottla.wire.messages import control_records as ctl
 
 TURNS_MS = 150
 """How long all followers together take for their turns at most."""
+LONELY_MS = 10_000
+"""How long a voter that lost its disk looks for a leader before it says that there is none."""
 
 
 def start(raft: RaftNode) -> None:
@@ -33,9 +35,12 @@ def start(raft: RaftNode) -> None:
     with a log that reaches into the epoch it asks for, and ends by the answer it gets (R254).
     """
     hard, me = raft.hard, raft.me
+    raft.born_ms = raft.now_ms
+    if hard.age != Age.GROWN:
+        raft.lonely_ms = raft.now_ms + LONELY_MS
     election_ms = raft.random_election_ms()
     if hard.epoch < raft.chain.last_epoch:
-        raft.hard = HardState(raft.chain.last_epoch)
+        raft.hard = HardState(raft.chain.last_epoch, age=hard.age)
         raft.state = Unattached(election_ms)
     elif hard.leader_id == me.id:
         raft.state = Resigned(election_ms)
@@ -48,7 +53,7 @@ def start(raft: RaftNode) -> None:
         raft.state = Unattached(election_ms)
     if not raft.may_stand:
         if isinstance(raft.state, Unattached):
-            raft.state.deadline_ms = FOREVER_MS
+            raft.state.deadline_ms = raft.lonely_ms
     elif [v.id for v in raft.voters.current] == [me.id]:
         if isinstance(raft.state, Candidate):
             count(raft)
@@ -76,8 +81,14 @@ def tick(raft: RaftNode) -> None:
         case Unattached() if raft.may_stand:
             to_prospective(raft)
         case Follower() | Unattached():
+            if raft.now_ms >= raft.lonely_ms:
+                from ottla.controller.raft import newborn
+
+                newborn.lonely(raft)
             state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
             raft.fetching = raft.loading = raft.offering = None
+        case Prospective(election=election) if election.won(raft.voters.majority):
+            to_candidate(raft)  # a newborn has waited long enough for the others
         case Prospective():
             give_up(raft)
         case Candidate():
@@ -157,13 +168,20 @@ def count(raft: RaftNode) -> None:
     state, majority = raft.state, raft.voters.majority
     match state:
         case Prospective(election=election) if election.won(majority):
-            to_candidate(raft)
+            if raft.hard.age == Age.GROWN or _has_asked_all(raft, state):
+                to_candidate(raft)
         case Prospective(election=election) if election.lost(len(raft.voters.current), majority):
             give_up(raft)
         case Candidate(election=election) if election.won(majority):
             lead(raft, tuple(i for i, granted in election.answers.items() if granted))
         case _:
             pass  # a beaten candidate waits out its timer (R215)
+
+
+def _has_asked_all(raft: RaftNode, state: Prospective) -> bool:
+    from ottla.controller.raft import newborn
+
+    return newborn.has_asked_all(raft, state)
 
 
 def lead(raft: RaftNode, granted: tuple[int, ...]) -> None:
@@ -209,13 +227,17 @@ def request_for(raft: RaftNode, peer: int) -> Request | None:
             return BeginEpoch(me.id, raft.epoch, key) if silent else None
         case Resigned() if peer not in state.told:
             return EndEpoch(me.id, raft.epoch, state.successors)
+        case Follower() | Unattached() if raft.hard.age == Age.LEARNING:
+            from ottla.controller.raft import newborn
+
+            return newborn.question(raft, peer)
         case _:
             return None
 
 
 def ask_around(raft: RaftNode) -> None:
     """Send what the state has to say to every voter that is not being asked already."""
-    if not isinstance(raft.state, Prospective | Candidate | Leader | Resigned):
+    if not isinstance(raft.state, Prospective | Candidate | Leader | Resigned) and raft.hard.age != Age.LEARNING:
         return
     for voter in raft.voters.current:
         if voter.id == raft.me.id or raft.asked.get(voter.id, 0) > raft.now_ms:

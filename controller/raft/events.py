@@ -7,6 +7,7 @@ beside what it demands. Source: ``KafkaRaftClient.java`` and its schemas (apache
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.wire.errors import ErrorCode
@@ -35,12 +36,24 @@ class ReplicaKey(NamedTuple):
         return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
 
+class Age(IntEnum):
+    """Whether a voter of a fixed set remembers all it ever said (see ``newborn``)."""
+
+    GROWN = 0
+    NEWBORN = 1
+    """Nothing was here, and nothing was heard of a quorum."""
+    LEARNING = 2
+    """Nothing was here, and there is a quorum."""
+
+
 class HardState(NamedTuple):
     """What must be on disk before anything that follows from it is said (R202)."""
 
     epoch: int
     leader_id: int = NOBODY
     voted: ReplicaKey | None = None
+    age: Age = Age.GROWN
+    """Whoever gives another one its vote is grown with it: nothing says so any more."""
 
 
 # ------------------------------------------------------------------ what comes in
@@ -195,7 +208,7 @@ class FetchAnswer(NamedTuple):
     epoch: int
     leader_id: int
     offset: int = -1
-    """The shell reads from here; -1 where there is nothing to read."""
+    """The shell reads from here; -1 where there is nothing to read, and where nothing came."""
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
     """(epoch, end offset): the asker's log must be cut to there."""
@@ -366,5 +379,7 @@ class Ready:
     """
     doubt: str | None = None
     """What another node said that cannot be, and was not believed: worth a line in the log."""
+    news: tuple[int, str] | None = None
+    """(level, text): what is worth a line in the log besides."""
     start_over: tuple[int, int] | None = None
     """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""

@@ -5,10 +5,11 @@ Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager
 
 from __future__ import annotations
 
-from ottla.controller.raft import joining
+from ottla.controller.raft import joining, newborn
 from ottla.controller.raft.chain import voter_keys
 from ottla.controller.raft.events import (
     NOBODY,
+    Age,
     Append,
     Batch,
     Fetch,
@@ -43,7 +44,12 @@ def fetch_more(raft: RaftNode) -> None:
             return
     chain = raft.chain
     raft.fetching = Fetch(
-        raft.me, raft.epoch, chain.end, chain.last_epoch, raft.high_watermark, raft.timeouts.max_wait_ms
+        newborn.fetches_as(raft),
+        raft.epoch,
+        chain.end,
+        chain.last_epoch,
+        raft.high_watermark,
+        raft.timeouts.max_wait_ms,
     )
     raft.ready.sends.append(Send(peer, raft.fetching))
 
@@ -103,6 +109,8 @@ def take(
         raft.ready.doubt = f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"
         rest(raft, peer)
         return
+    if raft.hard.age != Age.GROWN:
+        newborn.fetched(raft, request, answer, nothing_new=not batches)
     for batch in batches:
         if batch.first_offset != raft.chain.end or batch.epoch < raft.chain.last_epoch or batch.epoch > raft.epoch:
             break  # what does not fit is left out, with all that follows it

@@ -8,7 +8,7 @@ From KIP-853; joining by itself: KIP-1186.
 from __future__ import annotations
 
 from ottla.controller.raft.chain import differs
-from ottla.controller.raft.events import AddVoter, RemoveVoter, UpdateVoter, VoterAnswer
+from ottla.controller.raft.events import AddVoter, Age, RemoveVoter, UpdateVoter, VoterAnswer
 from ottla.controller.raft.node import RaftNode
 from ottla.controller.raft.states import Follower
 from ottla.wire.errors import ErrorCode
@@ -25,7 +25,7 @@ def offer(raft: RaftNode) -> AddVoter | RemoveVoter | UpdateVoter | None:
     """What the leader is told instead of the next fetch; a turn comes once per fetch timeout (R249, R250)."""
     state, entry = raft.state, raft.entry
     assert isinstance(state, Follower)
-    if entry is None or raft.now_ms < state.offer_ms:
+    if entry is None or raft.hard.age != Age.GROWN or raft.now_ms < state.offer_ms:
         return None
     out: AddVoter | RemoveVoter | UpdateVoter | None = None
     if raft.voters.has(raft.me):

@@ -12,6 +12,11 @@ from ottla.controller.raft.events import Fetch, FetchAnswer, ReplicaKey
 from ottla.controller.raft.states import Leader, Progress
 from ottla.wire.errors import ErrorCode
 
+OBSERVED_MS = 300_000
+"""An observer that did not fetch for so long is forgotten, and listed no more (``OBSERVER_SESSION_TIMEOUT_MS``)."""
+MOST_OBSERVERS = 1000
+"""How many are remembered at once: ids are invented easily. Kafka bounds them by time only, when somebody asks."""
+
 
 class Parked(NamedTuple):
     """A fetch that waits for records, for the high watermark, or for its time to be over (R220)."""
@@ -58,7 +63,10 @@ def note_fetch(leader: Leader, fetch: Fetch, end: int, now_ms: float, voters: Vo
         return
     at = voters.find(fetch.replica.id)
     key = at if at is not None and at.names(fetch.replica) else fetch.replica
-    progress = leader.ends.setdefault(key, Progress())
+    progress = leader.ends.get(key)
+    if progress is None:
+        forget_observers(leader, now_ms, voters)
+        progress = leader.ends[key] = Progress()
     if fetch.offset >= end:
         progress.caught_up_ms = now_ms
     elif 0 < progress.leader_end <= fetch.offset:
@@ -66,6 +74,19 @@ def note_fetch(leader: Leader, fetch: Fetch, end: int, now_ms: float, voters: Vo
     progress.leader_end = end
     progress.end = fetch.offset
     progress.fetched_ms = now_ms
+
+
+def forget_observers(leader: Leader, now_ms: float, voters: VoterHistory) -> None:
+    """Make room for one more: whoever was silent for long goes, and who was silent longest where they are too many.
+
+    Who lives fetches at least every half second, and so is never the longest silent.
+    """
+    observers = sorted((p.fetched_ms, k) for k, p in leader.ends.items() if k not in voters.current)
+    too_many = len(observers) - MOST_OBSERVERS + 1
+    for number, (fetched_ms, key) in enumerate(observers):
+        if number >= too_many and now_ms - fetched_ms < OBSERVED_MS:
+            break
+        del leader.ends[key]
 
 
 def majority_end(leader: Leader, voters: VoterHistory) -> int:

@@ -61,6 +61,10 @@ class RaftMachine(RaftNode):
             following.fetch_more(self)
         if self.hard != before:
             self.ready.hard_state = self.hard
+        if self.hard.age != before.age:
+            from ottla.controller.raft import newborn
+
+            newborn.tell(self, before.age)
         return self.ready
 
     def _synced(self, end: int) -> None:

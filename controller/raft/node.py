@@ -13,6 +13,7 @@ from ottla.controller.raft.chain import EpochChain, VoterHistory
 from ottla.controller.raft.events import (
     NOBODY,
     AddVoter,
+    Age,
     Fetch,
     FetchAnswer,
     HardState,
@@ -110,6 +111,12 @@ class RaftNode:
         self.fetching_peer = NOBODY
         self.fetching_until_ms = FOREVER_MS
         """When the peer that was asked last is taken for dumb."""
+        self.heard: set[int] = set()
+        """Who answered since this life began, while the voter is not grown."""
+        self.born_ms = 0.0
+        """When this life began."""
+        self.lonely_ms = FOREVER_MS
+        """When a voter that is not grown says that no leader is found."""
         self.loading: tuple[int, int] | None = None
         """The snapshot that is being fetched from the leader."""
         self.parked: list[Parked] = []
@@ -169,6 +176,8 @@ class RaftNode:
         record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's
         thesis, 4.2.2), and goes once the record is committed (R242).
         """
+        if self.hard.age == Age.LEARNING:
+            return False
         removed = any(v.names(self.me) for v in self.voters.previous) and self.high_watermark <= self.voters.offset
         return removed or self.voters.has(self.me)
 
@@ -187,7 +196,7 @@ class RaftNode:
         if hard is not None:
             assert hard.epoch >= self.hard.epoch, "an epoch never goes back"
             assert type(state) in DURABLE
-            self.hard = hard
+            self.hard = hard._replace(age=self._age(state, hard))
         if isinstance(self.state, Leader):
             self._answer_parked(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NOBODY))
             change = self.state.change
@@ -198,6 +207,14 @@ class RaftNode:
         self.asked.clear()
         self.fetching = self.loading = self.offering = None
 
+    def _age(self, state: State, hard: HardState) -> Age:
+        """Newborns that elect one of them are grown; who hears of a leader they did not elect has to learn."""
+        if self.hard.age != Age.NEWBORN:
+            return self.hard.age
+        if isinstance(state, Leader):
+            return Age.GROWN
+        return Age.NEWBORN if hard.leader_id == NOBODY else Age.LEARNING
+
     def to_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
         """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R203).
 
@@ -207,7 +224,7 @@ class RaftNode:
         remaining = isinstance(self.state, Unattached | Prospective | Candidate | Resigned)
         deadline = self.state.deadline_ms if remaining else FOREVER_MS
         if not self.may_stand:
-            deadline = FOREVER_MS
+            deadline = self.lonely_ms
         elif deadline == FOREVER_MS:
             deadline = self.random_election_ms()
         self.become(Unattached(deadline), HardState(epoch, leader_id))

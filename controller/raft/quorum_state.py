@@ -11,13 +11,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.raft.events import NOBODY, HardState, ReplicaKey
+from ottla.controller.raft.events import NOBODY, Age, HardState, ReplicaKey
 from ottla.log.checkpoints import CorruptFile
 from ottla.wire.primitives import uuid_bytes, uuid_text
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.disk import Disk, read_file, write_file
 
 QUORUM_STATE = "quorum-state"
+_AGE = "ottla.age"
+"""Only there while a voter is not grown; Kafka passes over it, and forgets it."""
 _KEPT = ("clusterId", "appliedOffset", "currentVoters")
 
 
@@ -28,6 +30,7 @@ class QuorumStateFile:
     hard: HardState = field(default_factory=lambda: HardState(0))
     data_version: int = 1
     kept: dict[str, Any] = field(default_factory=dict)
+    was_there: bool = True
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> QuorumStateFile:
@@ -37,7 +40,7 @@ class QuorumStateFile:
             CorruptFile: not such a file.
         """
         if not disk.exists(path):
-            return cls()
+            return cls(was_there=False)
         try:
             values = json.loads(read_file(disk, path))
             version = int(values["data_version"])
@@ -45,7 +48,8 @@ class QuorumStateFile:
             if int(values["votedId"]) != NOBODY:
                 directory = uuid_bytes(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
                 voted = ReplicaKey(int(values["votedId"]), directory)
-            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted)
+            age = Age[values.get(_AGE, Age.GROWN.name).upper()]
+            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, age)
             return cls(hard, version, {k: values[k] for k in _KEPT if k in values})
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(f"{path}: {error!r}") from None
@@ -61,5 +65,7 @@ class QuorumStateFile:
             values["currentVoters"] = self.kept.get("currentVoters", [])
         else:
             values["votedDirectoryId"] = uuid_text(voted.directory_id)
+        if hard.age != Age.GROWN:
+            values[_AGE] = hard.age.name.lower()
         values["data_version"] = self.data_version
         write_file(disk, path, json.dumps(values, separators=(",", ":")).encode())

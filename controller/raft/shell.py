@@ -97,7 +97,7 @@ class Raft:
         self.machine = RaftMachine(
             store.me,
             store.voters(quorum),
-            store.hard,
+            store.hard_state(quorum),
             store.chain(),
             env.random,
             quorum.timeouts,
@@ -261,6 +261,8 @@ class Raft:
         ready = machine.step(self._env.monotonic_ms(), event)
         if ready.doubt is not None:
             logger.warning("what another controller says cannot be: %s", ready.doubt)
+        if ready.news is not None:
+            logger.log(*ready.news)
         if ready.hard_state is not None:
             await self._env.in_thread(store.begin_state(ready.hard_state, machine.voters), Lane.RAFT)
         self._write(ready)
@@ -369,9 +371,10 @@ class Raft:
             return self._loads == number and machine.loading == name and machine.leader_id == leader_id
 
         module = import_module("ottla.controller.raft.snapshot_fetch")
+        fetches_as = import_module("ottla.controller.raft.newborn").fetches_as
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
             found: Snapshot | None = await module.fetch_snapshot(
-                self._env, store.directory, store.me, machine.epoch, name, ask, is_wanted
+                self._env, store.directory, fetches_as(machine), machine.epoch, name, ask, is_wanted
             )
         if found is None:
             return

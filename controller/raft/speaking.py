@@ -95,5 +95,7 @@ class Speaking:
         if isinstance(heard, Refusal):
             return events.Refused(peer, request, heard.error)
         self._told(heard.answer, heard.leader)
-        batches = batches_of(heard.records) if isinstance(request, events.Fetch) else ()
-        return events.Answered(peer, request, heard.answer, batches)
+        answer, batches = heard.answer, batches_of(None)
+        if isinstance(request, events.Fetch) and isinstance(answer, events.FetchAnswer) and heard.records:
+            answer, batches = answer._replace(offset=request.offset), batches_of(heard.records)
+        return events.Answered(peer, request, answer, batches)

@@ -19,6 +19,8 @@ class Election:
     """Who has answered so far (R206)."""
 
     answers: dict[int, bool] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+    """Who could not be asked."""
 
     def ask_again(self, voter: int, asked: dict[int, float]) -> None:
         """Who refused, now asks itself and cannot win has lost the leader as well by now: it may answer otherwise."""

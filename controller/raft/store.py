@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.controller.raft.chain import EpochChain, VoterHistory
-from ottla.controller.raft.events import Append, Covered, HardState, ReplicaKey
+from ottla.controller.raft.events import Age, Append, Covered, HardState, ReplicaKey
 from ottla.controller.raft.quorum_records import QuorumRecords
 from ottla.controller.raft.quorum_state import QUORUM_STATE, QuorumStateFile
 from ottla.controller.records import control_batch
@@ -164,6 +164,14 @@ class MetadataStore:
     def hard(self) -> HardState:
         """What quorum-state said."""
         return self._state.hard
+
+    def hard_state(self, quorum: QuorumConfig) -> HardState:
+        """What quorum-state said; where it said nothing, and others vote by configuration too, this voter is new."""
+        if len(quorum.static_voters) < 2:
+            return self.hard._replace(age=Age.GROWN)  # nobody else remembers anything
+        is_new = not self._state.was_there and self.log.log_end_offset == 0 and not self.snapshots
+        votes = self.me.id in [i for i, _ in quorum.static_voters]
+        return self.hard._replace(age=Age.NEWBORN) if is_new and votes else self.hard
 
     @property
     def kraft_version(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.controller.raft.chain import EpochChain, VoterHistory, voter_keys
-from ottla.controller.raft.events import HardState, ReplicaKey
+from ottla.controller.raft.events import Age, HardState, ReplicaKey
 from ottla.controller.raft.machine import RaftMachine
 from ottla.wire.messages import control_records as ctl
 
@@ -73,6 +73,8 @@ class Host:
         self.first_record: ctl.VotersRecord | None = None
         """The voters that the disk was formatted with."""
         self.auto_join = False
+        self.is_fixed = False
+        """It votes by configuration: on an empty disk it is newborn."""
 
     @property
     def entry(self) -> ctl.VotersRecordVoter:
@@ -132,8 +134,13 @@ class Host:
         self.machine = None
         self.wiped += 1
         self.key = ReplicaKey(self.key.id, bytes([self.key.id] * 8 + [self.wiped] * 8))
-        self.hard, self.log, self.snapshots, self.synced = HardState(0), Log(), [], 0
+        self.format()
         self.first_record = None
+
+    def format(self) -> None:
+        """Nothing is here."""
+        age = Age.NEWBORN if self.is_fixed else Age.GROWN
+        self.hard, self.log, self.snapshots, self.synced = HardState(0, age=age), Log(), [], 0
 
     # ------------------------------------------------------------------ disk
 

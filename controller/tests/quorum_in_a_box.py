@@ -70,7 +70,10 @@ class Box:
         kraft_version: int = 0,
         torn: float = 0.0,
         auto_join: bool = False,
+        fixed: bool = False,
     ) -> None:
+        """``fixed``: the settings say who votes, for ever, and nobody has been anything before."""
+        self.fixed = fixed
         self.chance = random.Random(seed)
         self.hosts = {i: Host(i) for i in range(1, count + observers + 1)}
         voters = [self.hosts[i] for i in range(1, count + 1)]
@@ -79,6 +82,9 @@ class Box:
             host.first_keys = [h.key if kraft_version else ReplicaKey(h.key.id) for h in voters]
             host.first_record = record
             host.auto_join = auto_join
+        for host in voters if fixed else ():
+            host.is_fixed = True
+            host.format()
         self.now_ms = 0.0
         self.loss = loss
         self.repeats = repeats
@@ -211,6 +217,7 @@ class Box:
         if isinstance(request, Fetch) and isinstance(answer, FetchAnswer) and answer.offset >= 0:
             upto = min(host.log.end, answer.offset + self.chance.randint(1, 5))
             batches = tuple(_batch(n, host.log[n]) for n in range(answer.offset, upto))
+            answer = answer if batches else answer._replace(offset=-1)
         self._deliver(asker, Answered(host.key.id, request, answer, batches), life)
 
     def _deliver(self, to: int, event: Event, life: int) -> None:
@@ -264,10 +271,10 @@ class Box:
             size = SNAPSHOT_BYTES if event.request.snapshot in host.snapshots else -1
             event = Asked(event.ticket, event.request._replace(size_bytes=size))
         self.step(flight.to, event)
-        if host.machine is None:
-            return
         if isinstance(event, Answered | Unreachable) and isinstance(event.request, FetchSnapshot):
             self._go_on_loading(host, event)
+        if host.machine is None:
+            return
         behind = host.log.end - host.committed
         if self.proposes and host.machine.is_leader and behind < 20 and self.chance.random() < 0.3:
             self.propose(flight.to)
@@ -354,7 +361,7 @@ class Box:
                 self.sync_ms = self.chance.choice([1, 30, 300])
             case 7:
                 self.wish(AddVoter(host.key, tuple(host.entry.endpoints), self.chance.random() < 0.5))
-            case 8:
+            case 8 if not self.fixed:
                 self.wish(self.chance.choice([RemoveVoter(host.key), RaiseVersion(1)]))
             case 9:
                 self.seem_gone(number)  # and is not

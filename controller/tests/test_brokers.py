@@ -8,8 +8,8 @@ import pytest
 
 from ottla.controller import brokers, heartbeats
 from ottla.controller.decision import at_once
-from ottla.controller.heartbeats import CORDONED_SINCE
 from ottla.controller.machine import ControllerMachine
+from ottla.controller.records import CORDONED_SINCE
 from ottla.controller.tests.test_controller import beat, create, directory, machine, place, publish, register, submit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh

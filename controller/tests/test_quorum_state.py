@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from ottla.controller.raft.events import HardState, ReplicaKey
+from ottla.controller.raft.events import Age, HardState, ReplicaKey
 from ottla.controller.raft.quorum_state import QuorumStateFile
 from ottla.log.checkpoints import CorruptFile
+from ottla.world.disk import read_file
 from ottla.world.memory_disk import MemoryDisk
 
 ROWS = [
@@ -16,6 +17,8 @@ ROWS = [
     QuorumStateFile(HardState(7, 3), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
+    QuorumStateFile(HardState(7, 3, None, Age.LEARNING), 1),
+    QuorumStateFile(HardState(1, -1, ReplicaKey(2), Age.NEWBORN), 1),
 ]
 
 
@@ -27,7 +30,25 @@ def test_quorum_state_is_read_back(file: QuorumStateFile) -> None:
     assert QuorumStateFile.read(session, "/d/quorum-state") == file
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}'])
+def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
+    """As Kafka, which passes over what it does not know, writes it."""
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    for age, there in ((Age.GROWN, False), (Age.LEARNING, True)):
+        QuorumStateFile(HardState(7, 3, None, age)).write(session, "/d/quorum-state")
+        assert (b"age" in read_file(session, "/d/quorum-state")) is there
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}',
+        b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":"old","data_version":1}',
+    ],
+)
 def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")

@@ -380,3 +380,15 @@ def test_eligible_leader_replicas_take_the_minimum_to_the_cluster() -> None:
     alter(controller, B, "", ("min.insync.replicas", SET, "3"))
     update(controller, ("eligible.leader.replicas.version", 1, UP))
     assert controller.image.config(B, "") == {"min.insync.replicas": "3"}
+
+
+@pytest.mark.parametrize(("level", "error"), [(30, 0), (29, CONFIG)])
+@pytest.mark.parametrize("change", [("cordoned.log.dirs", SET, "/data"), ("cordoned.log.dirs", APPEND, "/data")])
+def test_directories_are_cordoned_while_a_node_runs_only_where_the_level_knows_them(
+    level: int, error: int, change: tuple[Any, ...]
+) -> None:
+    controller = machine()
+    controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
+    publish(controller, controller.image.offset + 1)
+    assert alter(controller, B, "1", change) == error
+    assert alter(controller, B, "1", ("message.max.bytes", SET, "7")) == 0, "nothing else hangs on it"

@@ -126,6 +126,11 @@ def believe_the_id_alone() -> None:
     ReplicaKey.names = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
 
 
+def let_newborns_vote() -> None:
+    """A voter that the settings name votes on an empty disk as if it had never had another."""
+    MetadataStore.hard_state = lambda self, quorum: self.hard  # type: ignore[method-assign]
+
+
 def change_voters_at_once() -> None:
     """A change of the voters begins before the last one is committed."""
     voter_changes._too_early = lambda *_: None

@@ -75,6 +75,7 @@ PLANTS = {
     "commit-older-epochs": Plant(quorum.commit_older_epochs, QUORUM, quorum=True),
     "count-wishes-as-votes": Plant(quorum.count_wishes_as_votes, QUORUM, quorum=True),
     "believe-the-id-alone": Plant(quorum.believe_the_id_alone, QUORUM, quorum=True),
+    "let-newborns-vote": Plant(quorum.let_newborns_vote, QUORUM, quorum=True),
     "change-voters-at-once": Plant(quorum.change_voters_at_once, QUORUM, quorum=True),
     "leave-the-last-out-of-snapshots": Plant(quorum.leave_the_last_out_of_snapshots, QUORUM, quorum=True),
 }
