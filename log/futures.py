@@ -64,8 +64,9 @@ def align(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: 
     Raises:
         OSError: the disk failed.
     """
-    if future.log_end_offset < current.log_start_offset:
-        future.start_over_at(current.log_start_offset, now_ms)
+    start = current.log_start_offset
+    if future.log_end_offset < start or future.log_start_offset > start:
+        future.start_over_at(start, now_ms)
     while (offset := _common_end(future, current, was_cut=was_cut)) < future.log_end_offset:
         future.truncate_to(offset, now_ms)
 
@@ -128,6 +129,7 @@ def take_place(future: PartitionLog, current: PartitionLog, now_ms: int) -> None
     """
     assert future.log_end_offset == current.log_end_offset, f"{future.in_words()}, not {current.in_words()}"
     follow(future, current, now_ms)
+    assert future.log_start_offset == current.log_start_offset, f"{future.in_words()}, not {current.in_words()}"
     future.update_settings(current.settings)
     future.epochs.take_over(current.epochs)
     future.producers, future.verifying = current.producers, current.verifying

@@ -32,7 +32,9 @@ from ottla.world.env import FOREVER_S, Env, Lane
 logger = logging.getLogger("ottla.moves")
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
 PIECE_BYTES = 256 * 1024
-"""What is read and written in one go: less than two milliseconds of the loop."""
+"""What is read and written in one go, or ``replica.fetch.max.bytes`` where that is less; under two milliseconds of the
+loop.
+"""
 SYNC_EVERY_BYTES = 16 * 1024 * 1024
 """So much is written before the disk is waited for; else all of it would be at the end."""
 FULL_MS = 100
@@ -84,6 +86,7 @@ class Mover:
     ) -> None:
         self._env = env
         self._node_id = config.node_id
+        self._piece_bytes = min(config.number("replica.fetch.max.bytes"), PIECE_BYTES)
         self._storage = storage
         self._replicas = replicas
         self._fail = fail
@@ -180,7 +183,8 @@ class Mover:
 
     def _is_near(self, move: Move) -> bool:
         current, end = move.current, move.future.log_end_offset
-        return current.bytes_between(end, current.log_end_offset, PIECE_BYTES + 1) <= PIECE_BYTES
+        most = self._piece_bytes
+        return current.bytes_between(end, current.log_end_offset, most + 1) <= most
 
     def _align(self, move: Move) -> bool:
         """Take off the copy what the log does not have any more; says whether that could be done."""
@@ -212,7 +216,7 @@ class Mover:
             return
         current, cuts = move.current, move.cuts
         try:
-            piece = f.next_piece(move.future, current, PIECE_BYTES)
+            piece = f.next_piece(move.future, current, self._piece_bytes)
             raw = b"" if piece is None else await self._env.in_thread(piece.read, Lane.FILES)
         except OSError as error:
             self._broke(move, error, current)
@@ -296,7 +300,7 @@ class Mover:
         current, future = move.current, move.future
         while future.log_end_offset < current.log_end_offset:
             try:
-                piece = f.next_piece(future, current, PIECE_BYTES)
+                piece = f.next_piece(future, current, self._piece_bytes)
                 raw = b"" if piece is None else piece.read()
             except OSError as error:
                 self._broke(move, error, current)

@@ -107,6 +107,21 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
     assert house.cleaner.broken_count == 0
 
 
+def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
+    house = House()
+    log = house.log
+    bases = list(log.bases)
+    house.env.before = lambda: setattr(log, "is_moving", True)
+    assert house.once() is False
+    assert (house.env.passes, log.bases) == (1, bases)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+    assert house.once() is False
+    assert house.env.passes == 1, "not even begun"
+    log.is_moving = False
+    house.env.before = lambda: None
+    assert house.once() is True
+
+
 def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
     house = House()
     house.env.before = house.log.abandon

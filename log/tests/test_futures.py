@@ -131,6 +131,19 @@ def test_a_log_that_began_anew_elsewhere_has_a_copy_that_does() -> None:
     assert stage.same()
 
 
+def test_a_log_that_was_cut_below_its_start_and_filled_again_has_a_copy_of_all_of_that() -> None:
+    """A new leader's log may begin before the one of the leader before it did."""
+    stage = Stage()
+    stage.current.start_over_at(100, NOW)
+    epochs(stage.current, 3, 3)
+    stage.copy()
+    stage.current.truncate_to(50, NOW)
+    epochs(stage.current, 3, 3, 3)
+    stage.copy()
+    assert (stage.future.log_start_offset, stage.future.log_end_offset) == (50, 59)
+    assert stage.same()
+
+
 def test_what_is_deleted_of_the_log_is_not_copied_and_goes_from_the_copy() -> None:
     stage = Stage()
     fill(stage.current, 30)
