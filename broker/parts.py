@@ -135,6 +135,18 @@ class Parts:
         await self.controller.ready()
         await self.lifecycle.register()
 
+    async def open(self, image: Image) -> None:
+        """Open what lies in the directories; then moves between them go on.
+
+        Raises:
+            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
+        """
+        await self.replicas.load(image)
+        if self.replicas.copies_left:
+            from ottla.broker.replica.unfinished import take_up  # a move is seldom under way when a process ends
+
+            await take_up(self._env, self._config, self.replicas, self.storage, image)
+
     def registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
         from ottla.broker.metadata.controller_registration import ControllerRegistration

@@ -75,17 +75,23 @@ class Load(threading.Thread):
     """A producer that never stops, and what was acknowledged."""
 
     def __init__(self, node: Process) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.failed: list[str] = []
         self._producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "enable.idempotence": True})
         self._over = threading.Event()
 
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._over.set()
+
     def run(self) -> None:
         number = 0
-        while not self._over.is_set():
+        while not self._over.is_set() and not self.failed:
             self._producer.produce("t", b"%d" % number * 50, partition=number % PARTITIONS, on_delivery=self._told)
-            self._producer.poll(0.0005)
+            self._producer.poll(0.001)
             number += 1
         self._producer.flush(WAIT_S)
 
@@ -114,11 +120,10 @@ def everything(node: Process, count: int) -> dict[tuple[int, int], bytes]:
 
 
 def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_path: Path) -> None:
-    with kind(OttlaProcess, tmp_path) as node:
+    with kind(OttlaProcess, tmp_path) as node, Load(node) as load:
         make(node)
-        load = Load(node)
         load.start()
-        until(lambda: len(load.acknowledged) > 2000)
+        until(lambda: len(load.acknowledged) > 1000)
         there = {number: next(name for name, n in lying(node) if n == number) for number in range(PARTITIONS)}
         plan = tmp_path / "plan.json"
         rows = [
@@ -129,7 +134,7 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
         at = ["--bootstrap-server", node.bootstrap, "--reassignment-json-file", str(plan)]
         name = "reassign.ReassignPartitionsCommand"
         said = java_tool(name, *at, "--execute", "--replica-alter-log-dirs-throttle", "50000000")
-        assert "Successfully started log directory moves for: t-0-1,t-1-1" in said, said
+        assert said.count("Successfully started moving log directory to") == PARTITIONS, said
         wanted = {("b" if x == "a" else "a", n): [False] for n, x in there.items()}
         until(lambda: lying(node) == wanted)
         said = java_tool(name, *at, "--verify")

@@ -95,6 +95,14 @@ class LogState:
         """Whether it is a copy on its way into another directory: nobody is served from it yet."""
         return self.directory.endswith(FUTURE)
 
+    def moves(self, *, begins: bool) -> None:
+        """A copy that is to take its place is begun, or given up."""
+        self.is_moving = begins
+
+    def leaves(self, *, begins: bool) -> None:
+        """The copy is about to take its place, or is not after all."""
+        self.is_leaving = begins
+
     def lies_in(self, directory: str) -> None:
         """Its directory has another name now. Whoever reads from it goes on."""
         self.directory = directory

@@ -99,7 +99,7 @@ class Mover:
 
     def go_on(self, replica: Replica) -> None:
         """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
-        replica.log.is_moving = True
+        replica.log.moves(begins=True)
         move = Move(replica, self._replicas.futures[replica.topic, replica.partition])
         self._moves[move.at] = move
         self._news.set()
@@ -275,7 +275,7 @@ class Mover:
             ProtocolError, WireError: the log is damaged.
         """
         current, future = move.current, move.future
-        current.is_leaving = True
+        current.leaves(begins=True)
         self._put_off(move, SOON_MS)
         try:
             for _ in range(ATTEMPTS):
@@ -285,7 +285,7 @@ class Mover:
                     self._swap(move)
                     break
         finally:
-            current.is_leaving = False
+            current.leaves(begins=False)
         if move.current is future:
             await self._settle(self._storage.of(current), self._storage.of(future))
 

@@ -75,7 +75,8 @@ class Replicas:
         """Called with (topic id, partition, directory) where the controller knows another place, or none."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         """Copies of hosted partitions in other directories that are to take their places (R342)."""
-        self._copies_left = False
+        self.copies_left = False
+        """Whether an earlier process has left some: `load` does not touch them."""
         self.on_future: Callable[[Replica], None] = lambda replica: None
         """Called where a copy is found that an earlier process has begun."""
 
@@ -175,10 +176,6 @@ class Replicas:
                 if not self._storage.can_lose(directory):
                     raise
                 self.lose(self._storage.take_out(directory, error))
-        if self._copies_left:
-            from ottla.broker.replica.unfinished import take_up  # a move is seldom under way when a process ends
-
-            await take_up(self, self._storage, image, self._config.node_id, settings_of, turn, self._env.now_ms())
 
     def _load(
         self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]
@@ -202,7 +199,7 @@ class Replicas:
             logger.warning("%s %s; kept as %s", path, why, target)
         for path in directory.leftovers():
             self._env.disk.rmtree(path)
-        self._copies_left |= bool(directory.names_with(FUTURE))
+        self.copies_left |= bool(directory.names_with(FUTURE))
 
     def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
         from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
@@ -289,7 +286,7 @@ class Replicas:
         """A copy is to take its partition's place no more; gives it. The controller may have heard of it."""
         future, replica = self.futures.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
-            replica.log.is_moving = False
+            replica.log.moves(begins=False)
             self.on_place(replica.topic_id, replica.partition, self._storage.of(replica.log).id)
         return future
 

@@ -7,14 +7,16 @@ Source: ``LogManager.loadLog``, ``LogManager.recoverAbandonedFutureLogs``, ``Rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import NamedTuple
 
+from ottla.broker.config import NodeConfig
 from ottla.broker.replica.promotion import Found, found
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Storage
-from ottla.broker.turn import Turn
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
 from ottla.log.checkpoints import CorruptFile
@@ -23,6 +25,7 @@ from ottla.log.futures import bear_own_name, future_dirs, newness
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.state import FUTURE
+from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.moves")
 
@@ -39,29 +42,22 @@ class Left(NamedTuple):
     """Whether the image has the replica in this directory."""
 
 
-async def take_up(
-    replicas: Replicas,
-    storage: Storage,
-    image: Image,
-    node_id: int,
-    settings_of: Callable[[str], LogSettings],
-    turn: Turn,
-    now_ms: int,
-) -> None:
-    """Go on with each move, or bring it to its end. The partitions' logs are open already.
+async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Storage, image: Image) -> None:
+    """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
 
     Raises:
         CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
     """
+    settings_of, turn = cache(partial(config.log_settings, image)), Turn(env, BESIDE_MS)
     left: list[Left] = []
     for directory in storage.online:
         with _or_lose(replicas, storage, directory):
-            left += [_look(at, path, directory, image, node_id) for at, path in future_dirs(directory)]
+            left += [_look(at, path, directory, image, config.node_id) for at, path in future_dirs(directory)]
     arrived: set[TopicPartition] = set()
     for one in sorted(left, key=lambda one: not one.told):  # of several of one partition that counts
         if one.directory.path not in storage.failed:
             with _or_lose(replicas, storage, one.directory):
-                _take(replicas, one, settings_of(one.at[0]), now_ms, arrived)
+                _take(replicas, one, settings_of(one.at[0]), env.now_ms(), arrived)
         await turn.step()
 
 

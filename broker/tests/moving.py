@@ -10,6 +10,7 @@ import trio
 from ottla.broker.replica.mover import Mover
 from ottla.broker.replica.moves import Moves
 from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.unfinished import take_up
 from ottla.broker.tests.ground import Ground, topic
 from ottla.log.partition_log import PartitionLog
 from ottla.wire import records as r
@@ -71,6 +72,12 @@ class Moving(Ground):
         for _ in range(count):
             raw = bytearray(r.build([r.NewRecord(None, bytes(size_bytes), self.env.now_ms())]))
             self.replica.append(raw, self.env.now_ms())
+
+    async def open(self) -> None:
+        """The start of a process."""
+        await self.replicas.load(self.image)
+        if self.replicas.copies_left:
+            await take_up(self.env, self.config, self.replicas, self.storage, self.image)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         with trio.fail_after(60):

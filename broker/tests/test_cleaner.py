@@ -111,13 +111,13 @@ def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there(
     house = House()
     log = house.log
     bases = list(log.bases)
-    house.env.before = lambda: setattr(log, "is_moving", True)
+    house.env.before = lambda: log.moves(begins=True)
     assert house.once() is False
     assert (house.env.passes, log.bases) == (1, bases)
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
     assert house.once() is False
     assert house.env.passes == 1, "not even begun"
-    log.is_moving = False
+    log.moves(begins=False)
     house.env.before = lambda: None
     assert house.once() is True
 

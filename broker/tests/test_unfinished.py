@@ -48,7 +48,7 @@ def start(ground: Moving, place: int, *, there: bool = True) -> None:
     topics = {"t": replace(known, partitions={0: told})} if there else {}
     ground.image = Image(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
-    virtually(lambda: ground.replicas.load(ground.image))
+    virtually(ground.open)
 
 
 def test_a_copy_goes_on() -> None:
@@ -60,7 +60,7 @@ def test_a_copy_goes_on() -> None:
     ground.image = Image(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
 
     async def story() -> None:
-        await ground.replicas.load(ground.image)
+        await ground.open()
         assert (ground.where(), ground.future.log_end_offset) == ("/a", 2)
         assert ground.replica.log.is_moving
         ground.commit(ground.ids[0], leader_epoch=3)
