@@ -25,6 +25,7 @@ from ottla.log.futures import bear_own_name, future_dirs, newness
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.state import FUTURE
+from ottla.wire.schema import ZERO_UUID
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.moves")
@@ -97,6 +98,11 @@ def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arr
         if replica is None and one.told:
             raise
         _remove(replicas, one)
+        return
+    if log.topic_id == ZERO_UUID:
+        log.close_files()
+        del directory.logs[at]
+        _remove(replicas, one)  # the id is written before anything else
         return
     if log.topic_id != one.topic_id:
         log.close_files()

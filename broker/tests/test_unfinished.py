@@ -145,6 +145,16 @@ def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
     assert not ground.storage.directories[1].logs
 
 
+def test_a_copy_that_was_only_just_begun_goes() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1)
+    ground.env.disk.unlink("/b/t-0.tag-future/partition.metadata")
+    start(ground, 0)
+    assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
+    assert not ground.storage.directories[1].logs
+
+
 def torn(ground: Moving) -> None:
     write_partition_metadata(ground.env.disk, "/b/t-0.tag-future", ID, sync=True)
     ground.env.disk.open("/b/t-0.tag-future/partition.metadata").truncate(3)
