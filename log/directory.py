@@ -274,10 +274,11 @@ class LogDirectory:
         self._write(c.LOG_STARTS, starts, sync=False)
         self._starts = starts
 
-    def write_cleaner_points(self) -> None:
-        """Note up to where each log is compacted."""
+    def write_cleaner_points(self, *, sync: bool = True) -> None:
+        """Note up to where each log is compacted, if that has changed."""
         cleaned = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
-        self._write(c.CLEANER_OFFSETS, cleaned, sync=True)
+        if cleaned != self._cleaned:
+            self._write(c.CLEANER_OFFSETS, cleaned, sync=sync)
         self._cleaned = cleaned
 
     def sync_names(self) -> None:

@@ -140,13 +140,15 @@ def take_place(future: PartitionLog, current: PartitionLog, now_ms: int) -> None
 def bear_own_name(directory: LogDirectory, future: PartitionLog) -> None:
     """A future log becomes the partition's log: one renaming.
 
-    Its start is noted first: until then it was the other directory that knew of records that are deleted.
+    Its start is noted first, and where offsets may be missing: until then it was the other directory that knew of
+    records that are deleted, and of what was compacted. A crash would take that for damage.
 
     Raises:
         OSError: the disk failed; it is a future log still.
     """
     if future.log_start_offset > future.bases[0]:
         directory.note_starts([future])
+    directory.write_cleaner_points()
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)
     future.lies_in(path)

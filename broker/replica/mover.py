@@ -329,11 +329,12 @@ class Mover:
         logger.info("%s lies in %s now", future.label, here.path)
 
     async def _settle(self, there: LogDirectory, here: LogDirectory) -> None:
-        """Wait until the new names are on the disk."""
+        """Wait until the new names are on the disk; how far the log is compacted is noted where it lies now only."""
         for directory in (here, there):
             if directory.path in self._storage.failed:
                 continue
             try:
+                directory.write_cleaner_points(sync=False)
                 await self._env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
             except OSError as error:
                 self._fail(error, directory)

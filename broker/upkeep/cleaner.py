@@ -127,7 +127,8 @@ class Cleaner:
         log, stats = found.log, outcome.stats
         work = Exchange(log, outcome.cleaned)
         try:
-            taken = work.announce() and await self._settled(work) and work.take_over(self._env.now_ms())
+            taken = work.announce() and await self._settled(work)
+            taken = taken and not log.is_moving and work.take_over(self._env.now_ms())
         except OSError as error:
             if not is_passing(error):
                 raise

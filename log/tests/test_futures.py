@@ -253,6 +253,20 @@ def test_a_compacted_log_with_holes_is_copied_as_it_is() -> None:
     assert stage.future.log_end_offset == 33
 
 
+def test_holes_of_a_log_that_is_compacted_no_more_are_no_damage_in_the_other_directory() -> None:
+    stage = Stage()
+    for offset in (0, 10, 20, 31):
+        raw = a_batch(offset, 2)
+        stamp(raw, 0, offset, 1)
+        stage.current.append_as_follower(raw, NOW)
+    stage.future.note_compacted(stage.current.cleaner_point)
+    stage.copy()
+    stage.swap()
+    (log,) = reopened(stage.memory, "/b")
+    assert [offset for offset, _ in values(log)] == [0, 1, 10, 11, 20, 21, 31, 32]
+    assert log.cleaner_point == 31
+
+
 def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
     stage = Stage()
     fill(stage.current, 30)
