@@ -346,7 +346,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("kafka.metrics.", "there are no plug-in reporters"),
     ("early.start.listeners", "controllers' listeners open first, and until the metadata is read only super users may"),
     ("replication.quota", "a rate is that of the last eleven seconds"),
-    ("alter.log.dirs", "partitions do not move between directories yet"),
+    ("alter.log.dirs", "a rate is that of the last eleven seconds"),
     ("offsets.topic.compression", "group records are kept as they are"),
     ("offsets.load.buffer", "group records are read as they come"),
     ("fetch.purgatory", "a parked request is forgotten when it is answered"),

@@ -120,7 +120,7 @@ class Node:
         image = made.controller.image
         made.applier.publish(image, Delta.everything(image))
         made.controller.listeners.append(made.applier.publish)  # what comes while the partitions are opened waits
-        await made.replicas.load(image)
+        await made.open(image)
         ground.start_soon(made.applier.run)
 
     async def _serve(self, made: Parts, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:

@@ -37,7 +37,7 @@ from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
-from ottla.broker.upkeep.supervise import attempt
+from ottla.broker.upkeep.supervise import attempt, supervise
 from ottla.controller.config_keys import SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.delta import Delta
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.replica.moves import Moves
     from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
@@ -112,6 +113,7 @@ class Parts:
         self._verifier: Verifier | None = None
         self._transactions: TransactionCoordinator | None = None
         self._shares: Shares | None = None
+        self._moves: Moves | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
@@ -132,6 +134,18 @@ class Parts:
         """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
         await self.controller.ready()
         await self.lifecycle.register()
+
+    async def open(self, image: Image) -> None:
+        """Open what lies in the directories; then moves between them go on.
+
+        Raises:
+            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
+        """
+        await self.replicas.load(image)
+        if self.replicas.copies_left:
+            from ottla.broker.replica.unfinished import take_up  # a move is seldom under way when a process ends
+
+            await take_up(self._env, self._config, self.replicas, self.storage, image)
 
     def registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
@@ -191,6 +205,25 @@ class Parts:
             start(made.run)
         return self._shares
 
+    def moves(self) -> Moves:
+        """What moves replicas between directories, made when there is something to move."""
+        if self._moves is None:
+            from ottla.broker.replica.mover import Mover
+            from ottla.broker.replica.moves import Moves
+
+            env, storage, replicas, fail = self._env, self.storage, self.replicas, self.services.fail
+            mover = Mover(env, self._config, storage, replicas, fail)
+            self._moves = Moves(env, storage, replicas, mover, self.making.prefer, fail)
+            self.applier.followers.append(mover.publish)
+            replicas.on_future = mover.go_on
+            self._nursery.start_soon(supervise, env, "moves between directories", mover.run)
+        return self._moves
+
+    def _go_on_moving(self, replica: Replica) -> None:
+        """The first copy of an earlier process was found."""
+        self.moves()
+        self.replicas.on_future(replica)
+
     def _lead_shares(self, replica: Replica) -> None:
         if replica.topic == SHARE_TOPIC:
             self.shares().coordinator.lead(replica)
@@ -221,6 +254,7 @@ class Parts:
         replicas.on_isr_change.append(self.isr_changes.ask)
         replicas.on_doomed.append(self.removals.remove_later)
         replicas.on_place = directories.place
+        replicas.on_future = self._go_on_moving
         self.applier.followers += [groups.publish, self.lifecycle.publish]
         self.controller.listeners.append(self._notice)
         self.lifecycle.on_registered += [self.producer_ids.registered, lambda _: directories.changed()]
@@ -254,6 +288,7 @@ class Parts:
             self.verifier,
             self.transactions,
             self.shares,
+            self.moves,
             self._authorizer(),
             self._metering(),
         )

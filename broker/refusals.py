@@ -149,6 +149,21 @@ def _users(request: Any, answer: Any, code: ErrorCode, message: str | None, vers
         yield
 
 
+def _directories(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """One row a partition, in the order of the request."""
+    topic_row, row = (
+        _beside(request, "AlterReplicaLogDirTopicResult"),
+        _beside(request, "AlterReplicaLogDirPartitionResult"),
+    )
+    for directory in request.dirs:
+        for topic in directory.topics:
+            told = topic_row(topic.name)
+            answer.results.append(told)
+            for number in topic.partitions:
+                told.partitions.append(row(number, code))
+                yield
+
+
 def _join(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """A protocol name that is empty before version 7, and null from then on."""
     answer.protocol_name = None if version >= 7 else ""
@@ -185,6 +200,7 @@ def _no_quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, 
 _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _users,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _directories,
     ApiKey.DELETE_TOPICS: _deletions,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _no_quotas,

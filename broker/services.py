@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.watch import BrokerWatch
+    from ottla.broker.replica.moves import Moves
     from ottla.broker.share.shares import Shares
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
@@ -65,6 +66,8 @@ class Services:
     """Makes the coordinator of transactions, the first time anybody wants it."""
     shares_of: Callable[[], Shares]
     """Makes what serves share groups, the first time anybody wants it."""
+    moves_of: Callable[[], Moves]
+    """Makes what moves replicas between directories, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
     metering: Metering = field(default_factory=Metering)
@@ -78,3 +81,8 @@ class Services:
     def shares(self) -> Shares:
         """What serves share groups."""
         return self.shares_of()
+
+    @property
+    def moves(self) -> Moves:
+        """What moves replicas between directories."""
+        return self.moves_of()

@@ -181,6 +181,7 @@ def _of_rules_and_settings() -> list[Asked]:
         _row("rules", "DESCRIBE_ACLS", 2, LOOK, **_filter(7)),
         _row("no rule", "DELETE_ACLS", 2, ALTER, **_filter(7)),
         _row("directories", "DESCRIBE_LOG_DIRS", 3, LOOK, topics=[]),
+        _row("other directories", "ALTER_REPLICA_LOG_DIRS", 2, ALTER, path="/nowhere"),
         _row("resources", "LIST_CONFIG_RESOURCES", 0, (O.DESCRIBE_CONFIGS, CLUSTER), resource_types=[]),
         _row("settings", "DESCRIBE_CONFIGS", 4, (O.DESCRIBE_CONFIGS, T), configuration_keys=["retention.ms"]),
         _row(

@@ -243,7 +243,9 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
             yield from admin.topics(key, version)
         case ApiKey.DESCRIBE_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS | ApiKey.ALTER_CONFIGS:
             yield from admin.configs(key, version)
-        case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.DESCRIBE_PRODUCERS:
+        case ApiKey.DELETE_RECORDS | ApiKey.DESCRIBE_PRODUCERS:
+            yield from admin.logs(key)
+        case ApiKey.DESCRIBE_LOG_DIRS | ApiKey.ALTER_REPLICA_LOG_DIRS:
             yield from admin.logs(key)
         case ApiKey.ELECT_LEADERS:
             yield from admin.leaders(version)

@@ -9,6 +9,7 @@ from ottla.wire.messages import (
     add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -116,6 +117,12 @@ def logs(key: ApiKey) -> Iterator[Message]:
             "__consumer_offsets", [delete_records.DeleteRecordsPartition(0, 0)]
         )
         yield delete_records.DeleteRecordsRequest([compacted], 5000)
+    elif key is ApiKey.ALTER_REPLICA_LOG_DIRS:
+        al = alter_replica_log_dirs
+        for path, name in (("/nowhere", TOPIC), ("", TOPIC), ("/nowhere", "nowhere"), ("/nowhere", "x" * 230)):
+            rows = [al.AlterReplicaLogDirTopic(name, [1, 77])]
+            yield al.AlterReplicaLogDirsRequest([al.AlterReplicaLogDir(path, rows)])
+        yield al.AlterReplicaLogDirsRequest()
     elif key is ApiKey.DESCRIBE_LOG_DIRS:
         for topics in ([(TOPIC, [1, 77])], [("nowhere", [0])]):
             rows = [describe_log_dirs.DescribableLogDirTopic(name, numbers) for name, numbers in topics]

@@ -32,7 +32,7 @@ class Cleanable(NamedTuple):
 def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """What could be compacted of a log now; None for nothing, or for a log that is not compacted."""
     settings = log.settings
-    if not settings.compact or log.closed or len(log.segments) < 2:
+    if not settings.compact or log.closed or log.is_moving or len(log.segments) < 2:
         return None
     first_dirty = max(log.cleaner_point, log.log_start_offset)
     # Whole segments only: the one in which something may still change is left alone.

@@ -148,10 +148,14 @@ class LogDirectory:
         Raises:
             CorruptFile, OSError: it cannot be opened.
         """
+        return self.open_at(f"{self.path}/{topic}-{partition}", topic, partition, settings, now_ms)
+
+    def open_at(self, path: str, topic: str, partition: int, settings: LogSettings, now_ms: int) -> PartitionLog:
+        """The same for a partition in a directory of another name."""
         at = (topic, partition)
         log = open_log(
             self.disk,
-            f"{self.path}/{topic}-{partition}",
+            path,
             topic,
             partition,
             settings,
@@ -204,19 +208,27 @@ class LogDirectory:
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = "delete") -> str:
         """Take a partition out of service: its directory is renamed, its files stay until they are removed later.
 
-        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``.
+        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Who reads from it still may
+        go on.
         """
         log = self.logs.pop((topic, partition), None)
+        path = f"{self.path}/{topic}-{partition}" if log is None else log.directory
         if log is not None:
             log.abandon()
         ending = f"-{partition}.{tag}-{suffix}"
         target = f"{self.path}/{topic[: 255 - len(ending)]}{ending}"
-        self.disk.rename(f"{self.path}/{topic}-{partition}", target)
+        self.disk.rename(path, target)
+        if log is not None:
+            log.lies_in(target)
         return target
 
     def leftovers(self) -> list[str]:
         """Directories renamed for deletion by an earlier run."""
-        return [f"{self.path}/{name}" for name in self.disk.listdir(self.path) if name.endswith("-delete")]
+        return self.names_with("-delete")
+
+    def names_with(self, ending: str) -> list[str]:
+        """The paths in here that end so."""
+        return [f"{self.path}/{name}" for name in self.disk.listdir(self.path) if name.endswith(ending)]
 
     def write_checkpoints(self, *, sync: bool = True) -> None:
         """Write recovery points, log starts and high watermarks, and where compaction is if that has changed.
@@ -262,10 +274,11 @@ class LogDirectory:
         self._write(c.LOG_STARTS, starts, sync=False)
         self._starts = starts
 
-    def write_cleaner_points(self) -> None:
-        """Note up to where each log is compacted."""
+    def write_cleaner_points(self, *, sync: bool = True) -> None:
+        """Note up to where each log is compacted, if that has changed."""
         cleaned = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
-        self._write(c.CLEANER_OFFSETS, cleaned, sync=True)
+        if cleaned != self._cleaned:
+            self._write(c.CLEANER_OFFSETS, cleaned, sync=sync)
         self._cleaned = cleaned
 
     def sync_names(self) -> None:

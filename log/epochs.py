@@ -36,6 +36,20 @@ class LeaderEpochs:
             self.entries = []
             self.is_torn = True
 
+    def lies_in(self, directory: str) -> None:
+        """The partition's directory has another name now."""
+        self.path = f"{directory}/{LEADER_EPOCHS}"
+
+    def take_over(self, other: LeaderEpochs) -> None:
+        """Know what a log of the same records knows. The file follows.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self.entries != other.entries:
+            self.entries = list(other.entries)
+            self.save()
+
     def latest(self) -> int:
         """The newest epoch, -1 where there is none."""
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH

@@ -148,6 +148,10 @@ class Segment:
         segment._aborted = read_aborted(disk, f"{segment.path}.txnindex{suffix}")
         return segment
 
+    def lies_in(self, directory: str) -> None:
+        """Its directory has another name now."""
+        self.path = f"{directory}/{file_name(self.base_offset, '')}"
+
     def release(self) -> None:
         """The files bear their own names now: they need not be held any more."""
         self._held = False

@@ -30,6 +30,8 @@ SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _marker_of = attrgetter("last_offset")
 SWAP = ".swap"
 """The ending of compacted segments that count already, and do not have their own names yet."""
+FUTURE = "-future"
+"""The ending of the directory of a copy that is to take the place of the log it is made of."""
 
 
 class LogState:
@@ -78,11 +80,35 @@ class LogState:
         """Up to which of these the directory was synced."""
         self.is_new = False
         """Whether the name of the partition's own directory may still be unsynced."""
+        self.is_moving = False
+        """Whether a copy is being made in another directory that is to take its place: it is not compacted then."""
+        self.is_leaving = False
+        """Whether that is about to happen: no sync of it is begun, which would put it ahead of the copy."""
 
     @property
     def active(self) -> Segment:
         """The segment that is written to."""
         return self.segments[-1]
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it is a copy on its way into another directory: nobody is served from it yet."""
+        return self.directory.endswith(FUTURE)
+
+    def moves(self, *, begins: bool) -> None:
+        """A copy that is to take its place is begun, or given up."""
+        self.is_moving = begins
+
+    def leaves(self, *, begins: bool) -> None:
+        """The copy is about to take its place, or is not after all."""
+        self.is_leaving = begins
+
+    def lies_in(self, directory: str) -> None:
+        """Its directory has another name now. Whoever reads from it goes on."""
+        self.directory = directory
+        self.epochs.lies_in(directory)
+        for segment in self.segments:
+            segment.lies_in(directory)
 
     @property
     def last_stable_offset(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.peers.client import Channel
 from ottla.peers.decoding import decode_records
 from ottla.wire import records as r
+from ottla.wire.batch import iterate
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch, produce
@@ -256,19 +257,26 @@ class SimProducer(SimClient):
 
 async def read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC) -> list[r.Record]:
     """One fetch from the leader, as it goes into the history."""
+    return (await _read(client, partition, offset, wait_ms, topic))[0]
+
+
+async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
+    """The same, and where to go on: what came may hold no record any more."""
     world, place = client.world, (topic, partition)
     number = world.history.begin(client.name, "poll", now_s=world.now_s())
     try:
-        records = await _fetch(client, partition, offset, wait_ms, topic)
+        records, following = await _fetch(client, partition, offset, wait_ms, topic)
     except Again:
         world.history.end(number, Outcome.FAIL, world.now_s())
         raise
     found = tuple((x.offset, client.service.unpack(place, x.value)) for x in records)
     world.history.end(number, Outcome.OK, world.now_s(), [Poll(place, found)])
-    return records
+    return records, following
 
 
-async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> list[r.Record]:
+async def _fetch(
+    client: SimClient, partition: int, offset: int, wait_ms: int, topic: str
+) -> tuple[list[r.Record], int]:
     """A batch with a bad checksum is a violation."""
     at = await client.leader(topic, partition)
     part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
@@ -282,10 +290,12 @@ async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, t
     if row.error_code:
         raise Again(ErrorCode(row.error_code).name)
     try:
-        return list(decode_records(row.records or b"", offset))
+        raw = row.records or b""
+        following = max((header.next_offset for _, header in iterate(raw)), default=offset)
+        return list(decode_records(raw, offset)), following
     except WireError as error:
         client.world.ledger.violation("bad-crc", str(error))
-        return []
+        return [], offset
 
 
 async def log_start(client: SimClient, topic: str, partition: int) -> int:
@@ -309,10 +319,10 @@ async def read_all(client: SimClient, topic: str, partition: int) -> list[r.Reco
     out: list[r.Record] = []
     at = await client.until_done(partial(log_start, client, topic, partition))
     while True:
-        more = await client.until_done(partial(read, client, partition, at, 50, topic))
-        if not more:
+        more, following = await client.until_done(partial(_read, client, partition, at, 50, topic))
+        if following == at:
             break
         out += more
-        at = out[-1].offset + 1
+        at = following
     world.note(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
     return out

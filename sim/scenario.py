@@ -11,6 +11,7 @@ from sim.admin import SimAdmin
 from sim.anomalies import check
 from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, make_topic, read_all
 from sim.consumers import SimConsumer
+from sim.directories import SimRelocator
 from sim.exactly_once import ExactlyOnce
 from sim.faults import Disturber, Swarm
 from sim.lives import Lives, until_peace
@@ -26,6 +27,9 @@ COMPACTION = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "0",
 }
+
+SMALL_PIECES = {"replica.fetch.max.bytes": "400"}
+"""Of a move between directories: a partition takes many of them, and things go wrong in between."""
 
 
 class Result(NamedTuple):
@@ -53,6 +57,8 @@ class Scenario:
         self.admin = SimAdmin(world, service=service)
         if not self.swarm.synced:
             self.world.ledger.on_power_cut.append(self.admin.power_cut)
+        paths = swarm.dirs.split(",")
+        self.relocator = SimRelocator(world, service, paths, COMPACTED) if len(paths) > 1 else None
         self.transactions: ExactlyOnce | None = None
         self._done = trio.Event()
 
@@ -82,6 +88,8 @@ class Scenario:
                 workers.start_soon(self.admin.run)
                 if self.transactions is not None:
                     workers.start_soon(self.transactions.run)
+                if self.relocator is not None:
+                    workers.start_soon(self.relocator.run)
             self._done.set()
             consumers.cancel_scope.cancel()
 
@@ -104,6 +112,9 @@ class Scenario:
                     ledger.violation(found.name, found.detail)
         if self.transactions is not None:
             await self.transactions.reckon()
+        if self.relocator is not None:
+            self.swarm.counted["between-directories"] = self.relocator.moves
+            await client.until_done(self.relocator.check)
         await client.until_done(self.admin.check)
         for name, made in self.admin.topics.items():
             for partition in range(made.partitions):
@@ -131,7 +142,9 @@ def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] |
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """
     world = World(seed)
-    scenario = Scenario(world, Swarm.drawn(world.rng, synced=synced))
+    swarm = Swarm.drawn(world.rng, synced=synced)
+    swarm.settings |= SMALL_PIECES
+    scenario = Scenario(world, swarm)
     scenario.world.trace.listen = listen
     scenario.world.run(scenario.run)
     return scenario.result()

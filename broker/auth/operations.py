@@ -202,6 +202,7 @@ BROKER: Mapping[ApiKey, tuple[Need, ...]] = {
     ),
     ApiKey.DESCRIBE_ACLS: _DESCRIBE,
     ApiKey.DESCRIBE_CONFIGS: (Asks(O.DESCRIBE_CONFIGS, R.TOPIC, "row"), Asks(O.DESCRIBE_CONFIGS, R.CLUSTER, "row")),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _ALTER,
     ApiKey.DESCRIBE_LOG_DIRS: _DESCRIBE,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: (Whole(O.DESCRIBE_CONFIGS),),
     ApiKey.DELETE_GROUPS: (Rows(O.DELETE, R.GROUP, "groups_names", "results", "DeletableGroupResult"),),

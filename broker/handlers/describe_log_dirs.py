@@ -1,7 +1,8 @@
 """DescribeLogDirs (35), v1-5: each data directory, its partitions with their sizes, and the room that is left.
 
-Behaviour: null topics mean all; a partition that does not lie here is left out. A directory that has failed says
-KAFKA_STORAGE_ERROR and nothing else. Below metadata.version 4.3-IV0 none is called cordoned.
+Behaviour: null topics mean all; a partition that does not lie here is left out. A copy on its way to another directory
+is a row of its own there, with how far it is behind. A directory that has failed says KAFKA_STORAGE_ERROR and nothing
+else. Below metadata.version 4.3-IV0 none is called cordoned.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 
@@ -14,6 +15,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
 from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -37,7 +39,8 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
     topics: dict[str, DescribeLogDirsTopic] = {}
     for (name, partition), log in list(directory.logs.items()):
         if wanted is None or (name, partition) in wanted:
-            row = DescribeLogDirsPartition(partition, log.size_bytes)
+            lag = _lag(context, log) if log.is_future else 0
+            row = DescribeLogDirsPartition(partition, log.size_bytes, lag, log.is_future)
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
         yield
     for topic in topics.values():
@@ -48,6 +51,12 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
     return DescribeLogDirsResult(
         0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable, cordoned
     )
+
+
+def _lag(context: Context, future: PartitionLog) -> int:
+    """How many offsets a copy is behind the log it is to replace; -1 where that is not there."""
+    replica = context.services.replicas.get(future.topic, future.partition)
+    return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> Answer:

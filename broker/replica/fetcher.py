@@ -319,11 +319,13 @@ class Fetcher:
 
     async def _sync(self, taken: Taken) -> None:
         """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
-        log = taken.replica.log
+        log = None
         try:
-            job = log.begin_sync(log.log_end_offset)
-            await self._world.env.in_thread(job, Lane.SYNC)
-            log.finish_sync(job)
+            while log is not taken.replica.log:  # it may have moved to another directory meanwhile
+                log = taken.replica.log
+                job = log.begin_sync(log.log_end_offset)
+                await self._world.env.in_thread(job, Lane.SYNC)
+                log.finish_sync(job)
         except OSError as error:
             self._broke(taken, error)
             return

@@ -36,6 +36,8 @@ WORKERS = 2
 BATCH = 16
 RETRY_S = 1.0
 ENOUGH_TO_TIDY = 500
+MOST_PREFERRED = 10_000
+"""Of partitions nobody may ever make; who asked first is forgotten first."""
 
 
 class Job(NamedTuple):
@@ -91,6 +93,8 @@ class Making:
         """False: it was removed while its files were being made."""
         self._half_made: dict[TopicPartition, LogDirectory] = {}
         self._in_flight: Counter[str] = Counter()
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where somebody wants to have partitions that are not there yet."""
         self._more = trio.Event()
         self._progress = trio.Event()
         self._untidied = 0
@@ -135,6 +139,13 @@ class Making:
         if self._storage.failed:
             return at in self._replicas.offline or unknown or (self.starting and not placed)
         return unknown and told.leader in (NO_LEADER, node_id)
+
+    def prefer(self, at: TopicPartition, directory: LogDirectory) -> None:
+        """A partition that is not there yet is to be made in that directory, wherever the controller would have it."""
+        self._preferred.pop(at, None)
+        self._preferred[at] = directory
+        if len(self._preferred) > MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
 
     def forget(self, at: TopicPartition) -> None:
         """A partition is not wanted any more."""
@@ -232,6 +243,9 @@ class Making:
             self._replicas.offline.add(at)
             return None
         place = directory_of(told, self._config.node_id)
+        preferred = self._preferred.get(at)
+        if preferred is not None and preferred in self._storage.online:
+            return preferred
         known = next((d for d in self._storage.online if d.id == place), None)
         return known or self._half_made.get(at) or self._storage.roomiest(self._in_flight)
 
@@ -272,6 +286,8 @@ class Making:
         """Host what was made; says whether something was missing that may come back."""
         replicas, at = self._replicas, job.at
         self._half_made.pop(at, None)
+        if self._preferred:
+            self._preferred.pop(at, None)
         if job.directory.path in self._storage.failed:
             log.close_files()
             if still_wanted:

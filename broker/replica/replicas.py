@@ -19,6 +19,7 @@ from ottla.controller.image import Image, Partition
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.log.state import FUTURE
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import uuid_text
 from ottla.world.env import Env
@@ -77,6 +78,12 @@ class Replicas:
         """Called with a directory that was renamed for deletion and must be removed later."""
         self.on_place: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
         """Called with (topic id, partition, directory) where the controller knows another place, or none."""
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Copies of hosted partitions in other directories that are to take their places (R342)."""
+        self.copies_left = False
+        """Whether an earlier process has left some: `load` does not touch them."""
+        self.on_future: Callable[[Replica], None] = lambda replica: None
+        """Called where a copy is found that an earlier process has begun."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._hosted.values())
@@ -197,11 +204,12 @@ class Replicas:
             logger.warning("%s %s; kept as %s", path, why, target)
         for path in directory.leftovers():
             self._env.disk.rmtree(path)
+        self.copies_left |= bool(directory.names_with(FUTURE))
 
     def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
         from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
 
-        return set_one_aside(self._storage, one, other, told, uuid_text(self._env.uuid()))
+        return set_one_aside(self._storage, one, other, told, self._config.node_id, uuid_text(self._env.uuid()))
 
     # ------------------------------------------------------------------ following the image
 
@@ -213,8 +221,9 @@ class Replicas:
     def follow(self, at: TopicPartition, told: Partition) -> None:
         """Take over what the image says of a hosted partition, and lead it where it says so."""
         replica, node = self._hosted[at], self._config.node_id
-        actual = self._storage.of(replica.log).id
-        if actual != directory_of(told, node):
+        actual, place = self._storage.of(replica.log).id, directory_of(told, node)
+        future = self.futures.get(at)
+        if actual != place and (future is None or self._storage.of(future).id != place):
             self.on_place(replica.topic_id, replica.partition, actual)
         led = replica.is_leader
         begins = replica.follow_image(node, told, self._env.now_ms())
@@ -242,6 +251,9 @@ class Replicas:
         replica = self._hosted.pop(at, None)
         if replica is None:
             return
+        future = self.futures.pop(at, None)
+        if future is not None:
+            self.discard(future)
         replica.resign()
         replica.changed()
         for callback in self.on_resigned:
@@ -263,10 +275,32 @@ class Replicas:
         """Stop serving logs whose directory has failed."""
         for log in logs:
             at = (log.topic, log.partition)
+            if log.is_future:
+                self.end_move(at)
+                continue
             self.offline.add(at)
+            if at in self.futures:
+                self.end_move(at)  # the copy stays on its disk until the next start
             replica = self._hosted.pop(at, None)
             if replica is not None:
                 replica.resign()
                 for callback in self.on_resigned:
                     callback(replica)
                 replica.changed()
+
+    # ------------------------------------------------------------------ moves between directories
+
+    def end_move(self, at: TopicPartition) -> PartitionLog | None:
+        """A copy is to take its partition's place no more; gives it. The controller may have heard of it."""
+        future, replica = self.futures.pop(at, None), self._hosted.get(at)
+        if future is not None and replica is not None:
+            replica.log.moves(begins=False)
+            self.on_place(replica.topic_id, replica.partition, self._storage.of(replica.log).id)
+        return future
+
+    def swap(self, replica: Replica, future: PartitionLog) -> None:
+        """A copy has its partition's name, and takes its place; the old log is removed later."""
+        current, replica.log = replica.log, future
+        self.futures.pop((replica.topic, replica.partition), None)
+        self.discard(current)
+        replica.changed()

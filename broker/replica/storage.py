@@ -87,8 +87,8 @@ class Storage:
         return epochs.pop() if len(epochs) == 1 and not self.failed else -1
 
     def logs(self) -> list[PartitionLog]:
-        """Every open log."""
-        return [log for directory in self.online for log in directory.logs.values()]
+        """Every open log that is served from: a copy on its way to another directory is none of them."""
+        return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     # ------------------------------------------------------------------ start
 
@@ -170,6 +170,10 @@ class Storage:
         """
         free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
         return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
+
+    def at(self, path: str) -> LogDirectory | None:
+        """The directory with that absolute path."""
+        return next((d for d in self.directories if d.full_path == path), None)
 
     def of(self, log: PartitionLog) -> LogDirectory:
         """The directory a log lies in."""

@@ -23,8 +23,8 @@ EVERYBODY = "*"
 class Throttle:
     """One side's. ``now_ms`` is of a clock that never goes back."""
 
-    def __init__(self, side: str, node_id: int) -> None:
-        self._rate_key = f"{side}.replication.throttled.rate"
+    def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
+        self._rate_key = rate_key or f"{side}.replication.throttled.rate"
         self._list_key = f"{side}.replication.throttled.replicas"
         self._node_id = str(node_id)
         self._samples: deque[list[float]] = deque()

@@ -1,7 +1,8 @@
 """Two logs of one partition, found in two directories at a start: which of them is left from before.
 
 A copy was moved away and came back, to another directory, and the power failed before the old one's new name was on
-the disk. Kafka does not start then (``LogManager.loadLog``).
+the disk. Or it moved from one to the other, and the process ended between the two renamings. Kafka does not start then
+(``LogManager.loadLog``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.replica.storage import Storage
+from ottla.controller.directories import directory_of
 from ottla.controller.image import Partition
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.partition_log import PartitionLog
@@ -16,19 +18,24 @@ from ottla.log.partition_log import PartitionLog
 logger = logging.getLogger("ottla.replicas")
 
 
-def set_one_aside(storage: Storage, one: PartitionLog, other: PartitionLog, told: Partition, tag: str) -> PartitionLog:
+def set_one_aside(
+    storage: Storage, one: PartitionLog, other: PartitionLog, told: Partition, node_id: int, tag: str
+) -> PartitionLog:
     """Set the older of two logs aside, under a name with ``tag`` in it, and give it.
 
-    The one whose end is newer has all that may count on this node: as in an election of the quorum.
+    The one whose end is newer has all that may count on this node: as in an election of the quorum. Of two with one end
+    that counts which lies where the controller was told.
 
     Raises:
-        CorruptFile: nobody else has a copy, so none is set aside: somebody has to say which it is.
+        CorruptFile: nobody else has a copy, and the controller knows of neither: somebody has to say which it is.
         OSError: the disk failed.
     """
-    if len(told.replicas) == 1:
+    place = directory_of(told, node_id)
+    if len(told.replicas) == 1 and all(storage.of(log).id != place for log in (one, other)):
         raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
-    older = min(one, other, key=lambda log: (log.epochs.latest(), log.log_end_offset))
+    older = min(one, other, key=lambda log: (log.epochs.latest(), log.log_end_offset, storage.of(log).id == place))
     older.close_files()
+    path = older.directory
     target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, "stray")
-    logger.warning("%s is left from before: it lies elsewhere, too, and newer; kept as %s", older.directory, target)
+    logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
     return older

@@ -107,6 +107,36 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
     assert house.cleaner.broken_count == 0
 
 
+def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
+    house = House()
+    log = house.log
+    bases = list(log.bases)
+    house.env.before = lambda: log.moves(begins=True)
+    assert house.once() is False
+    assert (house.env.passes, log.bases) == (1, bases)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+    assert house.once() is False
+    assert house.env.passes == 1, "not even begun"
+    log.moves(begins=False)
+    house.env.before = lambda: None
+    assert house.once() is True
+
+
+def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
+    house = House()
+    log = house.log
+    bases, wait = list(log.bases), house.env.in_thread
+
+    async def begins(work: Any, lane: Any = None) -> Any:
+        log.moves(begins=True)
+        return await wait(work, lane)
+
+    house.env.in_thread = begins  # type: ignore[method-assign]
+    assert house.once() is False
+    assert log.bases == bases
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+
+
 def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
     house = House()
     house.env.before = house.log.abandon

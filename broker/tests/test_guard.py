@@ -101,6 +101,7 @@ def rows_in(request: Any) -> Any:
         ("entries", "AlterClientQuotasRequestEntryData", lambda x: x()),
         ("deletions", "ScramCredentialDeletion", lambda x: x("u", 1)),
         ("topic_partitions", "TopicPartitions", lambda x: x("t", [0])),
+        ("dirs", "AlterReplicaLogDir", lambda x: x("/d", [module.AlterReplicaLogDirTopic("t", [0])])),
     ):
         if hasattr(module, field):
             setattr(request, name, [row(getattr(module, field))])

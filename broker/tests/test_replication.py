@@ -10,6 +10,7 @@ import trio
 
 from ottla.broker.tests.brokers import Brokers, until
 from ottla.log.durable import SyncJob
+from ottla.log.recovery import create_log
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 
@@ -288,6 +289,27 @@ def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
         brokers.cut.clear()
         await trio.sleep(5)
         assert brokers[3].values() == []
+
+    brokers.play(story)
+
+
+def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_synced_there() -> None:
+    brokers = Brokers(log_flush_interval_messages="1")
+
+    async def story() -> None:
+        broker = brokers[2]
+        wait = broker.env.in_thread
+
+        async def moves(work: Any, lane: Any = None) -> Any:
+            if isinstance(work, SyncJob) and broker.log.directory == "/a/t-0":
+                log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.settings, 0)
+                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
+                broker.replica.log = log
+            return await wait(work, lane)
+
+        broker.env.in_thread = moves
+        assert await brokers[1].produce(b"0") is E.NONE
+        assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
     brokers.play(story)
 

@@ -72,7 +72,8 @@ class Cleaner:
     async def once(self) -> bool:
         """Compact the dirtiest log; says whether there was one.
 
-        A log that is cut meanwhile is another one: what was made of the old is thrown away.
+        A log that is cut meanwhile is another one: what was made of the old is thrown away. One that a copy is made of
+        stays as it is.
         """
         found = await self._dirtiest()
         if found is None:
@@ -98,7 +99,7 @@ class Cleaner:
                 self._broken.add(log)
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
-            if log.closed or log.truncations != cuts:
+            if log.closed or log.is_moving or log.truncations != cuts:
                 discard(log.disk, log.directory)
                 return False
             return await self._take_over(found, outcome)
@@ -126,7 +127,8 @@ class Cleaner:
         log, stats = found.log, outcome.stats
         work = Exchange(log, outcome.cleaned)
         try:
-            taken = work.announce() and await self._settled(work) and work.take_over(self._env.now_ms())
+            taken = work.announce() and await self._settled(work)
+            taken = taken and not log.is_moving and work.take_over(self._env.now_ms())
         except OSError as error:
             if not is_passing(error):
                 raise

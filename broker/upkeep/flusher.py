@@ -28,6 +28,8 @@ from ottla.world.env import Env, Lane
 CHECKPOINT_EVERY_S = 5.0
 FIRST_RETENTION_S = 30.0
 RETRY_S = 0.2
+LEAVING_S = 0.005
+"""A log that changes places with a copy of it is looked at again so soon."""
 logger = logging.getLogger("ottla.files")
 
 
@@ -79,7 +81,7 @@ class Flusher:
 
     async def _look_at(self, log: PartitionLog) -> None:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
-        if log.closed:
+        if log.closed or log.is_leaving:
             return
         due = self._last_sync_ms.get(log, 0) + log.settings.flush_ms <= self._env.monotonic_ms()
         end = log.log_end_offset if due or log.rests else log.active.base_offset
@@ -99,8 +101,10 @@ class Flusher:
             self._start(partial(self._flush, replica))
 
     async def _flush(self, replica: Replica) -> None:
-        log = replica.log
-        while not log.closed:
+        while not (log := replica.log).closed:
+            if log.is_leaving:
+                await self._env.sleep(LEAVING_S)
+                continue
             end = log.log_end_offset
             try:
                 durable = await self._sync_below(log, end)
@@ -110,6 +114,8 @@ class Flusher:
                     RETRY_S
                 )  # what was only short of something is tried again; else the log is closed
                 continue
+            if replica.log is not log:
+                continue  # it lies in another directory now: that sync speaks for files that are gone
             replica.flushed(durable, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
@@ -122,7 +128,7 @@ class Flusher:
         turn = Turn(self._env, BESIDE_MS)
         for directory in self._storage.online:
             due = []
-            for log in list(directory.logs.values()):
+            for log in [x for x in directory.logs.values() if not x.is_future]:
                 for _ in log.expiring_producers(self._env.now_ms(), self._producer_expiration_ms):
                     await turn.step()
                 try:

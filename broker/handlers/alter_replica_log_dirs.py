@@ -1,0 +1,46 @@
+"""AlterReplicaLogDirs (34), v1-2: move replicas of this node to other directories of it.
+
+Behaviour: a row is answered once there is an empty copy in the other directory; it is filled in the background, and
+takes the replica's place when it has everything. What is asked for again changes nothing; another directory than before
+gives the first move up, and the one in which the replica lies gives up any. A replica that is not here yet will be made
+where it was asked for, and the answer is REPLICA_NOT_AVAILABLE. A partition named twice goes where it was named last.
+
+Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
+
+From KIP-113; cordoned directories: KIP-1066.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(context: Context, request: AlterReplicaLogDirsRequest) -> Answer:
+    """Begin, or give up, one move after the other."""
+    return _answer(context, request)
+
+
+async def _answer(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    moves, turn = context.services.moves, context.turn
+    paths: dict[tuple[str, int], str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                paths[topic.name, number] = directory.path
+                await turn.step()
+    response = AlterReplicaLogDirsResponse()
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, number), path in paths.items():
+        code = await moves.alter((name, number), path)
+        if name not in topics:
+            topics[name] = AlterReplicaLogDirTopicResult(name)
+            response.results.append(topics[name])
+        topics[name].partitions.append(AlterReplicaLogDirPartitionResult(number, code))
+        await turn.step()
+    return response

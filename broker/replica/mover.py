@@ -1,0 +1,340 @@
+"""Partitions on their way from one directory of this node to another, while they are written to and read.
+
+A copy is filled from the log, a piece at a time, one partition after the other. Once it has everything the controller
+is told where the replica will lie; once that is committed, the two change places between one request and the next.
+
+Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scala``, ``LocalLeaderEndPoint.scala``,
+``Partition.maybeReplaceCurrentWithFutureReplica`` (apache/kafka 4.3.1; KIP-113, KIP-858).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import trio
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.promotion import Next, next_of
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.broker.replica.throttle import Throttle
+from ottla.controller.delta import Delta
+from ottla.controller.directories import directory_of
+from ottla.controller.image import Image
+from ottla.log import futures as f
+from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.world.env import FOREVER_S, Env, Lane
+
+logger = logging.getLogger("ottla.moves")
+RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
+PIECE_BYTES = 256 * 1024
+"""What is read and written in one go, or ``replica.fetch.max.bytes`` where that is less; under two milliseconds of the
+loop.
+"""
+SYNC_EVERY_BYTES = 16 * 1024 * 1024
+"""So much is written before the disk is waited for; else all of it would be at the end."""
+FULL_MS = 100
+"""A look whether more may be copied by now."""
+RETRY_MS = 1000
+SOON_MS = 1
+ATTEMPTS = 3
+LONGEST_REST_S = 1.0
+NEVER = float("-inf")
+
+
+class Move:
+    """One partition on its way."""
+
+    __slots__ = ("asked_ms", "cuts", "future", "not_before_ms", "refused", "replica", "unsynced")
+
+    def __init__(self, replica: Replica, future: PartitionLog) -> None:
+        self.replica = replica
+        self.future = future
+        self.cuts = -1
+        """How often the log had been cut when the copy was held against it; it never was: -1."""
+        self.asked_ms = NEVER
+        self.not_before_ms = 0.0
+        self.unsynced = 0
+        self.refused = False
+        """Whether it was told that the log cannot be copied."""
+
+    @property
+    def current(self) -> PartitionLog:
+        """The log that counts still."""
+        return self.replica.log
+
+    @property
+    def at(self) -> TopicPartition:
+        """Its place in the books."""
+        return self.replica.topic, self.replica.partition
+
+
+class Mover:
+    """All of them."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        storage: Storage,
+        replicas: Replicas,
+        fail: Fail,
+    ) -> None:
+        self._env = env
+        self._node_id = config.node_id
+        self._piece_bytes = min(config.number("replica.fetch.max.bytes"), PIECE_BYTES)
+        self._storage = storage
+        self._replicas = replicas
+        self._fail = fail
+        self._moves: dict[TopicPartition, Move] = {}
+        self._throttle = Throttle("alter log dirs", config.node_id, RATE_KEY)
+        self._news = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def go_on(self, replica: Replica) -> None:
+        """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
+        replica.log.moves(begins=True)
+        move = Move(replica, self._replicas.futures[replica.topic, replica.partition])
+        self._moves[move.at] = move
+        self._news.set()
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Metadata was committed: it may say what is waited for."""
+        for move in self._moves.values():
+            if move.asked_ms != NEVER and self._is_told(move):
+                move.not_before_ms = 0.0
+                self._news.set()
+
+    async def run(self) -> None:
+        """Move what is to be moved, until cancelled."""
+        while True:
+            self._news = trio.Event()
+            move = self._next()
+            if move is None:
+                with self._env.timeout(self._rest_s()):
+                    await self._news.wait()
+                continue
+            try:
+                await self._step(move)
+            except (ProtocolError, WireError) as error:
+                if not move.refused:
+                    logger.error("%s cannot be copied: %s", move.current.in_words(), error)
+                move.refused = True
+                self._put_off(move, RETRY_MS)
+            await trio.lowlevel.checkpoint()
+
+    def _next(self) -> Move | None:
+        """The first of those that need not wait, by name: one is moved as a whole before the next."""
+        for at in [at for at, move in self._moves.items() if not self._is_alive(move)]:
+            del self._moves[at]
+        now_ms = self._env.monotonic_ms()
+        ready = [at for at, move in self._moves.items() if move.not_before_ms <= now_ms]
+        return self._moves[min(ready)] if ready else None
+
+    def _rest_s(self) -> float:
+        """How long nothing is to be done, if nobody wants something new."""
+        if not self._moves:
+            return FOREVER_S
+        first = min(move.not_before_ms for move in self._moves.values())
+        return min(max(first - self._env.monotonic_ms(), 1) / 1000, LONGEST_REST_S)
+
+    def _put_off(self, move: Move, by_ms: float) -> None:
+        move.not_before_ms = self._env.monotonic_ms() + by_ms
+
+    def _is_alive(self, move: Move) -> bool:
+        """Whether the partition is still hosted, and this copy is to take its place."""
+        return (
+            self._replicas.get(*move.at) is move.replica
+            and self._replicas.futures.get(move.at) is move.future
+            and not move.current.closed
+            and not move.future.closed
+        )
+
+    def _is_told(self, move: Move) -> bool:
+        """Whether the image has the replica where the copy lies."""
+        topic = self._replicas.image.topics.get(move.replica.topic)
+        told = None if topic is None else topic.partitions.get(move.replica.partition)
+        return told is not None and directory_of(told, self._node_id) == self._storage.of(move.future).id
+
+    async def _step(self, move: Move) -> None:
+        """The next thing to be done about a move.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        if not self._align(move):
+            return
+        asked_ago_ms = self._env.monotonic_ms() - move.asked_ms
+        match next_of(near=self._is_near(move), told=self._is_told(move), asked_ago_ms=asked_ago_ms):
+            case Next.COPY:
+                await self._copy(move)
+            case Next.ASK:
+                await self._ask(move)
+            case Next.WAIT:
+                self._put_off(move, RETRY_MS)
+            case Next.SWAP:
+                await self._finish(move)
+
+    def _is_near(self, move: Move) -> bool:
+        current, end = move.current, move.future.log_end_offset
+        most = self._piece_bytes
+        return current.bytes_between(end, current.log_end_offset, most + 1) <= most
+
+    def _align(self, move: Move) -> bool:
+        """Take off the copy what the log does not have any more; says whether that could be done."""
+        current, future = move.current, move.future
+        if future.settings is not current.settings:
+            future.update_settings(current.settings)
+        try:
+            f.align(future, current, self._env.now_ms(), was_cut=move.cuts != current.truncations)
+            f.follow(future, current, self._env.now_ms())
+        except OSError as error:
+            self._broke(move, error, future)
+            return False
+        move.cuts = current.truncations
+        return True
+
+    def _broke(self, move: Move, error: OSError, log: PartitionLog) -> None:
+        """A disk refused: its directory may be lost by that, and the move with it; else it is tried again."""
+        self._put_off(move, RETRY_MS)
+        self._fail(error, log)
+
+    async def _copy(self, move: Move) -> None:
+        """Copy a piece. It is read beside the loop, as the disk may have to be waited for.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        if self._throttle.is_over(self._replicas.image, self._env.monotonic_ms()):
+            self._put_off(move, FULL_MS)
+            return
+        current, cuts = move.current, move.cuts
+        try:
+            piece = f.next_piece(move.future, current, self._piece_bytes)
+            raw = b"" if piece is None else await self._env.in_thread(piece.read, Lane.FILES)
+        except OSError as error:
+            self._broke(move, error, current)
+            return
+        if not self._is_alive(move) or move.current is not current or cuts != current.truncations:
+            return
+        if not raw:
+            self._put_off(move, RETRY_MS)
+            return
+        self._take(move, raw)
+        if move.unsynced >= SYNC_EVERY_BYTES:
+            await self._sync(move)
+
+    def _take(self, move: Move, raw: bytes) -> None:
+        self._throttle.count(len(raw), self._env.monotonic_ms())
+        move.unsynced += len(raw)
+        try:
+            f.take_piece(move.future, move.current, raw, self._env.now_ms())
+        except OSError as error:
+            self._broke(move, error, move.future)
+
+    async def _sync(self, move: Move) -> bool:
+        """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
+        future = move.future
+        try:
+            job = future.begin_sync(future.log_end_offset)
+            await self._env.in_thread(job, Lane.SYNC)
+            future.finish_sync(job)
+        except OSError as error:
+            self._broke(move, error, future)
+            return False
+        move.unsynced = 0
+        if not self._is_alive(move):
+            return False
+        future.park()
+        return True
+
+    async def _ask(self, move: Move) -> None:
+        """Have the controller told where the replica is going to lie. What it rests on is on the disk before that.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        if self._catch_up(move) and await self._sync(move):
+            move.asked_ms = self._env.monotonic_ms()
+            self._put_off(move, RETRY_MS)
+            place = self._storage.of(move.future).id
+            self._replicas.on_place(move.replica.topic_id, move.replica.partition, place)
+
+    async def _finish(self, move: Move) -> None:
+        """Let the copy take the log's place, if it can catch up within a few waits for the disk.
+
+        Where answers wait for the disk they wait for the copy's then: else the log would always be ahead.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        current, future = move.current, move.future
+        current.leaves(begins=True)
+        self._put_off(move, SOON_MS)
+        try:
+            for _ in range(ATTEMPTS):
+                if not (self._catch_up(move) and await self._sync(move) and self._catch_up(move)):
+                    return
+                if future.recovery_point >= current.recovery_point:
+                    self._swap(move)
+                    break
+        finally:
+            current.leaves(begins=False)
+        if move.current is future:
+            await self._settle(self._storage.of(current), self._storage.of(future))
+
+    def _catch_up(self, move: Move) -> bool:
+        """Copy what is left, at once; says whether the copy has all of it then.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged; OSError never: it is told.
+        """
+        if not self._align(move) or not self._is_near(move):
+            return False
+        current, future = move.current, move.future
+        while future.log_end_offset < current.log_end_offset:
+            try:
+                piece = f.next_piece(future, current, self._piece_bytes)
+                raw = b"" if piece is None else piece.read()
+            except OSError as error:
+                self._broke(move, error, current)
+                return False
+            if not raw:
+                self._put_off(move, RETRY_MS)
+                return False
+            self._take(move, raw)
+            if not self._is_alive(move):
+                return False
+        return True
+
+    def _swap(self, move: Move) -> None:
+        """The step itself: nobody else has the loop between its first line and its last. What the log's disk has for
+        sure the copy's has, too.
+        """
+        current, future = move.current, move.future
+        here = self._storage.of(future)
+        try:
+            f.take_place(future, current, self._env.now_ms())
+            f.bear_own_name(here, future)
+        except OSError as error:
+            self._broke(move, error, future)
+            return
+        self._replicas.swap(move.replica, future)
+        logger.info("%s lies in %s now", future.label, here.path)
+
+    async def _settle(self, there: LogDirectory, here: LogDirectory) -> None:
+        """Wait until the new names are on the disk; how far the log is compacted is noted where it lies now only."""
+        for directory in (here, there):
+            if directory.path in self._storage.failed:
+                continue
+            try:
+                directory.write_cleaner_points(sync=False)
+                await self._env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
+            except OSError as error:
+                self._fail(error, directory)

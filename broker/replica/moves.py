@@ -1,0 +1,115 @@
+"""Who wants which partition in which directory of this node: moves begun, given up, and refused.
+
+Source: ``ReplicaManager.alterReplicaLogDirs``, ``LogManager.maybeUpdatePreferredLogDir`` (apache/kafka 4.3.1; KIP-113,
+KIP-1066).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ottla.broker.replica.mover import Mover
+from ottla.broker.replica.replica import Replica
+from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.storage import Fail, Storage
+from ottla.log import futures as f
+from ottla.log.directory import LogDirectory
+from ottla.wire.errors import ErrorCode
+from ottla.world.env import Env, Lane
+
+logger = logging.getLogger("ottla.moves")
+
+
+class Moves:
+    """What is asked for; `Mover` does it."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: Storage,
+        replicas: Replicas,
+        mover: Mover,
+        prefer: Callable[[TopicPartition, LogDirectory], None],
+        fail: Fail,
+    ) -> None:
+        """``prefer``: where a partition is to be made that is not there yet."""
+        self._env = env
+        self._storage = storage
+        self._replicas = replicas
+        self._mover = mover
+        self._prefer = prefer
+        self._fail = fail
+        self._beginning = trio.Lock()
+
+    async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
+        """Have a partition moved into the directory with that absolute path; says whether it will be, or is there."""
+        async with self._beginning:
+            return await self._alter(at, path)
+
+    async def _alter(self, at: TopicPartition, path: str) -> ErrorCode:
+        storage, replicas = self._storage, self._replicas
+        if len(f.future_name(*at, self._tag())) > f.LONGEST_NAME:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        target = storage.at(path)
+        if target is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if target.path in storage.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if storage.is_cordoned(target):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        replica, future = replicas.get(*at), replicas.futures.get(at)
+        if replica is None:
+            return self._not_here(at, target)
+        if future is not None and storage.of(future) is not target:
+            self.cancel(at)
+            future = None
+        if future is not None or storage.of(replica.log) is target:
+            return ErrorCode.NONE
+        if storage.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in one of them
+        return await self._begin(replica, target)
+
+    def _not_here(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
+        """One that this node does not host (yet) is made where it was asked for."""
+        if at in self._replicas.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._prefer(at, target)
+        topic = self._replicas.image.topics.get(at[0])
+        known = topic is not None and at[1] in topic.partitions
+        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _tag(self) -> str:
+        return self._env.uuid().hex()
+
+    async def _begin(self, replica: Replica, target: LogDirectory) -> ErrorCode:
+        """Make an empty copy, in a thread."""
+        log, now_ms = replica.log, self._env.now_ms()
+        about = (log.topic, log.partition, replica.topic_id, log.settings, now_ms, self._tag())
+        try:
+            future = await self._env.in_thread(partial(f.make_future, target, *about), Lane.FILES)
+            if target.path in self._storage.failed:
+                future.close_files()
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            target.adopt(future)
+        except OSError as error:
+            self._fail(error, target)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._replicas.get(log.topic, log.partition) is not replica:
+            self._replicas.discard(future)  # it went meanwhile
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        future.note_compacted(replica.log.cleaner_point)
+        self._replicas.futures[replica.topic, replica.partition] = future
+        logger.info("%s moves from %s to %s", log.label, self._storage.of(log).path, target.path)
+        self._mover.go_on(replica)
+        return ErrorCode.NONE
+
+    def cancel(self, at: TopicPartition) -> None:
+        """Give a move up; the copy goes."""
+        future = self._replicas.end_move(at)
+        if future is not None:
+            logger.info("%s moves no more to %s", future.label, self._storage.of(future).path)
+            self._replicas.discard(future)

@@ -1,0 +1,144 @@
+"""Moves between directories that an earlier process began: what becomes of the copies it left.
+
+Source: ``LogManager.loadLog``, ``LogManager.recoverAbandonedFutureLogs``, ``ReplicaManager.maybeAddLogDirFetchers``
+(apache/kafka 4.3.1; KIP-113, KIP-858).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import NamedTuple
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.replica.promotion import Found, found
+from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.storage import Storage
+from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.controller.directories import directory_of
+from ottla.controller.image import Image
+from ottla.log.checkpoints import CorruptFile
+from ottla.log.directory import LogDirectory
+from ottla.log.futures import bear_own_name, future_dirs, newness
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.state import FUTURE
+from ottla.wire.schema import ZERO_UUID
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.moves")
+
+
+class Left(NamedTuple):
+    """A copy that lies in a directory."""
+
+    at: TopicPartition
+    directory: LogDirectory
+    path: str
+    topic_id: bytes | None
+    """Of the topic of which this node has a replica; None where it has none of that name."""
+    told: bool
+    """Whether the image has the replica in this directory."""
+
+
+async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Storage, image: Image) -> None:
+    """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
+
+    Raises:
+        CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
+    """
+    settings_of, turn = cache(partial(config.log_settings, image)), Turn(env, BESIDE_MS)
+    left: list[Left] = []
+    for directory in storage.online:
+        with _or_lose(replicas, storage, directory):
+            left += [_look(at, path, directory, image, config.node_id) for at, path in future_dirs(directory)]
+    arrived: set[TopicPartition] = set()
+    for one in sorted(left, key=lambda one: not one.told):  # of several of one partition that counts
+        if one.directory.path not in storage.failed:
+            with _or_lose(replicas, storage, one.directory):
+                _take(replicas, one, settings_of(one.at[0]), env.now_ms(), arrived)
+        await turn.step()
+
+
+@contextmanager
+def _or_lose(replicas: Replicas, storage: Storage, directory: LogDirectory) -> Iterator[None]:
+    """A directory that cannot be read goes out of service. Raises OSError: the node cannot be without it."""
+    try:
+        yield
+    except OSError as error:
+        if not storage.can_lose(directory):
+            raise
+        replicas.lose(storage.take_out(directory, error))
+
+
+def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, node_id: int) -> Left:
+    topic = image.topics.get(at[0])
+    told = None if topic is None else topic.partitions.get(at[1])
+    if topic is None or told is None or node_id not in told.replicas:
+        return Left(at, directory, path, None, told=False)
+    return Left(at, directory, path, topic.id, told=directory_of(told, node_id) == directory.id)
+
+
+def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arrived: set[TopicPartition]) -> None:
+    """What becomes of one copy. ``arrived``: the partitions another copy of which counts now.
+
+    Raises:
+        CorruptFile, OSError: as `take_up`.
+    """
+    at, directory = one.at, one.directory
+    replica = replicas.get(*at)
+    if at in replicas.futures or at in arrived or at in directory.logs:
+        _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
+        return
+    try:
+        log = directory.open_at(one.path, *at, settings, now_ms)
+    except CorruptFile:
+        if replica is None and one.told:
+            raise
+        _remove(replicas, one)
+        return
+    if log.topic_id == ZERO_UUID:
+        log.close_files()
+        del directory.logs[at]
+        _remove(replicas, one)  # the id is written before anything else
+        return
+    if log.topic_id != one.topic_id:
+        log.close_files()
+        target = directory.rename_for_deletion(*at, one.path.rpartition(".")[2].removesuffix(FUTURE), "stray")
+        logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
+        return
+    current = None if replica is None else newness(replica.log)
+    match found(told=one.told, newness=newness(log), current=current):
+        case Found.COUNTS:
+            _promote(replicas, one, log)
+            arrived.add(at)
+        case Found.GOES_ON:
+            replicas.futures[at] = log
+            assert replica is not None
+            replicas.on_future(replica)
+        case Found.STAYS:
+            log.close_files()
+            del directory.logs[at]
+
+
+def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
+    """The copy is the partition's log from now on."""
+    assert one.topic_id is not None
+    bear_own_name(one.directory, log)
+    log.note_names()
+    replica = replicas.get(*one.at)
+    logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)
+    if replica is None:
+        replicas.host(log, one.topic_id)
+    else:
+        replicas.swap(replica, log)
+
+
+def _remove(replicas: Replicas, one: Left) -> None:
+    """A copy that is of no use."""
+    target = f"{one.path.removesuffix(FUTURE)}-delete"
+    one.directory.disk.rename(one.path, target)
+    for doomed in replicas.on_doomed:
+        doomed(target)

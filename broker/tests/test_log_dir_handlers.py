@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs and DescribeLogDirs: what is asked for, and how a move looks from outside."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.handlers import alter_replica_log_dirs, describe_log_dirs
+from ottla.broker.server.dispatch import ROUTES, Context
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.tests.world import awaited
+from ottla.broker.turn import Turn
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import alter_replica_log_dirs as al
+from ottla.wire.messages import describe_log_dirs as dl
+
+
+def context(ground: Moving, key: ApiKey) -> Context:
+    services: Any = SimpleNamespace(
+        moves=ground.moves, storage=ground.storage, replicas=ground.replicas, fail=ground.losses.fail
+    )
+    version = ROUTES[key].high
+    peer = Peer("127.0.0.1", ("here", 9092))
+    return Context(services, peer, key, version, "client", ground.env.now_ms(), Turn(ground.env), ROUTES)
+
+
+async def alter(ground: Moving, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
+    """Rows of (path, topic, partition); gives (topic, partition, error)."""
+    request = al.AlterReplicaLogDirsRequest(
+        [al.AlterReplicaLogDir(path, [al.AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
+    )
+    answer = await awaited(alter_replica_log_dirs.handle(context(ground, ApiKey.ALTER_REPLICA_LOG_DIRS), request))
+    return [(t.topic_name, p.partition_index, p.error_code) for t in answer.results for p in t.partitions]
+
+
+async def described(ground: Moving) -> dict[str, list[tuple[int, int, bool]]]:
+    """By directory: partition, lag, and whether it is a copy."""
+    answer = await awaited(
+        describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(None))
+    )
+    return {
+        row.log_dir: [(p.partition_index, p.offset_lag, p.is_future_key) for t in row.topics for p in t.partitions]
+        for row in answer.results
+    }
+
+
+def test_each_partition_has_its_row_and_the_last_word_counts() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        rows = [("/b", "t", 0), ("/d", "u", 1), ("/d", "t", 7), ("/c", "t", 0)]
+        assert await alter(ground, *rows) == [("t", 0, 0), ("t", 7, 57), ("u", 1, 57)]
+        assert ground.storage.of(ground.future).path == "/c"
+        assert await alter(ground) == []
+
+    ground.tell(story)
+
+
+def test_a_copy_is_a_row_of_its_own_that_says_how_far_behind_it_is() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(5)
+        await alter(ground, ("/b", "t", 0))
+        assert await described(ground) == {"/a": [(0, 0, False)], "/b": [(0, 5, True)], "/c": []}
+        await ground.until(lambda: ground.future.log_end_offset == 5)
+        ground.write(2)
+        assert (await described(ground))["/b"] == [(0, 2, True)]
+        ground.replicas._hosted.pop(AT)
+        assert (await described(ground))["/b"] == [(0, -1, True)], "nothing to hold it against"
+
+    ground.tell(story)

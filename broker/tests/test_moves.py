@@ -1,0 +1,320 @@
+"""Partitions move between directories of a node while they are used: what is asked for, and what becomes of it."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+import trio
+
+from ottla.broker.replica.mover import PIECE_BYTES, RATE_KEY
+from ottla.broker.tests.ground import topic
+from ottla.broker.tests.moving import AT, NONE, Moving
+from ottla.broker.upkeep.flusher import Flusher
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.wire.errors import ErrorCode as E
+
+
+def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(20)
+        assert await ground.moves.alter(AT, "/b") is NONE
+        assert (ground.where(), ground.future.directory.rpartition("-")[2]) == ("/a", "future")
+        await ground.until(lambda: bool(ground.places))
+        assert ground.places == [(topic("t", 1).id, 0, ground.ids[1])]
+        ground.write(5)
+        await trio.sleep(2)
+        assert ground.where() == "/a", "nothing is decided yet"
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        log = ground.replica.log
+        assert (log.log_end_offset, log.high_watermark, log.is_moving) == (25, 25, False)
+        ground.write()
+        assert ground.replica.log.high_watermark == 26
+        assert not ground.replicas.futures
+        await trio.sleep(2)
+        assert not len(ground.mover)
+        assert ground.places == [(topic("t", 1).id, 0, ground.ids[1])]
+
+    ground.tell(story)
+    assert (ground.named("/a"), ground.named("/b")) == (["delete"], ["0"])
+    assert ground.doomed == [f"/a/{name}" for name in ground.env.disk.listdir("/a") if name.endswith("-delete")]
+    assert [list(d.logs) for d in ground.storage.directories] == [[], [AT], []]
+
+
+def test_it_moves_under_load_of_which_every_answer_waits_for_the_disk() -> None:
+    ground = Moving(log_flush_interval_messages="1")
+
+    async def load() -> None:
+        while True:
+            ground.write(1, 1000)
+            await trio.sleep(0.0005)
+
+    async def acknowledged() -> None:
+        while True:
+            log = ground.replica.log
+            assert log.high_watermark <= log.recovery_point
+            await trio.sleep(0.0002)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            flusher = Flusher(ground.env, ground.storage, 10**9, 10**9, ground.losses.fail, nursery.start_soon)
+            ground.flush_due = flusher.flush_due
+            ground.write(500, 5000)
+            nursery.start_soon(load)
+            await ground.until(lambda: not ground.replica.flushing or ground.replica.log.high_watermark > 500)
+            nursery.start_soon(acknowledged)
+            for path in ("/b", "/c", "/a"):
+                assert await ground.moves.alter(AT, path) is NONE
+                await ground.moved(path)
+            end = ground.replica.log.log_end_offset
+            await ground.until(lambda: ground.replica.log.high_watermark > end)
+            nursery.cancel_scope.cancel()
+
+    ground.tell(story)
+
+
+def test_more_than_a_piece_is_copied_piece_by_piece_and_others_run_in_between() -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(40, PIECE_BYTES // 4)
+        before = ground.env.in_threads
+        await ground.moves.alter(AT, "/b")
+        await ground.moved("/b")
+        assert ground.env.in_threads - before > 10
+        assert ground.replica.log.log_end_offset == 40
+
+    ground.tell(story)
+
+
+def test_what_is_cut_off_meanwhile_does_not_come_back() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(20)
+        await ground.moves.alter(AT, "/b")
+        await ground.until(lambda: ground.future.log_end_offset == 20)
+        ground.replica.log.truncate_to(7, ground.env.now_ms())
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        assert ground.replica.log.log_end_offset == 7
+
+    ground.tell(story)
+
+
+def test_another_directory_gives_the_first_move_up_and_its_own_gives_up_any() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(20)
+        await ground.moves.alter(AT, "/b")
+        first = ground.future
+        assert await ground.moves.alter(AT, "/b") is NONE
+        assert ground.future is first
+        assert await ground.moves.alter(AT, "/c") is NONE
+        assert ground.storage.of(ground.future).path == "/c"
+        assert ground.named("/b") == ["delete"]
+        await ground.until(lambda: ground.places[-1][2] == ground.ids[2])
+        assert await ground.moves.alter(AT, "/a") is NONE
+        assert ground.places[-1][2] == ground.ids[0], "the controller may have taken the other for good"
+        assert not ground.replicas.futures
+        assert not ground.replica.log.is_moving
+        ground.commit(ground.ids[2])
+        await trio.sleep(3)
+        assert ground.where() == "/a"
+        assert ground.places[-1][2] == ground.ids[0]
+
+    ground.tell(story)
+    assert [ground.named(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
+
+
+def test_back_and_forth() -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        for number in range(6):
+            path = "/bac"[1 + number % 3]
+            ground.write(3)
+            assert await ground.moves.alter(AT, f"/{path}") is NONE
+            await ground.moved(f"/{path}")
+            assert ground.replica.log.log_end_offset == 3 * (number + 1)
+
+    ground.tell(story)
+
+
+@pytest.mark.parametrize(
+    ("at", "path", "wanted"),
+    [
+        (("t" * 247, 0), "/b", E.INVALID_TOPIC_EXCEPTION),
+        (AT, "/d", E.LOG_DIR_NOT_FOUND),
+        (AT, "/b/", E.LOG_DIR_NOT_FOUND),
+        (AT, "b", E.LOG_DIR_NOT_FOUND),
+        (AT, "/c", E.INVALID_REPLICA_ASSIGNMENT),  # it is cordoned
+        (("u", 0), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (("t", 1), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (AT, "/a", NONE),
+    ],
+)
+def test_what_is_refused(at: tuple[str, int], path: str, wanted: E) -> None:
+    ground = Moving()
+    ground.storage.cordon("/c")
+
+    async def story() -> None:
+        assert await ground.moves.alter(at, path) is wanted
+        assert not ground.replicas.futures
+
+    ground.tell(story)
+
+
+def test_while_a_directory_has_failed_nothing_moves_for_there_may_be_a_copy_in_it() -> None:
+    ground = Moving()
+    ground.storage.take_out(ground.storage.directories[2], OSError(errno.EIO, "gone"))
+
+    async def story() -> None:
+        assert await ground.moves.alter(AT, "/c") is E.KAFKA_STORAGE_ERROR
+        assert await ground.moves.alter(AT, "/b") is E.KAFKA_STORAGE_ERROR
+        assert await ground.moves.alter(AT, "/a") is NONE
+        ground.replicas.lose(ground.storage.take_out(ground.storage.directories[0], OSError(errno.EIO, "gone")))
+        assert await ground.moves.alter(AT, "/b") is E.KAFKA_STORAGE_ERROR
+
+    ground.tell(story)
+
+
+def test_a_replica_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        elsewhere = topic("t", 1, replicas=(2,), isr=(2,), leader=2)
+        ground.say(elsewhere)
+        await ground.applier.settled()
+        assert await ground.moves.alter(AT, "/c") is E.REPLICA_NOT_AVAILABLE
+        ground.lying(1)
+        await ground.applier.settled()
+        assert ground.where() == "/c"
+        assert ground.places == [(topic("t", 1).id, 0, ground.ids[2])]
+
+    ground.tell(story, made=False)
+
+
+def test_a_topic_that_goes_takes_its_copy_along() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        ground.say(gone=("t",))
+        await ground.applier.settled()
+        await trio.sleep(1)
+        assert not len(ground.mover)
+
+    ground.tell(story)
+    assert (ground.named("/a"), ground.named("/b")) == (["delete"], ["delete"])
+    assert [list(d.logs) for d in ground.storage.directories] == [[], [], []]
+
+
+def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_hears_of_it() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        await ground.until(lambda: bool(ground.places))
+        ground.commit(ground.ids[1])
+        ground.break_disk("/b/")
+        await ground.until(lambda: "/b" in ground.storage.failed)
+        ground.heal_disk()
+        assert ground.places[-1][2] == ground.ids[0]
+        ground.write()
+        await trio.sleep(2)
+        assert (ground.where(), ground.replica.log.log_end_offset) == ("/a", 4)
+        assert not ground.replica.log.is_moving
+
+    ground.tell(story)
+
+
+def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_that_it_lay_there() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/c")
+        await ground.until(lambda: bool(ground.places))
+        ground.replicas.lose(ground.storage.take_out(ground.storage.directories[0], OSError(errno.EIO, "gone")))
+        assert ground.places[-1][2] == ground.ids[0]
+        ground.commit(ground.ids[2])
+        await trio.sleep(2)
+        assert not len(ground.mover)
+        assert ground.replicas.offline == {AT}
+
+    del ground.storage.directories[1]
+    ground.storage.metadata = ground.storage.directories[1]
+    ground.tell(story)
+    assert ground.named("/c") == ["future"], "a later start may need it"
+
+
+def test_a_disk_that_is_short_of_something_is_asked_again() -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        ground.break_disk("-future/", errno.EMFILE, times=2)
+        await ground.moved("/b")
+
+    ground.tell(story)
+    assert not ground.storage.failed
+
+
+def test_what_cannot_be_read_does_not_move_and_the_next_one_does(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.segments[0].damage.append((0, 10**6))
+        await ground.moves.alter(AT, "/b")
+        await trio.sleep(5)
+        assert ground.where() == "/a"
+        assert caplog.text.count("cannot be copied") == 1
+        ground.replica.log.segments[0].damage.clear()
+        await ground.moved("/b")
+
+    ground.tell(story)
+
+
+def test_it_is_not_faster_than_it_may_be() -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(100, 100_000)
+        ground.image = replace(ground.image, configs={(RESOURCE_BROKER, "1"): {RATE_KEY: "1000000"}})
+        ground.replicas.image = ground.image
+        began = trio.current_time()
+        await ground.moves.alter(AT, "/b")
+        await trio.sleep(3)
+        assert 2_000_000 < ground.future.size_bytes < 5_000_000
+        ground.obeys = False
+        await ground.until(lambda: ground.future.log_end_offset == 100)
+        assert trio.current_time() - began > 8
+
+    ground.tell(story)
+
+
+def test_the_log_is_not_compacted_while_it_is_copied() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        assert ground.replica.log.is_moving
+        ground.moves.cancel(AT)
+        assert not ground.replica.log.is_moving
+        await ground.moves.alter(AT, "/b")
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        assert not ground.replica.log.is_moving
+
+    ground.tell(story)

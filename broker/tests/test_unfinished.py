@@ -1,0 +1,204 @@
+"""What an earlier process left of a move between directories, and what becomes of it at the next start."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from dataclasses import replace
+
+import pytest
+
+from ottla.broker.tests.ground import topic
+from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.controller.image import Image
+from ottla.log.checkpoints import CorruptFile, write_partition_metadata
+from ottla.log.futures import make_future
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.wire import records as r
+
+ID = topic("t", 1).id
+
+
+def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
+    """A record of each of these leader epochs, and the process ends cleanly."""
+    for epoch in epochs:
+        log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+    log.close()
+
+
+def whole(ground: Moving, directory: int, *epochs: int) -> None:
+    """A partition's log in a directory."""
+    where = ground.storage.directories[directory]
+    filled(where.create_partition("t", 0, ID, LogSettings(), NOW_MS), epochs)
+    where.logs.clear()
+
+
+def copy(ground: Moving, directory: int, *epochs: int, tag: str = "tag", topic_id: bytes = ID) -> None:
+    """What was being copied into one."""
+    where = ground.storage.directories[directory]
+    filled(make_future(where, "t", 0, topic_id, LogSettings(), NOW_MS, tag), epochs)
+
+
+def start(ground: Moving, place: int, *, there: bool = True) -> None:
+    """The next start, with an image that has the partition in that directory."""
+    known = topic("t", 1)
+    told = replace(known.partitions[0], directories=(ground.ids[place],))
+    topics = {"t": replace(known, partitions={0: told})} if there else {}
+    ground.image = Image(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+
+    virtually(ground.open)
+
+
+def test_a_copy_goes_on() -> None:
+    ground = Moving()
+    whole(ground, 0, 1, 1, 2)
+    copy(ground, 1, 1, 1)
+    known = topic("t", 1)
+    told = replace(known.partitions[0], directories=(ground.ids[0],))
+    ground.image = Image(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
+
+    async def story() -> None:
+        await ground.open()
+        assert (ground.where(), ground.future.log_end_offset) == ("/a", 2)
+        assert ground.replica.log.is_moving
+        ground.commit(ground.ids[0], leader_epoch=3)
+        await ground.moved("/b")
+        assert ground.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
+        ground.write()
+        assert ground.replica.log.log_end_offset == 4
+
+    ground.tell(story, made=False)
+    assert (ground.named("/a"), ground.named("/b")) == (["delete"], ["0"])
+
+
+@pytest.mark.parametrize(
+    ("log", "future", "place", "served", "a", "b"),
+    [
+        # the controller knows nothing of the copy
+        ((1, 1), (1, 1), 0, "/a", ["0"], ["future"]),
+        ((1,), (1, 1), 0, "/a", ["0"], ["future"]),
+        # it knows: where the copy has all it counts, else what it lacks is copied first
+        ((1, 1), (1, 1), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1, 1, 2), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1, 2), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1,), 1, "/a", ["0"], ["future"]),
+        ((1, 2), (1, 1, 1), 1, "/a", ["0"], ["future"]),
+        # there is no log
+        (None, (1,), 1, "/b", [], ["0"]),
+        (None, (1,), 0, None, [], ["future"]),
+        (None, (1,), 2, None, [], ["future"]),
+    ],
+)
+def test_which_of_the_two_counts(
+    log: tuple[int, ...] | None, future: tuple[int, ...], place: int, served: str | None, a: list[str], b: list[str]
+) -> None:
+    ground = Moving()
+    if log is not None:
+        whole(ground, 0, *log)
+    copy(ground, 1, *future)
+    start(ground, place)
+    replica = ground.replicas.get(*AT)
+    assert (None if replica is None else ground.where()) == served
+    assert (ground.named("/a"), ground.named("/b")) == (a, b)
+    assert (AT in ground.replicas.futures) == (served == "/a")
+    assert all(not x.is_future for x in ground.storage.logs())
+    counts = {"/a": (1, 1), "/b": (0, 1), None: (0, 0)}[served]
+    assert tuple(len(d.logs) for d in ground.storage.directories[:2]) == counts
+    if replica is not None:
+        assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
+
+
+def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    copy(ground, 2, 1)
+    copy(ground, 2, 1, tag="more")
+    start(ground, 2)
+    assert ground.where() == "/c"
+    assert [ground.named(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
+    assert not ground.replicas.futures
+    assert len(ground.doomed) == 3
+
+
+def test_a_copy_beside_the_partition_itself_is_of_no_use() -> None:
+    ground = Moving()
+    whole(ground, 1, 1)
+    copy(ground, 1)
+    start(ground, 1)
+    assert (ground.where(), ground.named("/b")) == ("/b", ["0", "delete"])
+    assert not ground.replicas.futures
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
+    there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground = Moving()
+    copy(ground, 1, 1, topic_id=b"an older topic--")
+    with caplog.at_level(logging.WARNING):
+        start(ground, 0, there=there)
+    assert ground.named("/b") == ["stray"]
+    assert "belongs to no partition of this node's" in caplog.text
+    assert not ground.storage.directories[1].logs
+
+
+def test_a_copy_that_was_only_just_begun_goes() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1)
+    ground.env.disk.unlink("/b/t-0.tag-future/partition.metadata")
+    start(ground, 0)
+    assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
+    assert not ground.storage.directories[1].logs
+
+
+def torn(ground: Moving) -> None:
+    write_partition_metadata(ground.env.disk, "/b/t-0.tag-future", ID, sync=True)
+    ground.env.disk.open("/b/t-0.tag-future/partition.metadata").truncate(3)
+
+
+def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    torn(ground)
+    start(ground, 1)
+    assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
+    ground = Moving()
+    copy(ground, 1, 1)
+    torn(ground)
+    with pytest.raises(CorruptFile):
+        start(ground, 1)
+
+
+def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    ground.break_disk("-future/", errno.EIO)
+    start(ground, 0)
+    assert list(ground.storage.failed) == ["/b"]
+    assert (ground.where(), ground.replicas.futures) == ("/a", {})
+
+
+@pytest.mark.parametrize(
+    ("place", "one", "other", "served"),
+    [
+        (1, (1, 1), (1, 1), "/b"),  # ended between the two renamings
+        (0, (1, 1), (1, 1), "/a"),
+        (1, (1, 1), (1, 1, 2), "/b"),  # the second one was lost with the power
+        (1, (1, 1), (1,), "/a"),  # and what was copied last, too
+    ],
+)
+def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controller_has_it(
+    place: int, one: tuple[int, ...], other: tuple[int, ...], served: str
+) -> None:
+    ground = Moving()
+    whole(ground, 0, *one)
+    whole(ground, 1, *other)
+    start(ground, place)
+    assert ground.where() == served
+    assert ground.named("/a" if served == "/b" else "/b") == ["stray"]

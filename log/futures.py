@@ -1,0 +1,154 @@
+"""A copy of a log in another directory of the same node, that is to take its place: a future log.
+
+It lies in ``<topic>-<partition>.<id>-future``, is filled from the log it is a copy of as a follower is from its leader,
+and takes its name in the end. What both do is said here; when it is done is the mover's business.
+
+Source: ``LogManager.getOrCreateLog``, ``LogManager.replaceCurrentWithFutureLog``, ``ReplicaAlterLogDirsThread.scala``
+(apache/kafka 4.3.1; KIP-113).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import create_log
+from ottla.log.settings import LogSettings
+from ottla.log.state import FUTURE
+from ottla.wire.batch import span
+from ottla.wire.primitives import Buffer
+from ottla.world.disk import FileSlice
+
+LONGEST_NAME = 255
+_FUTURE_DIR = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)\.[a-zA-Z0-9_-]+-future$")
+
+
+def future_name(topic: str, partition: int, tag: str) -> str:
+    """The name of a future log's directory; unlike that of a deleted one it is never cut short."""
+    return f"{topic}-{partition}.{tag}{FUTURE}"
+
+
+def future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
+    """Which partitions there are future logs of in a directory, and where; there may be several of one."""
+    for path in directory.names_with(FUTURE):
+        match = _FUTURE_DIR.match(path.rpartition("/")[2])
+        if match and directory.disk.is_dir(path):
+            yield (match["topic"], int(match["partition"])), path
+
+
+def make_future(
+    directory: LogDirectory, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int, tag: str
+) -> PartitionLog:
+    """The files of a new future log: what a thread may do. It counts once the directory has adopted it.
+
+    Raises:
+        OSError: the disk failed, or the process is short of something.
+    """
+    path = f"{directory.path}/{future_name(topic, partition, tag)}"
+    return create_log(directory.disk, path, topic, partition, topic_id, settings, now_ms)
+
+
+def newness(log: PartitionLog) -> tuple[int, int]:
+    """Of two logs of one partition the one with the larger has all that counts: as in an election of the quorum."""
+    return log.epochs.latest(), log.log_end_offset
+
+
+def align(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: bool) -> None:
+    """Cut off the future log what the current one does not have, or has no more.
+
+    Two logs have the same up to an offset where both have it of the same leader epoch. ``was_cut``: whether the current
+    log may have been cut since the last time; it is asked only where batches have no epochs.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    start = current.log_start_offset
+    if future.log_end_offset < start or future.log_start_offset > start:
+        future.start_over_at(start, now_ms)
+    while (offset := _common_end(future, current, was_cut=was_cut)) < future.log_end_offset:
+        future.truncate_to(offset, now_ms)
+
+
+def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -> int:
+    """Up to where the future log may have what the current one has, as far as its newest epoch tells."""
+    end = min(future.log_end_offset, current.log_end_offset)
+    if future.size_bytes == 0:
+        return end
+    epoch = future.epochs.latest()
+    if epoch < 0:
+        return current.log_start_offset if was_cut else end
+    known, known_end = current.epochs.end_offset_of(epoch, current.log_end_offset)
+    if known != epoch:
+        return min(end, future.epochs.entries[-1][1])  # nothing of that epoch is there
+    return min(end, known_end)
+
+
+def next_piece(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
+    """What the future log lacks next, one batch at least; None where there is nothing.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE: the current log is damaged there; OSError: its disk failed.
+    """
+    return current.read(future.log_end_offset, most_bytes, current.log_end_offset, at_least_one=True)
+
+
+def take_piece(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
+    """Append what `next_piece` led to; a batch cut off at its end is left out.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written; OSError: the disk failed.
+    """
+    if future.log_end_offset == future.log_start_offset:
+        first, last = span(raw)
+        if first < future.log_end_offset <= last:
+            future.start_over_at(first, now_ms)  # records were deleted up to within that batch
+    future.append_as_follower(raw, now_ms)
+    follow(future, current, now_ms)
+
+
+def follow(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+    """High watermark and log start of the current log hold for the future one, too, as far as it reaches.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    future.follow_high_watermark(current.high_watermark)
+    if future.raise_start(current.log_start_offset):
+        future.drop_below_start(now_ms)
+
+
+def take_place(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+    """All that is known of a current log is known of its future log from now on, which has the same records.
+
+    Its producers, too: what they wrote last may be gone from the log, and who is being asked about waits for an answer.
+
+    Raises:
+        OSError: the disk failed; the future log is still none but that.
+    """
+    assert future.log_end_offset == current.log_end_offset, f"{future.in_words()}, not {current.in_words()}"
+    follow(future, current, now_ms)
+    assert future.log_start_offset == current.log_start_offset, f"{future.in_words()}, not {current.in_words()}"
+    future.update_settings(current.settings)
+    future.epochs.take_over(current.epochs)
+    future.producers, future.verifying = current.producers, current.verifying
+    future.warned_of_future = current.warned_of_future
+    future.check_order()
+
+
+def bear_own_name(directory: LogDirectory, future: PartitionLog) -> None:
+    """A future log becomes the partition's log: one renaming.
+
+    Its start is noted first, and where offsets may be missing: until then it was the other directory that knew of
+    records that are deleted, and of what was compacted. A crash would take that for damage.
+
+    Raises:
+        OSError: the disk failed; it is a future log still.
+    """
+    if future.log_start_offset > future.bases[0]:
+        directory.note_starts([future])
+    directory.write_cleaner_points()
+    path = f"{directory.path}/{future.label}"
+    directory.disk.rename(future.directory, path)
+    future.lies_in(path)

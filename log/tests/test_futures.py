@@ -1,0 +1,277 @@
+"""A copy of a log in another directory: it follows the log, and takes its place with all it knows."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from ottla.log import futures as f
+from ottla.log.directory import Identity, LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, a_batch, expected, fill, memory_disk, values
+from ottla.wire.batch import stamp
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.memory_disk import MemoryDisk, Session
+
+AT = ("t", 0)
+TAG = "0123456789abcdef"
+
+
+class Stage:
+    """A log in /a, and an empty copy of it in /b."""
+
+    def __init__(self, settings: LogSettings = SMALL) -> None:
+        self.memory: MemoryDisk = memory_disk()
+        self.disk: Session = self.memory.session()
+        self.here, self.there = (LogDirectory(self.disk, path) for path in ("/b", "/a"))
+        for number, directory in enumerate((self.here, self.there), 1):
+            directory.lock()
+            directory.write_identity(Identity("c", 1, bytes([number]) * 16), NOW)
+            directory.begin()
+        self.current = self.there.create_partition("t", 0, TOPIC_ID, settings, NOW)
+        self.future = f.make_future(self.here, "t", 0, TOPIC_ID, settings, NOW, TAG)
+        self.here.adopt(self.future)
+
+    def copy(self, most_bytes: int = 500, pieces: int = 10**6, *, was_cut: bool = False) -> int:
+        """Copy so many pieces at most; gives how many there were."""
+        f.align(self.future, self.current, NOW, was_cut=was_cut)
+        done = 0
+        while done < pieces and self.future.log_end_offset < self.current.log_end_offset:
+            piece = f.next_piece(self.future, self.current, most_bytes)
+            assert piece is not None
+            f.take_piece(self.future, self.current, piece.read(), NOW)
+            done += 1
+        return done
+
+    def swap(self) -> None:
+        f.take_place(self.future, self.current, NOW)
+        f.bear_own_name(self.here, self.future)
+
+    def same(self) -> bool:
+        return batches(self.future) == batches(self.current)
+
+
+def batches(log: PartitionLog) -> list[bytes]:
+    return [bytes(raw) for _, raw in log.batches(log.log_start_offset)]
+
+
+def test_the_directory_is_named_as_kafka_names_it_and_found_again() -> None:
+    stage = Stage()
+    assert stage.future.directory == f"/b/t-0.{TAG}-future"
+    assert (stage.future.is_future, stage.current.is_future) == (True, False)
+    for name in ("t-1", "t-1.x-delete", f"a.b-c-12.{TAG}-future", "x-future", f"t-x.{TAG}-future"):
+        stage.disk.makedirs(f"/b/{name}")
+    stage.disk.open("/b/t-2.a-future", create=True)
+    assert list(f.future_dirs(stage.here)) == [
+        (("a.b-c", 12), f"/b/a.b-c-12.{TAG}-future"),
+        (AT, f"/b/t-0.{TAG}-future"),
+    ]
+    assert stage.here.partition_dirs() == {("t", 1): "/b/t-1"}
+
+
+@pytest.mark.parametrize("most_bytes", [1, 137, 500, 5000])
+def test_a_copy_is_filled_piece_by_piece_over_segments_while_the_log_grows(most_bytes: int) -> None:
+    stage = Stage()
+    fill(stage.current, 40)
+    assert stage.copy(most_bytes, 3) == 3
+    fill(stage.current, 10)
+    stage.copy(most_bytes)
+    assert stage.same()
+    assert values(stage.future) == expected(150)
+    assert stage.future.high_watermark == stage.current.high_watermark == 150
+    assert len(stage.future.segments) > 2
+    assert stage.copy(most_bytes) == 0
+
+
+def epochs(log: PartitionLog, *each: int) -> None:
+    """A batch of each of these leader epochs."""
+    for epoch in each:
+        log.append_as_leader(a_batch(log.log_end_offset, 3), epoch, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "cut", "after", "kept"),
+    [
+        ([1, 1, 1], 3, [2, 2], 3),  # cut and written anew under a later epoch
+        ([1, 1, 1], 3, [], 3),  # cut, and nothing since
+        ([1, 1, 2, 2], 3, [3], 3),  # a whole epoch is gone, and the end of the one before it
+        ([1, 1, 2, 2], 6, [4, 4, 4], 6),  # exactly an epoch is gone
+        ([1, 2, 3], 0, [5], 0),  # everything is
+        ([1, 2, 3], 9, [3, 4], 9),  # nothing is
+    ],
+)
+def test_what_is_cut_off_the_log_is_cut_off_the_copy_whatever_was_written_since(
+    before: list[int], cut: int, after: list[int], kept: int
+) -> None:
+    stage = Stage()
+    epochs(stage.current, *before)
+    stage.copy()
+    stage.current.truncate_to(cut, NOW)
+    epochs(stage.current, *after)
+    f.align(stage.future, stage.current, NOW, was_cut=True)
+    assert stage.future.log_end_offset == kept
+    stage.copy()
+    assert stage.same()
+    assert stage.future.epochs.entries == stage.current.epochs.entries
+
+
+def test_a_log_that_began_anew_elsewhere_has_a_copy_that_does() -> None:
+    stage = Stage()
+    epochs(stage.current, 1, 1)
+    stage.copy()
+    for offset in (100, 50):
+        stage.current.start_over_at(offset, NOW)
+        stage.copy()
+        assert (stage.future.log_start_offset, stage.future.log_end_offset) == (offset, offset)
+    epochs(stage.current, 3)
+    stage.copy()
+    assert stage.same()
+
+
+def test_a_log_that_was_cut_below_its_start_and_filled_again_has_a_copy_of_all_of_that() -> None:
+    """A new leader's log may begin before the one of the leader before it did."""
+    stage = Stage()
+    stage.current.start_over_at(100, NOW)
+    epochs(stage.current, 3, 3)
+    stage.copy()
+    stage.current.truncate_to(50, NOW)
+    epochs(stage.current, 3, 3, 3)
+    stage.copy()
+    assert (stage.future.log_start_offset, stage.future.log_end_offset) == (50, 59)
+    assert stage.same()
+
+
+def test_what_is_deleted_of_the_log_is_not_copied_and_goes_from_the_copy() -> None:
+    stage = Stage()
+    fill(stage.current, 30)
+    stage.current.raise_start(40)
+    stage.current.drop_below_start(NOW)
+    stage.copy(pieces=2)
+    assert stage.future.log_start_offset == 40
+    assert stage.future.bases[0] == 39, "from the batch that holds the start"
+    stage.current.raise_start(70)
+    stage.current.drop_below_start(NOW)
+    stage.copy()
+    assert (stage.future.log_start_offset, stage.future.log_end_offset) == (70, 90)
+    assert stage.same()
+
+
+def test_batches_without_epochs_are_copied_anew_where_the_log_may_have_been_cut() -> None:
+    stage = Stage()
+    epochs(stage.current, -1, -1)
+    stage.copy()
+    f.align(stage.future, stage.current, NOW, was_cut=False)
+    assert stage.future.log_end_offset == 6
+    f.align(stage.future, stage.current, NOW, was_cut=True)
+    assert stage.future.log_end_offset == 0
+
+
+def test_bytes_that_were_torn_on_the_way_are_refused() -> None:
+    stage = Stage()
+    fill(stage.current, 3)
+    piece = f.next_piece(stage.future, stage.current, 5000)
+    assert piece is not None
+    raw = bytearray(piece.read())
+    raw[-1] ^= 1
+    with pytest.raises(ProtocolError) as caught:
+        f.take_piece(stage.future, stage.current, raw, NOW)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert stage.future.log_end_offset == 0
+
+
+def test_the_copy_takes_the_place_with_all_that_is_known_of_the_log() -> None:
+    stage = Stage()
+    stage.current.append_as_leader(a_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 2, NOW)
+    fill(stage.current, 3, epoch=2)
+    stage.current.raise_start(9)
+    stage.current.drop_below_start(NOW)
+    stage.current.begin_epoch(5)
+    stage.copy()
+    assert stage.future.producers.producers.entry(7) is None, "its records are gone"
+    settings = replace(SMALL, retention_ms=1)
+    stage.current.update_settings(settings)
+    stage.swap()
+    future = stage.future
+    assert future.directory == "/b/t-0"
+    assert not future.is_future
+    assert (future.log_start_offset, future.high_watermark, future.log_end_offset) == (9, 12, 12)
+    assert future.epochs.entries == stage.current.epochs.entries == [(2, 9), (5, 12)]
+    assert future.settings is settings
+    again = future.append_as_leader(a_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 5, NOW)
+    assert again.duplicate, "who sends it again is known still"
+    fill(future, 1, epoch=5)
+    assert not [path for path in stage.disk.listdir("/b") if path.endswith("-future")]
+
+
+def test_a_start_within_a_segment_is_noted_before_the_name_changes() -> None:
+    stage = Stage()
+    fill(stage.current, 4)
+    stage.current.raise_start(7)
+    stage.copy()
+    stage.swap()
+    (log,) = reopened(stage.memory, "/b")
+    assert (log.directory, log.log_start_offset, log.log_end_offset) == ("/b/t-0", 7, 12)
+
+
+def reopened(memory: MemoryDisk, path: str) -> list[PartitionLog]:
+    """What the next process finds in a directory."""
+    directory = LogDirectory(memory.session(), path)
+    directory.begin()
+    return [directory.open_partition(*at, SMALL, NOW) for at in directory.partition_dirs()]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_synced_of_a_copy_survives_a_power_cut_under_either_name(seed: int) -> None:
+    stage = Stage()
+    stage.memory.dice = random.Random(seed)
+    fill(stage.current, 20)
+    stage.copy()
+    stage.future.flush()
+    swapped = seed % 2 == 0
+    if swapped:
+        stage.swap()
+    stage.memory.lose_power()
+    directory = LogDirectory(stage.memory.session(), "/b")
+    directory.begin()
+    path = "/b/t-0" if swapped else f"/b/t-0.{TAG}-future"
+    log = directory.open_at(path, "t", 0, SMALL, NOW)
+    assert values(log) == expected(60)
+
+
+def test_a_compacted_log_with_holes_is_copied_as_it_is() -> None:
+    stage = Stage(COMPACTED)
+    epochs(stage.current, 1)
+    for offset in (10, 20, 31):
+        raw = a_batch(offset, 2)
+        stamp(raw, 0, offset, 1)
+        stage.current.append_as_follower(raw, NOW)
+    stage.copy(1)
+    assert stage.same()
+    assert stage.future.log_end_offset == 33
+
+
+def test_holes_of_a_log_that_is_compacted_no_more_are_no_damage_in_the_other_directory() -> None:
+    stage = Stage()
+    for offset in (0, 10, 20, 31):
+        raw = a_batch(offset, 2)
+        stamp(raw, 0, offset, 1)
+        stage.current.append_as_follower(raw, NOW)
+    stage.future.note_compacted(stage.current.cleaner_point)
+    stage.copy()
+    stage.swap()
+    (log,) = reopened(stage.memory, "/b")
+    assert [offset for offset, _ in values(log)] == [0, 1, 10, 11, 20, 21, 31, 32]
+    assert log.cleaner_point == 31
+
+
+def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
+    stage = Stage()
+    fill(stage.current, 30)
+    stage.current.close_files()
+    target = stage.there.rename_for_deletion("t", 0, "tag")
+    assert stage.current.directory == target
+    assert values(stage.current) == expected(90)
+    assert stage.current.closed
