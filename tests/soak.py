@@ -50,6 +50,7 @@ CAMPAIGNS = (
     Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
     Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
     Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
+    Campaign("deaths", "coordinators die at each step", "sim/tests/test_deaths.py", 0, "OTTLA_DEATHS=20"),
     Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign("apart", "the same among four that are brokers only, with transactions", APART, 100),
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
