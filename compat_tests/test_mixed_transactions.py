@@ -15,7 +15,7 @@ import ottla
 from compat_tests.cluster import java_tool
 from compat_tests.test_mixed import brokers, kafka_under_ours, ours_under_kafka, partitions
 from compat_tests.test_three_nodes import until
-from compat_tests.test_transactions import WAIT_S, committed, confluent, read, write
+from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, read, write
 from ottla.broker.groups.coordinator import partition_of
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
@@ -37,8 +37,9 @@ def lay_out(bootstrap: str, kafka: int, ours: int, third: int) -> None:
     """Make the topics: of each the first partition is led by Kafka and the second by us, and the other is next."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     assignment = [[kafka, ours, third], [ours, kafka, third]]
-    compacted = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
-    for name, config in (("m", {"min.insync.replicas": "2"}), (STATE, compacted), (OFFSETS, compacted)):
+    plain = {"min.insync.replicas": "2"}
+    compacted = {**plain, "cleanup.policy": "compact"}
+    for name, config in {"m": plain, "java-0": plain, "java-1": plain, STATE: compacted, OFFSETS: compacted}.items():
         admin.create_topics([NewTopic(name, 2, replica_assignment=assignment, config=config)])[name].result(WAIT_S)
         until(lambda name=name: leaders(bootstrap, name) == [kafka, ours])
 
@@ -133,6 +134,7 @@ def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
     bootstrap = cluster.bootstrap
     expected = []
     for coordinator in (0, 1):
+        in_java(bootstrap, f"java-{coordinator}", name_for(coordinator, "java"))  # version 2: librdkafka speaks 1
         expected += ends(bootstrap, coordinator)
         expected += fenced(bootstrap, coordinator)
         for group_coordinator in (0, 1):
