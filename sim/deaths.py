@@ -27,6 +27,8 @@ from sim.steps import Step, watched
 from sim.transactions import SOURCE, TRANSACTION_MS, Transactional
 
 ID = "payments"
+PLACED = ([1, 2, 3], [2, 3, 1])
+"""The partitions have two leaders: each gets its marker by itself."""
 WITHIN_S = TRANSACTION_MS / 1000 + 10
 SOON_S = 3.0
 LONGEST_GONE_S = 20.0
@@ -67,7 +69,8 @@ class CoordinatorDies(Cluster):
         async with trio.open_nursery() as everything:
             for lives in self.lives.values():
                 everything.start_soon(self._live, lives)
-            await make_topic(self.world, SOURCE, service=self.service)
+            await self.full()
+            await make_topic(self.world, SOURCE, service=self.service, placed=PLACED)
             with watched(self._reached):
                 await self._transact()
                 assert self._died.is_set(), "nobody took the step"

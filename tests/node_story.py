@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from functools import partial
 from typing import Any
 
 import trio
@@ -17,12 +16,11 @@ import trio
 from ottla.peers.client import Channel
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import end_txn as et
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import produce
 from ottla.wire.messages import write_txn_markers as wm
-from sim.clients import Again, SimClient
+from sim.clients import make_topic
 from sim.cluster import Cluster
 from sim.lives import Lives
 from sim.steps import Step, watched
@@ -96,29 +94,18 @@ class Told(Cluster):
         async with trio.open_nursery() as everything:
             for lives in self.lives.values():
                 everything.start_soon(self._live, lives)
-            maker = SimClient(self.world, "maker", self.service)
-            for name in PLACES:
-                await maker.until_done(partial(self._make, maker, name))
-            await maker.until_done(self._all_there)
+            await self.full()
+            for name, placed in PLACES.items():
+                settings = {"cleanup.policy": "compact"} if name == STATE else {}
+                await make_topic(self.world, name, settings, self.service, placed)
+            await self.full()
             with watched(self._reached):
                 await self._transact()
                 await trio.sleep(2.0)
             everything.cancel_scope.cancel()
 
-    async def _all_there(self) -> None:
-        if not self.is_full():
-            raise Again("a replica is missing")
-
     async def _live(self, lives: Lives) -> None:
         await lives.one(None)
-
-    async def _make(self, maker: SimClient, name: str) -> None:
-        rows = [ct.CreatableReplicaAssignment(number, nodes) for number, nodes in enumerate(PLACES[name])]
-        settings = [ct.CreatableTopicConfig("cleanup.policy", "compact")] if name == STATE else []
-        creatable = ct.CreatableTopic(name, -1, -1, rows, settings)
-        answer = await maker.call(ct.CreateTopicsRequest([creatable], 5000))
-        if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise Again(_name(answer.topics[0].error_code))
 
     def _reached(self, node_id: int, _name: str, step: Step) -> None:
         if step in WRITES:
