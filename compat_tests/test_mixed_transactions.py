@@ -134,7 +134,6 @@ def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
     bootstrap = cluster.bootstrap
     expected = []
     for coordinator in (0, 1):
-        in_java(bootstrap, f"java-{coordinator}", name_for(coordinator, "java"))  # version 2: librdkafka speaks 1
         expected += ends(bootstrap, coordinator)
         expected += fenced(bootstrap, coordinator)
         for group_coordinator in (0, 1):
@@ -162,6 +161,8 @@ def test_transactions_of_both_kinds_of_coordinators_under_our_controllers(tmp_pa
     with ottla.Cluster(3, settings=COUNTS) as cluster, kafka_under_ours(cluster, tmp_path, NODE) as kafka:
         bootstrap = cluster.bootstrap_servers
         lay_out(bootstrap, 9, 1, 2)
+        for coordinator in (0, 1):  # version 2 of transactions: librdkafka speaks 1
+            in_java(bootstrap, f"java-{coordinator}", name_for(coordinator, "java"))
         kills = {0: kafka.kill, 1: lambda: cluster.kill(1)}
         told(Mixed(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
         assert kafka.complaints() == []
