@@ -42,13 +42,13 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
-def load(node: Process, records: int, size: int) -> Round:
-    """Run the tool once."""
+def load(node: Process, records: int, size: int, *more: str) -> Round:
+    """Run the tool once; ``more``: what else it is told."""
     before, tool = cpu_s(node.pid), children_cpu_s()
     text = java_tool(
         "ProducerPerformance",
         *("--bootstrap-server", node.bootstrap, "--topic", "load", "--num-records", str(records)),
-        *("--record-size", str(size), "--throughput", "-1"),
+        *("--record-size", str(size), "--throughput", "-1", *more),
         timeout_s=300,
     )
     last = text.strip().split("\n")[-1]

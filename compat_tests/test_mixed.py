@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,46 +79,39 @@ def are_all_in_sync(bootstrap: str, topic: str) -> bool:
 
 
 def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) -> None:
-    with ottla.Cluster(3, data_dir=str(tmp_path / "ottla")) as cluster:
+    with ottla.Cluster(3) as cluster, kafka_under_ours(cluster, tmp_path) as kafka:
         bootstrap = cluster.bootstrap_servers
-        (port,) = free_ports("127.0.0.1", 1)
-        controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
-        meta = (tmp_path / "ottla" / "node-1" / "meta.properties").read_text()
-        cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
-        kafka = KafkaNode(tmp_path, 9, port, broker_settings(port, controllers), cluster_id)
-        with kafka:
-            until(lambda: 9 in brokers(bootstrap))
-            make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
-            with Writer(bootstrap, "m") as writer:
-                assert writer.goes_on()
-                assert partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])}
-                kafka.kill()
-                assert writer.goes_on()
-                kafka.start()
-                until(lambda: are_all_in_sync(bootstrap, "m"))
-                cluster.kill(1)
-                assert writer.goes_on()
-                cluster.restart(1)
-                until(lambda: are_all_in_sync(bootstrap, "m"))
-            check(bootstrap, "m", writer)
-            assert kafka.complaints() == []
+        make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
+        with Writer(bootstrap, "m") as writer:
+            assert writer.goes_on()
+            assert partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])}
+            kafka.kill()
+            assert writer.goes_on()
+            kafka.start()
+            until(lambda: are_all_in_sync(bootstrap, "m"))
+            cluster.kill(1)
+            assert writer.goes_on()
+            cluster.restart(1)
+            until(lambda: are_all_in_sync(bootstrap, "m"))
+        check(bootstrap, "m", writer)
+        assert kafka.complaints() == []
 
 
-@pytest.fixture
-def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
-    """A Kafka node of both roles, and two brokers of ours."""
+@contextmanager
+def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[FromFile]]]:
+    """A Kafka node of both roles, and two brokers of ours; ``more``: settings of all."""
     client, controller, *ports = free_ports("127.0.0.1", 4)
     text = (
-        "process.roles=broker,controller\n"
+        f"{more}process.roles=broker,controller\n"
         f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
         f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n"
     )
     ours: list[FromFile] = []
-    with KafkaNode(tmp_path, 1, client, text, CLUSTER_ID, "--standalone") as kafka:
+    with KafkaNode(folder, 1, client, text, CLUSTER_ID, "--standalone") as kafka:
         try:
             for node_id, port in enumerate(ports, 7):
-                file, data = tmp_path / f"{node_id}.properties", tmp_path / f"ottla-{node_id}"
-                settings = broker_settings(port, f"127.0.0.1:{controller}")
+                file, data = folder / f"{node_id}.properties", folder / f"ottla-{node_id}"
+                settings = more + broker_settings(port, f"127.0.0.1:{controller}")
                 file.write_text(f"{settings}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
                 command: list[Any] = [OTTLA, "format", "--cluster-id", CLUSTER_ID, "--config", file]
                 subprocess.run(command, check=True, capture_output=True)
@@ -126,6 +120,24 @@ def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
         finally:
             for node in ours:
                 node.stop()
+
+
+@pytest.fixture
+def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
+    with ours_under_kafka(tmp_path) as nodes:
+        yield nodes
+
+
+@contextmanager
+def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> Iterator[KafkaNode]:
+    """A Kafka broker, number 9, in a cluster of ours."""
+    (port,) = free_ports("127.0.0.1", 1)
+    controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
+    meta = Path(cluster.nodes[0].data_dir, "meta.properties").read_text()
+    cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
+    with KafkaNode(folder, 9, port, more + broker_settings(port, controllers), cluster_id) as kafka:
+        until(lambda: 9 in brokers(cluster.bootstrap_servers))
+        yield kafka
 
 
 def test_our_brokers_lead_and_follow_under_a_kafka_controller(under_kafka: tuple[KafkaNode, list[FromFile]]) -> None:

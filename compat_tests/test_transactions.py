@@ -114,11 +114,11 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1"]
 
 
-def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> None:
-    make(node.bootstrap, topic)
+def in_java(bootstrap: str, topic: str, transactional_id: str) -> None:
+    """Commits, aborts and a fence of Kafka's own producer, over a topic of two partitions."""
     program = Path(__file__).parent / "java" / "Transact.java"
     done = subprocess.run(
-        ["java", "-cp", classpath(), str(program), node.bootstrap, topic, topic],
+        ["java", "-cp", classpath(), str(program), bootstrap, topic, transactional_id],
         capture_output=True,
         text=True,
         check=False,
@@ -131,6 +131,11 @@ def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> N
     assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
     assert lines[6] == f"committed: [{', '.join(committed)}]"
     assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"
+
+
+def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> None:
+    make(node.bootstrap, topic)
+    in_java(node.bootstrap, topic, topic)
 
 
 def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topic: str) -> None:

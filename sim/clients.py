@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -166,14 +166,21 @@ class SimClient:
 
 
 async def make_topic(
-    world: World, topic: str = TOPIC, settings: Mapping[str, str] = NOTHING, service: Service = ALONE
+    world: World,
+    topic: str = TOPIC,
+    settings: Mapping[str, str] = NOTHING,
+    service: Service = ALONE,
+    placed: Sequence[list[int]] = (),
 ) -> None:
-    """Create a topic, whoever is up."""
+    """Create a topic, whoever is up; ``placed``: the nodes of each partition, the first of which leads."""
     client = SimClient(world, f"maker-{topic}", service)
     configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
     async def once() -> None:
         creatable = ct.CreatableTopic(topic, service.partitions, service.replicas, configs=configs)
+        if placed:
+            rows = [ct.CreatableReplicaAssignment(number, nodes) for number, nodes in enumerate(placed)]
+            creatable = ct.CreatableTopic(topic, -1, -1, rows, configs)
         answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
         if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise Again(ErrorCode(answer.topics[0].error_code).name)

@@ -224,6 +224,13 @@ class Cluster(Scenario):
             x.leader >= 0 and sorted(x.isr) == sorted(x.replicas) for _, _, x in partitions(image)
         )  # fmt: skip
 
+    async def full(self) -> None:
+        """Wait until `is_full`: who leads a topic that is made now is who was asked for."""
+        while True:
+            if self.is_full():
+                return
+            await trio.sleep(LOOK_S)
+
     # ------------------------------------------------------------------ the run
 
     async def run(self) -> None:

@@ -23,7 +23,7 @@ from tests.reference import PAGES, WHERE
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 _FENCE = re.compile(r"^```([^\s`]*) ?([^\n]*)\n(.*?)^```$", re.M | re.S)
-NOT_RUN = ("", "text", "console", "output")
+NOT_RUN = ("", "text", "mermaid", "console", "output")
 
 
 class Block(NamedTuple):
@@ -67,7 +67,7 @@ def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
 
 def test_the_story_of_a_transaction_is_the_one_the_machine_tells() -> None:
     text = transaction_story.PAGE.read_text()
-    assert {m[0] for m in transaction_story.BLOCK.findall(text)} == set(transaction_story.MAKERS)
+    assert {m[1] for m in transaction_story.BLOCK.findall(text)} == set(transaction_story.MAKERS)
     assert transaction_story.page_as_it_should_be(text) == text, "run python -m tests.transaction_story"
 
 

@@ -1,11 +1,15 @@
-"""The table and the story in ``docs/explanation/exactly-once.md``, made by the machine they tell of.
+"""What is drawn and told in ``docs/explanation/exactly-once.md``, made by the machine it tells of.
 
-``python -m tests.transaction_story`` writes them into the page: into each block that begins so: ```` ```text NAME ````.
+``python -m tests.transaction_story`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
+or with ``mermaid`` for ``text``.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +17,32 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.tests.txn_node import A, TxnNode, run, said, settled, states
 from ottla.broker.txn.state import AT_REST, MAY_FOLLOW, S
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "exactly-once.md"
-BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "exactly-once.md"
+BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
+NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
+
+
+def diagram() -> list[str]:
+    """The same as a picture, of what stands in the log."""
+    out = ["stateDiagram-v2", "    [*] --> Empty"]
+    for state in S:
+        if state not in NEVER_ON_DISK:
+            out += [f"    {state.title} --> {x.title}" for x in S if state in MAY_FOLLOW[x] and x not in NEVER_ON_DISK]
+    return [*out, *(f"    {state.title} --> [*]" for state in S if state in AT_REST)]
+
+
+def nodes() -> list[str]:
+    """What three nodes say to one another, by the simulator: in a process whose hashes are the same each time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.node_story"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.splitlines()
 
 
 def table() -> list[str]:
@@ -22,7 +50,7 @@ def table() -> list[str]:
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
         after = ", ".join(x.title for x in S if state in MAY_FOLLOW[x])
-        on_disk = "no" if state in {S.DEAD, S.PREPARE_EPOCH_FENCE} else "yes"
+        on_disk = "no" if state in NEVER_ON_DISK else "yes"
         may_expire = "yes" if state in AT_REST else "no"
         out.append(f"{state.title:<18} {on_disk:<8} {may_expire:<11} {after}".rstrip())
     return out
@@ -61,15 +89,15 @@ def story() -> list[str]:
     return out
 
 
-MAKERS: dict[str, Callable[[], list[str]]] = {"states": table, "story": story}
+MAKERS: dict[str, Callable[[], list[str]]] = {"diagram": diagram, "states": table, "story": story, "nodes": nodes}
 
 
 def page_as_it_should_be(text: str) -> str:
     """The page with every block made anew."""
 
     def made(match: re.Match[str]) -> str:
-        lines = MAKERS[match[1]]()
-        return f"```text {match[1]}\n" + "".join(f"{line}\n" for line in lines) + "```"
+        lines = MAKERS[match[2]]()
+        return f"```{match[1]} {match[2]}\n" + "".join(f"{line}\n" for line in lines) + "```"
 
     return BLOCK.sub(made, text)
 

@@ -5,6 +5,7 @@ It is no product: it keeps one connection to each broker, negotiates versions, a
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from ottla.world.env import Env, Stream
 logger = logging.getLogger("ottla.client")
 CLIENT_ID = "ottla"
 _FIRST_BUFFER_BYTES = 1 << 20
+CONNECT_WITHIN_S = 10.0
+"""A host without power, or cut off, refuses nothing: the system alone would wait for minutes. Kafka's
+``socket.connection.setup.timeout.ms``."""
 
 
 class Disconnected(OSError):
@@ -129,7 +133,7 @@ async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: fl
         OSError: nobody is there, or it broke; NotLetIn: we are not let in.
         WireError: the answer does not parse; BadTls: our keys or certificates cannot be used.
     """
-    made = Channel(await connect(env, address, access), client_id, timeout_s)
+    made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
     try:
         await made.negotiate()
         if access.login is not None:
@@ -142,13 +146,16 @@ async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: fl
     return made
 
 
-async def connect(env: Env, address: tuple[str, int], access: Access = OPEN) -> Stream:
-    """A new connection, encrypted where that is asked for.
+async def connect(env: Env, address: tuple[str, int], timeout_s: float, access: Access = OPEN) -> Stream:
+    """A new connection, encrypted where that is asked for, made within `CONNECT_WITHIN_S`; within ``timeout_s`` where
+    answers must come sooner.
 
     Raises:
-        OSError: nobody is there, or it is somebody else; BadTls: our keys or certificates cannot be used.
+        OSError: nobody is there in time, or it is somebody else; BadTls: our keys or certificates cannot be used.
     """
-    return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
+    with env.timeout(min(timeout_s, CONNECT_WITHIN_S)):
+        return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
+    raise TimeoutError(errno.ETIMEDOUT, f"nobody answers at {address[0]}:{address[1]}")
 
 
 class Standing:
@@ -185,7 +192,8 @@ class Standing:
         if self._negotiates or self._access.login is not None:
             made = await dial(self._env, address, self._client_id, self._timeout_s, self._access)
         else:
-            made = Channel(await connect(self._env, address, self._access), self._client_id, self._timeout_s)
+            stream = await connect(self._env, address, self._timeout_s, self._access)
+            made = Channel(stream, self._client_id, self._timeout_s)
         self._channel, self._address = made, address
         return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,7 +107,7 @@ class Brokers:
         self.slept.append(seconds)
 
     def client(self, bootstrap: str = "b0:9000") -> ClusterClient:
-        env: Any = SimpleNamespace(net=self, sleep=self.sleep)
+        env: Any = SimpleNamespace(net=self, sleep=self.sleep, timeout=lambda _: nullcontext())
         return ClusterClient(env, bootstrap, "me", 3.0)
 
     def dialled(self) -> list[tuple[str, int]]:

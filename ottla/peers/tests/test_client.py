@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from ottla.peers.client import Channel, Disconnected, read_exactly
+from ottla.peers.client import Channel, Disconnected, Standing, read_exactly
 from ottla.peers.decoding import decode_records
 from ottla.peers.tests.brokers import Brokers, Handler, Wire, run, versions
 from ottla.wire import records as r
@@ -132,6 +135,26 @@ def test_a_produce_that_wants_no_answer_waits_for_none() -> None:
     assert run(channel.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse(0, 1)
     with pytest.raises(Disconnected):
         run(channel.call(produce.ProduceRequest(None, 1, 1, []), 9))
+
+
+@pytest.mark.parametrize(("answer_s", "gives_up_s"), [(2.0, 2.0), (60.0, 10.0)])
+def test_a_host_that_neither_answers_nor_refuses_is_given_up(answer_s: float, gives_up_s: float) -> None:
+    async def connect(*_: Any) -> Any:
+        await trio.sleep_forever()
+
+    env: Any = SimpleNamespace(net=SimpleNamespace(connect=connect), timeout=trio.move_on_after)
+
+    async def took_s(dialling: Any) -> float:
+        began = trio.current_time()
+        with pytest.raises(TimeoutError, match="nobody answers at b0:9000"):
+            await dialling
+        return trio.current_time() - began
+
+    async def main() -> list[float]:
+        lines = [Standing(env, "me", answer_s, negotiates=negotiates) for negotiates in (True, False)]
+        return [await took_s(line.to(("b0", 9000), "broker 0")) for line in lines]
+
+    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx([gives_up_s] * 2)
 
 
 # ---------------------------------------------------------------- a cluster

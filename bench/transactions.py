@@ -1,0 +1,90 @@
+"""Transactions against the real Kafka and Ottla in turn: Kafka's load tool in transactions of 100 ms, and what a commit
+takes of Kafka's own producer.
+
+``python -m bench.transactions``. Rounds alternate, so that both see the same machine; the first round of each warms it
+up and does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.produce import Round, load
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.jars import classpath
+
+PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java"
+
+
+class Commits(NamedTuple):
+    """What transactions took, in milliseconds: the commit, and all of it."""
+
+    commit_p50_ms: float
+    commit_p99_ms: float
+    whole_p50_ms: float
+    whole_p99_ms: float
+
+
+def commits(node: Process, count: int, records: int) -> Commits:
+    """That many transactions, one after the other."""
+    command = ["java", "-cp", classpath(), str(PROGRAM), node.bootstrap, "load", "commits", str(count), str(records)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Commits(*(int(word) / 1000 for word in done.stdout.split()))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--commits", type=int, default=2_000)
+    parser.add_argument("--each", type=int, default=10, help="records in each of these")
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args()
+    loads: dict[str, list[Round]] = {"kafka": [], "ottla": []}
+    took: dict[str, list[Commits]] = {"kafka": [], "ottla": []}
+    transactional = ("--transactional-id", "load", "--transaction-duration-ms", "100")
+    with tempfile.TemporaryDirectory() as where:
+        nodes: dict[str, Process] = {
+            "kafka": KafkaProcess(Path(where) / "kafka"),
+            "ottla": OttlaProcess(Path(where) / "ottla"),
+        }
+        for number in range(options.rounds):
+            for name, node in nodes.items():
+                if number == 0:
+                    node.start()
+                    create = ("--create", "--topic", "load", "--partitions", str(options.partitions))
+                    java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, *create)
+                one = load(node, options.records, options.size, *transactional)
+                two = commits(node, options.commits, options.each)
+                print(
+                    f"{name:6} round {number}: {one.records_a_second:9,.0f}/s, p99 {one.p99_ms:.0f} ms, "
+                    f"cpu {one.broker_cpu_s:.2f} s; commit {two.commit_p50_ms:.2f} ms, p99 {two.commit_p99_ms:.2f}; "
+                    f"whole {two.whole_p50_ms:.2f} ms, p99 {two.whole_p99_ms:.2f}",
+                    flush=True,
+                )
+                if number:
+                    loads[name].append(one)
+                    took[name].append(two)
+        for node in nodes.values():
+            node.stop()
+
+    def ratio(of: dict[str, list[Round]] | dict[str, list[Commits]], field: str) -> float:
+        ours, theirs = (statistics.median(getattr(x, field) for x in of[name]) for name in ("ottla", "kafka"))
+        return float(ours / theirs)
+
+    print(
+        f"ottla / kafka: rate {ratio(loads, 'records_a_second'):.2f}, cpu {ratio(loads, 'broker_cpu_s'):.2f}, "
+        f"commit {ratio(took, 'commit_p50_ms'):.2f}, p99 {ratio(took, 'commit_p99_ms'):.2f}, "
+        f"whole {ratio(took, 'whole_p50_ms'):.2f}, p99 {ratio(took, 'whole_p99_ms'):.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

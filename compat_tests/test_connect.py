@@ -1,0 +1,201 @@
+"""Kafka Connect with exactly-once source support: a file's lines arrive once each though the worker is killed.
+
+A distributed worker and Kafka's own file source. ``OTTLA_CONNECT=8`` kills it so often, on one node and on three whose
+brokers die as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.cluster import OttlaProcess, free_port
+from compat_tests.jars import JARS, classpath, jars
+from compat_tests.test_three_nodes import all_in_sync, make_topic, until
+
+KILLS = int(os.environ.get("OTTLA_CONNECT", "0")) or 1
+LINES = 12_000 * KILLS
+AT_ONCE = 20
+"""Lines in a transaction: so few that there is always one to be torn."""
+WITHIN_S = 90.0
+TOPIC, NAME = "lines", "source"
+SETTINGS = """
+bootstrap.servers={bootstrap}
+group.id=connect
+exactly.once.source.support=enabled
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+config.storage.topic=connect-configs
+config.storage.replication.factor={replicas}
+offset.storage.topic=connect-offsets
+offset.storage.replication.factor={replicas}
+offset.storage.partitions=1
+status.storage.topic=connect-status
+status.storage.replication.factor={replicas}
+status.storage.partitions=1
+listeners=http://127.0.0.1:{port}
+plugin.path={plugins}
+plugin.discovery=service_load
+session.timeout.ms=6000
+heartbeat.interval.ms=1000
+scheduled.rebalance.max.delay.ms=0
+"""
+
+
+class Worker:
+    """A worker of Kafka Connect, and its HTTP interface."""
+
+    def __init__(self, folder: Path, bootstrap: str, replicas: int) -> None:
+        jars("kafka")
+        jars("connect")
+        self._port = free_port()
+        self._file = folder / "connect.properties"
+        told = {"bootstrap": bootstrap, "replicas": replicas, "port": self._port, "plugins": JARS / "connect"}
+        self._file.write_text(SETTINGS.format(**told))
+        self.log = folder / "connect.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start; it answers some seconds later."""
+        command = ["java", "-Xmx256m", "-cp", classpath(), "org.apache.kafka.connect.cli.ConnectDistributed"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([*command, str(self._file)], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """``kill -9``: its transaction stays open, and it leaves no group."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What it answers; nothing while it does not."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-4000:]
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+
+@contextmanager
+def worker(folder: Path, bootstrap: str, replicas: int) -> Iterator[Worker]:
+    made = Worker(folder, bootstrap, replicas)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+class Tail:
+    """Reads what is committed in a topic of one partition."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": "tail", "isolation.level": "read_committed"}
+        self._consumer = Consumer({**settings, "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self.seen: list[tuple[bytes | None, bytes | None]] = []
+
+    def read(self) -> int:
+        """Read on; how many there are."""
+        found = self._consumer.consume(10_000, 0.2)
+        self.seen += [(m.key(), m.value()) for m in found if m.error() is None]
+        return len(self.seen)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Callable[[int], None]) -> None:
+    """Let the worker carry a file into a topic, killed ``kills`` times, and look at what came of it."""
+    file = folder / "lines.txt"
+    lines = [f"line {number} {'x' * (number % 50)}" for number in range(LINES)]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    connector = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "tasks.max": "1",
+        "file": str(file),
+        "topic": TOPIC,
+        "batch.size": str(AT_ONCE),
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+    }
+    tail = Tail(bootstrap, TOPIC)
+    with worker(folder, bootstrap, replicas) as connect:
+        until(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), WITHIN_S)
+        for number in range(kills):
+            goal = LINES * (number + 1) // (kills + 2)
+            until(lambda goal=goal: tail.read() >= goal, WITHIN_S)
+            connect.kill()
+            between(number)
+            connect.start()
+        until(lambda: tail.read() >= LINES, WITHIN_S)
+        time.sleep(1.0)
+        tail.read()
+        status = until(lambda: connect.ask("GET", f"/connectors/{NAME}/status"))
+        offsets = until(lambda: connect.ask("GET", f"/connectors/{NAME}/offsets"))
+    tail.close()
+    assert [value.decode() for _, value in tail.seen if value is not None] == lines, "each once, and in order"
+    assert [task["state"] for task in status["tasks"]] == ["RUNNING"]
+    told = [{"partition": {"filename": str(file)}, "offset": {"position": file.stat().st_size}}]
+    assert offsets == {"offsets": told}
+    stored = Tail(bootstrap, "connect-offsets")
+    until(lambda: stored.read() and last_offset(stored) == (str(file), told[0]["offset"]))
+    stored.close()
+
+
+def last_offset(stored: Tail) -> tuple[str, Any]:
+    """The file and the position that were written last."""
+    key, value = stored.seen[-1]
+    assert key is not None
+    assert value is not None
+    name, partition = json.loads(key)
+    assert name == NAME
+    return partition["filename"], json.loads(value)
+
+
+def test_a_file_is_carried_once_though_the_worker_is_killed(data_dir: Path, tmp_path: Path) -> None:
+    with OttlaProcess(data_dir) as node:
+        make_one(node.bootstrap)
+        carried(tmp_path, node.bootstrap, 1, KILLS, lambda _: None)
+
+
+@pytest.mark.skipif("OTTLA_CONNECT" not in os.environ, reason="minutes: only where OTTLA_CONNECT says how many kills")
+def test_so_it_is_on_three_nodes_that_die_as_well(tmp_path: Path) -> None:
+    with ottla.Cluster(3) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        make_topic(bootstrap, TOPIC, 1)
+
+        def between(number: int) -> None:
+            node = number % 3 + 1
+            cluster.kill(node)
+            cluster.restart(node)
+            for topic in (TOPIC, "connect-offsets", "__transaction_state"):
+                until(lambda topic=topic: all_in_sync(bootstrap, topic))
+
+        carried(tmp_path, bootstrap, 3, KILLS, between)
+
+
+def make_one(bootstrap: str) -> None:
+    """A topic of one partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WITHIN_S)

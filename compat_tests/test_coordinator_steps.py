@@ -1,0 +1,96 @@
+"""A coordinator kills itself at a step of a transaction, for real: the others go on from what stands in its log.
+
+Two of the steps by default; ``OTTLA_STEPS=all`` takes each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from compat_tests.test_three_nodes import WITHIN_S, FromFile, all_in_sync, combined, make_topic, running, until
+from compat_tests.test_transactions import confluent, read, write
+from sim.steps import Step
+
+ID, TOPIC = "dies", "t"
+TIMEOUT_MS = 10_000
+LONGEST_S = TIMEOUT_MS / 1000 + 10
+STEPS = list(Step) if os.environ.get("OTTLA_STEPS") else [Step.DECIDED_WRITTEN, Step.SOME_KNOW]
+
+
+class Dying(FromFile):
+    """A node that dies when it has taken a step with a transaction, unless another has died of it before."""
+
+    def __init__(self, node: FromFile, step: Step, mark: Path) -> None:
+        super().__init__(node.file, node.data_dir, node.port)
+        self._dying = [sys.executable, "-m", "compat_tests.dying", step.value, ID, str(mark)]
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return [*self._dying, "serve", "--config", str(self.file)]
+
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.poll() is None
+
+
+def committed_end(bootstrap: str) -> list[tuple[int, int]]:
+    """Of each partition: up to where readers of committed records may read, and all there is."""
+    out: list[list[int]] = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": isolation})
+        ends = [reader.get_watermark_offsets(TopicPartition(TOPIC, number), 2.0) for number in (0, 1)]
+        out.append([-1 if x is None else x[1] for x in ends])
+        reader.close()
+    return list(zip(*out, strict=True))
+
+
+def is_stable(bootstrap: str) -> bool:
+    """Whether no transaction is open."""
+    try:
+        return all(stable == end >= 0 for stable, end in committed_end(bootstrap))
+    except KafkaException:
+        return False
+
+
+def transact(producer: Producer) -> bool:
+    """One transaction, until it is known how it has ended: whether it was committed."""
+    try:
+        producer.begin_transaction()
+        write(producer, TOPIC, "a")
+        producer.commit_transaction(WITHIN_S)
+    except KafkaException as error:
+        if error.args[0].fatal():
+            raise
+        producer.abort_transaction(WITHIN_S)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
+def test_a_coordinator_dies_at_a_step_and_readers_of_committed_records_go_on(tmp_path: Path, step: Step) -> None:
+    mark = tmp_path / "dead"
+    nodes = [Dying(node, step, mark) for node in combined(tmp_path)]
+    with running(nodes):
+        bootstrap = ",".join(node.bootstrap for node in nodes)
+        make_topic(bootstrap, TOPIC, 2)
+        confluent(bootstrap, "another")
+        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        producer = confluent(bootstrap, ID, **{"transaction.timeout.ms": TIMEOUT_MS})
+        was_committed = transact(producer)
+        until(mark.exists)
+        until(lambda: is_stable(bootstrap), LONGEST_S)
+        took_s = time.time() - mark.stat().st_mtime
+        assert took_s <= LONGEST_S
+        assert read(bootstrap, TOPIC) == (["a0", "a1"] if was_committed else [])
+        print(f"{step.value}: stable again after {took_s:.1f} s")
+        for node in nodes:
+            if not node.is_alive():
+                node.start()
+        until(lambda: all_in_sync(bootstrap, "__transaction_state"))
+        assert transact(producer)

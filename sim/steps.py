@@ -1,0 +1,82 @@
+"""What a coordinator goes through with a transaction, step by step: so that its node can die at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from ottla.broker.txn.events import Marked
+from ottla.broker.txn.machine import TxnMachine
+from ottla.broker.txn.pending import Pending
+from ottla.broker.txn.records import TransactionRecord
+from ottla.broker.txn.state import S
+
+
+class Step(Enum):
+    """Where a transaction has got to. *Written*: its record stands in the log of the leader, and may get lost."""
+
+    ID_WRITTEN = "id-written"
+    OPEN_WRITTEN = "open-written"
+    OPEN = "open"
+    DECIDED_WRITTEN = "decided-written"
+    DECIDED = "decided"
+    SOME_KNOW = "some-know"
+    """A partition at least has its marker."""
+    COMPLETE_WRITTEN = "complete-written"
+    COMPLETE = "complete"
+
+
+WRITTEN = {
+    S.EMPTY: Step.ID_WRITTEN,
+    S.ONGOING: Step.OPEN_WRITTEN,
+    S.PREPARE_COMMIT: Step.DECIDED_WRITTEN,
+    S.PREPARE_ABORT: Step.DECIDED_WRITTEN,
+    S.COMPLETE_COMMIT: Step.COMPLETE_WRITTEN,
+    S.COMPLETE_ABORT: Step.COMPLETE_WRITTEN,
+}
+COMMITTED = {
+    S.ONGOING: Step.OPEN,
+    S.PREPARE_COMMIT: Step.DECIDED,
+    S.PREPARE_ABORT: Step.DECIDED,
+    S.COMPLETE_COMMIT: Step.COMPLETE,
+    S.COMPLETE_ABORT: Step.COMPLETE,
+}
+Told = Callable[[int, str, Step], None]
+"""(the coordinator's node, the transactional id, the step)."""
+
+
+@contextmanager
+def watched(told: Told) -> Iterator[None]:
+    """Have each step of each transaction told that any coordinator of this process takes, the moment it is taken."""
+    replay, arrived, marked = TxnMachine.replay, TxnMachine._arrived, TxnMachine._marked
+
+    def tell(machine: TxnMachine, name: str, step: Step | None) -> None:
+        if step is not None:
+            told(machine._outbox._around.node_id, name, step)
+
+    def on_replay(self: TxnMachine, offset: int, record: TransactionRecord) -> None:
+        replay(self, offset, record)
+        pending = self.pending.get(record.transactional_id)
+        if record.transaction is not None and pending is not None and pending.after is record.transaction:
+            tell(self, record.transactional_id, WRITTEN.get(record.transaction.state))
+
+    def on_arrival(self: TxnMachine, name: str, pending: Pending, *rest: Any) -> None:
+        was_written, after = pending.written, pending.after
+        arrived(self, name, pending, *rest)
+        if was_written and after is not None:
+            tell(self, name, COMMITTED.get(after.state))
+
+    def on_marked(self: TxnMachine, event: Marked) -> Any:
+        found = marked(self, event)
+        if event.pending.remaining:
+            tell(self, event.transactional_id, Step.SOME_KNOW)
+        return found
+
+    planted: Any = TxnMachine
+    planted.replay, planted._arrived, planted._marked = on_replay, on_arrival, on_marked
+    try:
+        yield
+    finally:
+        planted.replay, planted._arrived, planted._marked = replay, arrived, marked

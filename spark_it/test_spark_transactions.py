@@ -1,0 +1,180 @@
+"""Spark and transactions: what a job reads with read_committed is what was committed, on Ottla and on Apache Kafka.
+
+A short form by default; ``OTTLA_SPARK_TXNS=2000`` says how many transactions there are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from spark_it.test_spark import create, send, stream
+
+pytestmark = pytest.mark.xdist_group("spark")
+TRANSACTIONS = int(os.environ.get("OTTLA_SPARK_TXNS", "0")) or 45
+WITHIN_S = 30.0
+PARTITIONS = 2
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+Row = tuple[int, int, bytes]
+"""Partition, offset, value."""
+
+
+class Written(NamedTuple):
+    """What a transactional producer has written."""
+
+    committed: list[bytes]
+    aborted: list[bytes]
+
+
+def producer_of(bootstrap: str, name: str) -> Producer:
+    """A producer with a transactional id, ready to begin."""
+    made = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0})
+    made.init_transactions(WITHIN_S)
+    return made
+
+
+def put(producer: Producer, topic: str, value: bytes, records: int) -> list[bytes]:
+    """Records of the open transaction, over both partitions; they are in the log when this returns."""
+    values = [b"%s.%d" % (value, index) for index in range(records)]
+    for index, each in enumerate(values):
+        producer.produce(topic, each, partition=index % PARTITIONS)
+    assert producer.flush(WITHIN_S) == 0
+    return values
+
+
+def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool = True) -> Written:
+    """Transactions of one to five records. Every third is aborted, or all where nothing ``commits``."""
+    producer, out = producer_of(bootstrap, name), Written([], [])
+    for number in range(count):
+        producer.begin_transaction()
+        values = put(producer, topic, b"%s-%d" % (name.encode(), number), 1 + number % 5)
+        if commits and number % 3:
+            producer.commit_transaction(WITHIN_S)
+            out.committed.extend(values)
+        else:
+            producer.abort_transaction(WITHIN_S)
+            out.aborted.extend(values)
+    return out
+
+
+def rows(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> list[Row]:
+    """What a batch job reads, in order."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    found = reader.options(**options).load().select("partition", "offset", "value").collect()
+    return sorted((row.partition, row.offset, bytes(row.value)) for row in found)
+
+
+def values(found: list[Row]) -> list[bytes]:
+    return sorted(value for _, _, value in found)
+
+
+# ---------------------------------------------------------------------- stories, each told to both
+
+
+def a_batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: str, _: Path) -> Any:
+    create(bootstrap, "batch", PARTITIONS)
+    written = transact(bootstrap, "batch", "done", TRANSACTIONS)
+    left = producer_of(bootstrap, "left")
+    left.begin_transaction()
+    held = put(left, "batch", b"held", 4)
+    behind = transact(bootstrap, "batch", "behind", 4)
+    send(bootstrap, "batch", [b"outside of transactions"])
+    before = rows(spark, bootstrap, "batch", **COMMITTED)
+    assert values(before) == sorted(written.committed), "what lies behind an open transaction is not read"
+    everything = rows(spark, bootstrap, "batch")
+    assert len(everything) == len(written.committed + written.aborted + behind.committed + behind.aborted) + 5
+    left.commit_transaction(WITHIN_S)
+    after = rows(spark, bootstrap, "batch", **COMMITTED)
+    told = [*written.committed, *behind.committed, *held, b"outside of transactions"]
+    assert values(after) == sorted(told)
+    return before, [x for x in after if x[2] != b"outside of transactions"]  # any partition may have that
+
+
+def a_stream_that_reads_beside_transactions(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+    create(bootstrap, "stream", PARTITIONS)
+    out = str(where / "out")
+    query = (
+        stream(spark, bootstrap, "stream", maxOffsetsPerTrigger=40, **COMMITTED)
+        .select("partition", "offset", "value")
+        .writeStream.format("parquet")
+        .option("path", out)
+        .option("checkpointLocation", str(where / "checkpoint"))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    written = transact(bootstrap, "stream", "beside", TRANSACTIONS)
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    found = sorted((row.partition, row.offset, bytes(row.value)) for row in spark.read.parquet(out).collect())
+    assert values(found) == sorted(written.committed)
+    return found
+
+
+def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+    """The job's records and those of a producer that aborts lie among one another in the same partitions."""
+    for topic in ("from", "to"):
+        create(bootstrap, topic, PARTITIONS)
+    sent = [b"record %d" % number for number in range(10 * TRANSACTIONS)]
+    half = len(sent) // 2
+    send(bootstrap, "from", sent[:half])
+    query = (
+        stream(spark, bootstrap, "from", maxOffsetsPerTrigger=40)
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", "to")
+        .option("checkpointLocation", str(where / "checkpoint"))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    beside: list[Written] = []
+    aborter = threading.Thread(
+        target=lambda: beside.append(transact(bootstrap, "to", "aborter", TRANSACTIONS, commits=False))
+    )
+    aborter.start()
+    send(bootstrap, "from", sent[half:])
+    query.processAllAvailable()
+    aborter.join()
+    query.stop()
+    assert query.exception() is None
+    assert len(beside[0].aborted) >= TRANSACTIONS
+    assert values(rows(spark, bootstrap, "to")) == sorted([*sent, *beside[0].aborted])
+    found = values(rows(spark, bootstrap, "to", **COMMITTED))
+    assert found == sorted(sent)
+    return found
+
+
+STORIES: list[Callable[[SparkSession, str, Path], Any]] = [
+    a_batch_over_aborted_and_open_transactions,
+    a_stream_that_reads_beside_transactions,
+    a_stream_that_writes_beside_aborts,
+]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process]]:
+    """Ottla, and Apache Kafka beside it."""
+    where = tmp_path_factory.mktemp("both")
+    with OttlaProcess(where / "ottla") as ours, KafkaProcess(where / "kafka") as kafka:
+        yield {"ottla": ours, "kafka": kafka}
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_spark_sees_of_transactions_what_it_sees_on_kafka(
+    spark: SparkSession, both: dict[str, Process], tmp_path: Path, story: Callable[[SparkSession, str, Path], Any]
+) -> None:
+    told = {}
+    for name, node in both.items():
+        (tmp_path / name).mkdir()
+        told[name] = story(spark, node.bootstrap, tmp_path / name)
+    assert told["ottla"] == told["kafka"], "the same rows at the same offsets"
