@@ -39,6 +39,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument(
         "--apart", type=int, default=0, metavar="N", help="in a cluster: N controllers, and the nodes are brokers only"
     )
+    parser.add_argument("--groups", action="store_true", help="members of consumer and share groups, too")
     parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
@@ -68,9 +69,10 @@ def main() -> int:
                 only_late=options.late,
                 moves=options.moves,
                 apart=options.apart,
+                groups=options.groups,
             )
         else:
-            result = simulate(seed, synced=options.synced, listen=listen)
+            result = simulate(seed, synced=options.synced, groups=options.groups, listen=listen)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -13,8 +13,12 @@ from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, mak
 from sim.consumers import SimConsumer
 from sim.exactly_once import ExactlyOnce
 from sim.faults import Disturber, Swarm
+from sim.groups.workload import Groups, settings
 from sim.lives import Lives, until_peace
 from sim.world import World
+
+if TYPE_CHECKING:
+    from ottla.broker.parts import Parts
 
 RUN_S = 40.0
 SETTLED_WITHIN_S = 60.0
@@ -54,7 +58,20 @@ class Scenario:
         if not self.swarm.synced:
             self.world.ledger.on_power_cut.append(self.admin.power_cut)
         self.transactions: ExactlyOnce | None = None
+        self.groups: Groups | None = None
+        self.lives: dict[str, Lives] = {}
+        """By host."""
         self._done = trio.Event()
+
+    def parts_by_host(self) -> dict[str, Parts]:
+        """The parts of the nodes that are up."""
+        found = {host: lives.node.parts for host, lives in self.lives.items() if lives.node is not None}
+        return {host: parts for host, parts in found.items() if parts is not None}
+
+    def with_groups(self) -> None:
+        """Have members of the groups of Kafka 4 among the clients."""
+        self.swarm.settings |= settings(self.world, self.swarm)
+        self.groups = Groups(self.world, self.service, self.swarm.counted, self.parts_by_host)
 
     async def run(self) -> None:
         """Faults for a while, then peace, then the reckoning."""
@@ -62,7 +79,8 @@ class Scenario:
         disturber = Disturber(world, self.swarm, [NODE])
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            await until_peace(disturber, [Lives(world, self.swarm)], RUN_S, everything)
+            self.lives[NODE] = Lives(world, self.swarm)
+            await until_peace(disturber, self.lives.values(), RUN_S, everything)
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
@@ -82,6 +100,8 @@ class Scenario:
                 workers.start_soon(self.admin.run)
                 if self.transactions is not None:
                     workers.start_soon(self.transactions.run)
+                if self.groups is not None:
+                    workers.start_soon(self.groups.run)
             self._done.set()
             consumers.cancel_scope.cancel()
 
@@ -104,6 +124,8 @@ class Scenario:
                     ledger.violation(found.name, found.detail)
         if self.transactions is not None:
             await self.transactions.reckon()
+        if self.groups is not None:
+            await self.groups.reckon()
         await client.until_done(self.admin.check)
         for name, made in self.admin.topics.items():
             for partition in range(made.partitions):
@@ -125,13 +147,17 @@ class Scenario:
         )
 
 
-def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] | None = None) -> Result:
-    """Run one seed; ``listen`` is told each event.
+def simulate(
+    seed: int, *, synced: bool = False, groups: bool = False, listen: Callable[[str], None] | None = None
+) -> Result:
+    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` is told each event.
 
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """
     world = World(seed)
     scenario = Scenario(world, Swarm.drawn(world.rng, synced=synced))
+    if groups:
+        scenario.with_groups()
     scenario.world.trace.listen = listen
     scenario.world.run(scenario.run)
     return scenario.result()
