@@ -39,7 +39,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument(
         "--apart", type=int, default=0, metavar="N", help="in a cluster: N controllers, and the nodes are brokers only"
     )
-    parser.add_argument("--groups", action="store_true", help="members of consumer and share groups, too")
+    parser.add_argument("--groups", action="store_true", help="members of consumer, share and streams groups, too")
     parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")

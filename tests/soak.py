@@ -53,7 +53,7 @@ CAMPAIGNS = (
     Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign("apart", "the same among four that are brokers only, with transactions", APART, 100),
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
-    Campaign("groups", "a node with members of consumer and share groups who come and go", "--groups", 500),
+    Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
     Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
     Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
     Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import offset_fetch as of
-from sim.clients import Again, Service, SimClient
-from sim.groups.consumers import ConsumerMember, Reading, Wants
-from sim.groups.kind import Kind
+from sim.clients import Service, SimClient
+from sim.groups.consumers import ConsumerMember, Wants
+from sim.groups.kind import ReadingKind
 from sim.groups.ownership import Ownership
-from sim.history import Place
+from sim.groups.reading import Reading
 
 if TYPE_CHECKING:
     from sim.groups.seats import Member
@@ -23,7 +22,7 @@ GROUP = "readers"
 TOPICS = ("k0", "k1", "k2")
 
 
-class Consuming(Kind):
+class Consuming(ReadingKind):
     """One consumer group."""
 
     group = GROUP
@@ -39,14 +38,13 @@ class Consuming(Kind):
 
     def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._read: dict[Place, set[int]] = {}
-        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP), ids, self.wants, self._read)
+        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP), ids, self._read)
 
     def makers(self) -> Iterator[Callable[[], Member]]:
         """Some of its members are somebody, others anybody."""
         for number, instance_id in enumerate((None, None, "somebody")):
             name = f"reader-{number}"
-            yield partial(ConsumerMember, self._world, name, self._service, self._shared, instance_id)
+            yield partial(ConsumerMember, self._world, name, self._service, self._shared, self.wants, instance_id)
 
     async def prepare(self, asker: SimClient) -> None:
         """Nothing."""
@@ -60,32 +58,4 @@ class Consuming(Kind):
         if {x.member_id for x in told.members} != {x.id for x in here}:
             return f"members {sorted(x.member_id for x in told.members)} are not {sorted(x.id for x in here)}"
         wanted = {(topic, n) for x in here for topic in x.wants.topics for n in range(self._service.partitions)}
-        had = [place for x in here for place in x.positions]
-        if sorted(had) != sorted(wanted):
-            return f"{sorted(had)} is read of {sorted(wanted)}"
-        for place in sorted(wanted):
-            committed, end = await self._committed(asker, at, place), await self._end(asker, place)
-            if committed < end:
-                return f"{place} is read to {committed} of {end}"
-        return ""
-
-    async def _committed(self, asker: SimClient, at: tuple[str, int], place: Place) -> int:
-        topic = of.OffsetFetchRequestTopic(place[0], [place[1]])
-        answer = await asker.call(of.OffsetFetchRequest(GROUP, [topic], require_stable=True), 7, at)
-        rows = answer.topics[0].partitions if answer.topics else []
-        if answer.error_code or (rows and rows[0].error_code):
-            raise Again("positions")
-        return max(rows[0].committed_offset, 0) if rows else 0
-
-    async def reckon(self, asker: SimClient) -> None:
-        """Nothing was passed over."""
-        if self._world.ledger.power_cuts:
-            return
-        for topic in self.topics:
-            for number in range(self._service.partitions):
-                place = (topic, number)
-                committed = self._world.ledger.committed_to.get(place, 0)
-                passed = sorted(set(range(committed)) - self._read.get(place, set()))
-                if passed:
-                    detail = f"{topic}-{number}: {passed[:10]} before {committed}"
-                    self._world.ledger.violation("group-skip", detail)
+        return await self._unread(asker, at, wanted, here)

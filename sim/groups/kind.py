@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import offset_fetch as of
 from sim.clients import Address, Again, Service, SimClient
 from sim.history import Place
 
 if TYPE_CHECKING:
+    from sim.groups.reading import ReadingMember
     from sim.groups.seats import Member
     from sim.world import World
 
@@ -69,3 +71,47 @@ class Kind(ABC):
         if row.error_code:
             raise Again(ErrorCode(row.error_code).name)
         return int(row.offset)
+
+
+class ReadingKind(Kind):
+    """A group in which each partition is read by one member alone."""
+
+    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
+        super().__init__(world, service, ids)
+        self._read: dict[Place, set[int]] = {}
+        """Offsets that a member has read."""
+
+    async def prepare(self, asker: SimClient) -> None:
+        """Nothing."""
+
+    async def _unread(
+        self, asker: SimClient, at: Address, wanted: Collection[Place], members: Sequence[ReadingMember]
+    ) -> str:
+        """What is not with one member, or not read to its end. Raises: Again."""
+        had = [place for x in members for place in x.positions]
+        if sorted(had) != sorted(wanted):
+            return f"{sorted(had)} is read of {sorted(wanted)}"
+        for place in sorted(wanted):
+            committed, end = await self._committed(asker, at, place), await self._end(asker, place)
+            if committed < end:
+                return f"{place} is read to {committed} of {end}"
+        return ""
+
+    async def _committed(self, asker: SimClient, at: Address, place: Place) -> int:
+        topic = of.OffsetFetchRequestTopic(place[0], [place[1]])
+        answer = await asker.call(of.OffsetFetchRequest(self.group, [topic], require_stable=True), 7, at)
+        rows = answer.topics[0].partitions if answer.topics else []
+        if answer.error_code or (rows and rows[0].error_code):
+            raise Again("positions")
+        return max(rows[0].committed_offset, 0) if rows else 0
+
+    async def reckon(self, asker: SimClient) -> None:
+        """Nothing was passed over."""
+        if self._world.ledger.power_cuts:
+            return
+        for place in [(topic, number) for topic in self.topics for number in range(self._service.partitions)]:
+            committed = self._world.ledger.committed_to.get(place, 0)
+            passed = sorted(set(range(committed)) - self._read.get(place, set()))
+            if passed:
+                detail = f"{place[0]}-{place[1]}: {passed[:10]} before {committed}"
+                self._world.ledger.violation("group-skip", detail)

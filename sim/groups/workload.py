@@ -19,6 +19,8 @@ from sim.groups.kind import Kind
 from sim.groups.locks import Living
 from sim.groups.seats import Seat
 from sim.groups.sharing import LIMIT, STATE_PARTITIONS, Shared
+from sim.groups.streaming import Streaming
+from sim.groups.watch import Watch
 
 if TYPE_CHECKING:
     from sim.faults import Swarm
@@ -41,7 +43,7 @@ def settings(world: World, swarm: Swarm) -> dict[str, str]:
     """
     interval = 0 if "clock" in swarm.disturbances else int(world.rng.random() * LONGEST_INTERVAL_MS)
     out: dict[str, str] = {}
-    for kind in ("consumer", "share"):
+    for kind in ("consumer", "share", "streams"):
         out |= {
             f"group.{kind}.session.timeout.ms": "5000",
             f"group.{kind}.min.session.timeout.ms": "5000",
@@ -51,6 +53,8 @@ def settings(world: World, swarm: Swarm) -> dict[str, str]:
         }
     lock_ms = 1000 + int(world.rng.random() * 2000)
     return out | {
+        "group.streams.num.standby.replicas": str(int(world.rng.random() * 2)),
+        "group.streams.initial.rebalance.delay.ms": str(int(world.rng.random() * 2000)),
         "group.share.record.lock.duration.ms": str(lock_ms),
         "group.share.min.record.lock.duration.ms": "1000",
         "group.share.delivery.count.limit": str(LIMIT),
@@ -67,7 +71,12 @@ class Groups:
         self._service = service
         self._counted = counted
         self._ids: dict[bytes, str] = {}
-        self.kinds: list[Kind] = [Consuming(world, service, self._ids), Shared(world, service, self._ids, living)]
+        self._watch = Watch(world, living)
+        self.kinds: list[Kind] = [
+            Consuming(world, service, self._ids),
+            Shared(world, service, self._ids, living),
+            Streaming(world, service, self._ids),
+        ]
         self._topics = [topic for kind in self.kinds for topic in kind.topics]
 
     async def run(self) -> None:
@@ -82,6 +91,7 @@ class Groups:
             await asker.until_done(partial(kind.prepare, asker))
         seats = [Seat(world, make, self._counted) for kind in self.kinds for make in kind.makers()]
         async with trio.open_nursery() as members:
+            members.start_soon(self._watch.run)
             for seat in seats:
                 members.start_soon(seat.run)
             await self._feed()

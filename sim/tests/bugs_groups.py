@@ -10,6 +10,9 @@ from ottla.broker.groups.consumer import offsets, reconcile
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.state import ConsumerGroup
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.streams import reconcile as tasks
+from ottla.broker.groups.streams.groups import StreamsGroups
+from ottla.broker.groups.streams.state import StreamsGroup, Target
 from ottla.broker.share import acknowledging
 from ottla.broker.share.in_flight import InFlight, RecordState
 from ottla.broker.share.partition import SharePartition
@@ -158,3 +161,28 @@ def begin_one_too_far() -> None:
         return following
 
     replace(SharePartition, "next_fetch_offset", make)
+
+
+def wait_for_no_task() -> None:
+    """A thread counts as having given up what it was told to, whatever it says."""
+    Target.has_any = lambda *_: False  # type: ignore[method-assign]
+
+
+def note_no_doer() -> None:
+    """Nobody knows which process does a task."""
+    StreamsGroup._own = lambda *_: None  # type: ignore[method-assign]
+
+
+def do_in_several_roles() -> None:
+    """A process may have a task in as many roles as it likes."""
+    tasks._holds = lambda *_: False
+
+
+def free_no_task() -> None:
+    """What a thread did stays its process's when it has given it up, or is gone."""
+    StreamsGroup._release = lambda *_: None  # type: ignore[method-assign]
+
+
+def expire_no_thread() -> None:
+    """Sessions of streams groups have no end."""
+    StreamsGroups.arm_session = lambda *_: None  # type: ignore[method-assign]

@@ -12,10 +12,12 @@ from sim.tests import bugs_groups as bugs
 from sim.tests.sowing import Plant
 
 SEEDS = 40
-OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back"
+OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder"
 REST = "group-unstable group-refused stuck"
 LOCKS = "LockedToOne HolderIsHeard"
-RECORDS = "share-lost share-overdelivered ArchivedOnlyAfterLimitOrAccept AcceptedIsFinal group-unstable group-refused"
+RECORDS = "share-lost share-overdelivered ArchivedOnlyAfterLimitOrAccept AcceptedIsFinal group-unstable " + (
+    "group-refused ShareBookIsRight"
+)
 
 PLANTS = {
     "wait-for-no-revocation": Plant(bugs.wait_for_no_revocation, OWNERS),
@@ -36,6 +38,11 @@ PLANTS = {
     "take-anybodys-word": Plant(bugs.take_anybodys_word, f"{RECORDS} {LOCKS}"),
     "hear-some-only": Plant(bugs.hear_some_only, LOCKS),
     "begin-one-too-far": Plant(bugs.begin_one_too_far, RECORDS),
+    "wait-for-no-task": Plant(bugs.wait_for_no_task, OWNERS),
+    "note-no-doer": Plant(bugs.note_no_doer, OWNERS),
+    "do-in-several-roles": Plant(bugs.do_in_several_roles, OWNERS),
+    "free-no-task": Plant(bugs.free_no_task, REST),
+    "expire-no-thread": Plant(bugs.expire_no_thread, REST),
 }
 CI = ("lend-what-is-lent",)
 """Looked for at every run of the tests: the first seed shows it; the others where ``OTTLA_PLANTS`` is set."""
