@@ -25,6 +25,8 @@ SLOW_SHARE = 0.15
 """Of the times a member has to give something up; it may then take longer than it has."""
 LONGEST_SLOW_S = 7.0
 COMMITTED_SHARE = 0.7
+AHEAD_SHARE = 0.4
+"""Of the turns, in which it first goes on with what it has: it may long be another's."""
 BEATS_S = 0.5
 FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -68,6 +70,8 @@ class ReadingMember(Member):
         """Be a member until it has left."""
         while True:
             try:
+                if self.epoch and self.world.rng.random() < AHEAD_SHARE:
+                    await self._consume()
                 await self._beat()
                 await self._reconcile()
                 if self.leaving:
