@@ -55,6 +55,7 @@ CAMPAIGNS = (
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
     Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
     Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
+    Campaign("coordinators", "the nodes that coordinate such groups killed, 20 a seed", "--kills 20", 20),
     Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
     Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
     Campaign("damage", "files with bytes changed", "log/tests/test_mutations.py", 0, "OTTLA_MUTATIONS=10000"),

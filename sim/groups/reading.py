@@ -52,7 +52,6 @@ class ReadingMember(Member):
         self._shared = shared
         self._book = shared.book
         self._instance_id = instance_id
-        self.id = f"{name}.{world.rng.randbytes(4).hex()}"
         self._identity = instance_id or self.id
         self.epoch = 0
         self._target: set[Place] = set()
@@ -112,6 +111,7 @@ class ReadingMember(Member):
                 detail = f"{self.group}: {self.id} went from {self.epoch} to {epoch}"
                 self.world.ledger.violation("MemberEpochBack", detail)
         self.epoch = epoch
+        self.heard_s = self.world.now_s()
 
     def _told_target(self, target: Collection[Place], began: int, cuts: int) -> None:
         """It was told what it is to have."""

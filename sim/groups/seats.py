@@ -45,10 +45,13 @@ class Member(SimClient, ABC):
     def __init__(self, world: World, name: str, service: Service, group: str) -> None:
         super().__init__(world, name, service)
         self.group = group
+        self.id = f"{name}.{world.rng.randbytes(4).hex()}"
         self.leaving = False
         """It is to say goodbye."""
         self.calm = False
         """It is to do nothing but its duty from now on."""
+        self.heard_s = -1.0
+        """When its coordinator last told it that all is well."""
         self._at: Address | None = None
 
     def forget_leaders(self) -> None:
@@ -86,8 +89,9 @@ class Member(SimClient, ABC):
 class Seat:
     """One seat: lives follow one another until the world ends."""
 
-    def __init__(self, world: World, make: Callable[[], Member], counted: Counter[str]) -> None:
+    def __init__(self, world: World, group: str, make: Callable[[], Member], counted: Counter[str]) -> None:
         self._world = world
+        self.group = group
         self._make = make
         self._counted = counted
         self.calm = False

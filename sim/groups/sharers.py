@@ -65,7 +65,6 @@ class ShareMember(Member):
         super().__init__(world, name, service, shared.group)
         self._shared = shared
         self._locks = shared.locks
-        self.id = f"{name}.{world.rng.randbytes(4).hex()}"
         self.epoch = 0
         self.wants: tuple[str, ...] = ()
         self.change()
@@ -125,7 +124,8 @@ class ShareMember(Member):
             raise Again(ErrorCode(code).name)
         self._said = wants
         self.epoch = answer.member_epoch
-        self._next_beat_s = self.world.now_s() + BEATS_S
+        self.heard_s = self.world.now_s()
+        self._next_beat_s = self.heard_s + BEATS_S
         if answer.assignment is not None:
             rows = answer.assignment.topic_partitions
             self.assigned = {(self._shared.ids[row.topic_id], number) for row in rows for number in row.partitions}

@@ -72,12 +72,20 @@ class Groups:
         self._counted = counted
         self._ids: dict[bytes, str] = {}
         self._watch = Watch(world, living)
+        self.seats: list[Seat] = []
+        self.is_quiet = False
+        """Whether nothing goes wrong with members."""
         self.kinds: list[Kind] = [
             Consuming(world, service, self._ids),
             Shared(world, service, self._ids, living),
             Streaming(world, service, self._ids),
         ]
         self._topics = [topic for kind in self.kinds for topic in kind.topics]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the groups."""
+        return [kind.group for kind in self.kinds]
 
     async def run(self) -> None:
         """Until the world says that it is enough, and every group is at rest."""
@@ -89,7 +97,10 @@ class Groups:
             self._ids[await asker.until_done(partial(_id_of, asker, topic))] = topic
         for kind in self.kinds:
             await asker.until_done(partial(kind.prepare, asker))
-        seats = [Seat(world, make, self._counted) for kind in self.kinds for make in kind.makers()]
+        seats = self.seats
+        seats += [Seat(world, kind.group, make, self._counted) for kind in self.kinds for make in kind.makers()]
+        for seat in seats if self.is_quiet else ():
+            seat.calm_down()
         async with trio.open_nursery() as members:
             members.start_soon(self._watch.run)
             for seat in seats:
@@ -126,7 +137,7 @@ class Groups:
         world, since = self._world, self._world.now_s()
         for kind in self.kinds:
             while True:
-                members = [seat.member for seat in seats if seat.member is not None and seat.member.group == kind.group]
+                members = [seat.member for seat in seats if seat.member is not None and seat.group == kind.group]
                 wrong = await kind.unsettled(asker, members)
                 if not wrong:
                     break

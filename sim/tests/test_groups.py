@@ -346,6 +346,13 @@ def test_2_seeds_with_groups_break_no_promise() -> None:
     assert all("member-" in line for line in lines)
 
 
+def test_groups_go_on_within_3_s_after_another_node_has_read_their_log() -> None:
+    (line,) = run_sim("--kills", "3", "--seed", "1")
+    assert line.endswith(" ok")
+    assert "killed=3" in line
+    assert int(line.split("slowest-ms=")[1].split()[0]) < 3000
+
+
 @pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
 def test_a_bug_planted_in_groups_is_found(bug: str) -> None:
     run_module("sim.tests.planted_groups", bug)
