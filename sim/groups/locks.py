@@ -50,13 +50,24 @@ class Hold(NamedTuple):
 class Locks:
     """The book of one share group."""
 
-    def __init__(self, ledger: Ledger, group: str, limit: int, living: Living, clock: Callable[[str], float]) -> None:
-        """``clock``: seconds by a host's clock that never goes back."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        group: str,
+        limit: int,
+        living: Living,
+        clock: Callable[[str], float],
+        now_s: Callable[[], float],
+    ) -> None:
+        """``clock``: seconds by a host's clock that never goes back; ``now_s``: true seconds."""
         self._ledger = ledger
         self._group = group
         self.limit = limit
         self._living = living
         self._clock = clock
+        self._now_s = now_s
+        self._seen_s: dict[Shared, float] = {}
+        """When a server of a share partition was seen first."""
         self._held: dict[At, dict[str, Hold]] = {}
         self._by_member: dict[str, dict[At, None]] = {}
         self.said: dict[At, set[int]] = {}
@@ -65,7 +76,8 @@ class Locks:
         """How often, as the highest count told."""
         self.unsure: dict[Place, int] = {}
         """Fetches without an answer: each may have delivered anything once more."""
-        self._accepted: dict[At, float] = {}
+        self._accepted: dict[At, tuple[float, Shared | None]] = {}
+        """When, and by which server."""
         ledger.on_power_cut.append(self._accepted.clear)
 
     # ------------------------------------------------------------------ what a node has
@@ -77,6 +89,7 @@ class Locks:
         shared = None if shares is None else shares.get(self._group, place)
         if shares is None or shared is None or shared.rules is None:
             return None
+        self._seen_s.setdefault(shared, self._now_s())
         return Sight(shared, shares.sessions._by_member.get((self._group, member)))
 
     def _is_in_force(self, hold: Hold, place: SharedPlace) -> bool:
@@ -99,14 +112,24 @@ class Locks:
                 said = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
                 if count > self.limit:
                     self._ledger.violation("share-overdelivered", f"{said} for the {count}. time")
-                if self._accepted.get(where, began_s) < began_s:
+                if self._must_know(where, self.sight(hold.host, place, hold.member), began_s):
                     self._ledger.violation("AcceptedIsFinal", said)
                 for other in list(self._held.get(where, {}).values()):
-                    if other.member != hold.member and other.since_s < began_s and self._is_in_force(other, place):
+                    beside = other.member != hold.member and other.host == hold.host and other.since_s < began_s
+                    if beside and self._is_in_force(other, place):
                         self._ledger.violation("LockedToOne", f"{said} and {other.member}, {count}")
                 self.delivered[where] = max(self.delivered.get(where, 0), count)
                 self._held.setdefault(where, {})[hold.member] = hold
                 self._by_member.setdefault(hold.member, {})[where] = None
+
+    def _must_know(self, where: At, sight: Sight | None, began_s: float) -> bool:
+        """Whether a record was accepted, and who served it knows. One that leads no longer, and has not heard of it,
+        does not: Kafka's, too, goes on until it has something to write.
+        """
+        at_s, by = self._accepted.get(where, (began_s, None))
+        if sight is None or at_s >= began_s:
+            return False
+        return sight.shared is by or self._seen_s[sight.shared] > at_s
 
     def says(self, member: str, at: Place, offsets: Mapping[int, int]) -> dict[int, Hold]:
         """It is about to say what became of records, offset by offset; gives what it has of them."""
@@ -120,11 +143,12 @@ class Locks:
                 self._drop(member, (at, offset))
         return out
 
-    def taken(self, at: Place, offsets: Mapping[int, int], now_s: float) -> None:
+    def taken(self, at: Place, offsets: Mapping[int, int], holds: Mapping[int, Hold]) -> None:
         """Its word was taken, and kept."""
         for offset, kind in offsets.items():
             if kind == ACCEPT:
-                self._accepted[at, offset] = now_s
+                sight = holds[offset].sight if offset in holds else None
+                self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.shared)
 
     def renewed(self, member: str, at: Place, offsets: Collection[int], until_s: float) -> None:
         """Locks last until then, at least."""

@@ -218,7 +218,7 @@ class ShareMember(Member):
     ) -> None:
         self.check_sane(0 if code == ErrorCode.INVALID_REQUEST else code, "acknowledgement")
         if not code and cuts == self.world.ledger.power_cuts:
-            self._locks.taken(place, offsets, self.world.now_s())
+            self._locks.taken(place, offsets, holds)
         if code in (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST):
             self._locks.refused(self._key(place), place, offsets, holds)
 

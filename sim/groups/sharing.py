@@ -46,7 +46,7 @@ class Shared(Kind):
     def __init__(self, world: World, service: Service, ids: Mapping[bytes, str], living: Living) -> None:
         super().__init__(world, service, ids)
         clock = lambda host: world.host(host).clock.monotonic_s()  # noqa: E731 - one line says it
-        self._locks = Locks(world.ledger, GROUP, LIMIT, living, clock)
+        self._locks = Locks(world.ledger, GROUP, LIMIT, living, clock, world.now_s)
         self._shared = Sharing(GROUP, self._locks, ids, TOPICS)
 
     def makers(self) -> Iterator[Callable[[], Member]]:

@@ -127,31 +127,39 @@ def test_what_two_members_may_be_told_of_one_partition(story: Callable[[Told], N
     assert [name for name, _ in told.ledger.violations] == flagged
 
 
+class Served:
+    """A share partition at one of its servers."""
+
+    rules = object()
+
+
 class Node:
-    """A node with one share partition, which members fetch from: locks last ten seconds."""
+    """Two nodes with one share partition, which members fetch from the first: locks last ten seconds."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.now_s = 0.0
+        self.host = "n1"
         self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
-        self.shared = SimpleNamespace(rules=object())
+        self.shared = Served()
         shares = SimpleNamespace(
             get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
         )
         parts: Any = SimpleNamespace(_shares=shares)
-        self.locks = Locks(self.ledger, "g", 3, lambda: {"n1": parts}, lambda host: self.now_s)
+        there = {"n1": parts, "n2": parts}
+        self.locks = Locks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
 
     def gives(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
         asked = self.now_s if asked_s is None else asked_s
         self.now_s += 0.1
-        hold = Hold(member, "n1", asked + 10.0, self.locks.sight("n1", KEY, member), self.now_s)
+        hold = Hold(member, self.host, asked + 10.0, self.locks.sight(self.host, KEY, member), self.now_s)
         self.locks.got(hold, S, KEY, [(first, last, count)], asked)
         self.now_s += 0.1
 
     def hears(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
         holds = self.locks.says(member, S, said)
         if takes:
-            self.locks.taken(S, said, self.now_s)
+            self.locks.taken(S, said, holds)
         else:
             self.locks.refused(KEY, S, said, holds)
         self.now_s += 0.1
@@ -176,7 +184,13 @@ def the_second_after_a_release(node: Node) -> None:
 
 def the_second_in_another_life(node: Node) -> None:
     node.gives("a", 0, 4)
-    node.shared = SimpleNamespace(rules=object())
+    node.shared = Served()
+    node.gives("b", 3, 3)
+
+
+def the_second_from_another_node(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.host = "n2"
     node.gives("b", 3, 3)
 
 
@@ -213,6 +227,23 @@ def again_after_it_was_accepted(node: Node) -> None:
     node.gives("b", 2, 2, 2)
 
 
+def again_from_a_later_server(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.shared = Served()
+    node.gives("b", 2, 2, 1)
+
+
+def again_from_one_that_leads_no_longer(node: Node) -> None:
+    old = node.shared
+    node.gives("b", 5, 5)
+    node.shared = Served()
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.shared = old
+    node.gives("b", 2, 2, 1)
+
+
 def again_after_a_power_cut(node: Node) -> None:
     node.gives("a", 0, 4)
     node.hears("a", {2: ACCEPT})
@@ -231,12 +262,15 @@ def for_the_fourth_time(node: Node) -> None:
         (the_second_after_the_lock, []),
         (the_second_after_a_release, []),
         (the_second_in_another_life, []),
+        (the_second_from_another_node, []),
         (the_second_after_the_session, []),
         (an_answer_that_is_older, []),
         (not_heard, ["HolderIsHeard"]),
         (not_heard_when_the_lock_is_over, []),
         (not_heard_beside_what_it_has_not, []),
         (again_after_it_was_accepted, ["AcceptedIsFinal"]),
+        (again_from_a_later_server, ["AcceptedIsFinal"]),
+        (again_from_one_that_leads_no_longer, []),
         (again_after_a_power_cut, []),
         (for_the_fourth_time, ["share-overdelivered"]),
     ],
@@ -282,7 +316,7 @@ def test_a_sight_is_of_the_same_objects_only() -> None:
     assert isinstance(before, Sight)
     assert after is not None
     assert after.shared is before.shared
-    assert node.locks.sight("n2", KEY, "a") is None
+    assert node.locks.sight("n3", KEY, "a") is None
 
 
 def consumer_group(*members: cs.Member, epoch: int = 5, target: int = 5) -> list[str]:
