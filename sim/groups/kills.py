@@ -21,6 +21,7 @@ from sim.scenario import Result
 
 if TYPE_CHECKING:
     from ottla.broker.parts import Parts
+    from sim.groups.seats import Member
     from sim.groups.workload import Groups
     from sim.lives import Lives
     from sim.world import World
@@ -59,12 +60,17 @@ class Killer:
 
     def _is_well(self) -> bool:
         since = self._world.now_s() - ON_S
-        return self._is_full() and all(self._coordinator(x) for x in self._groups.names) and self._heard(since)
+        seats = self._groups.seats
+        heard = bool(seats) and all(seat.member is not None and seat.member.heard_s > since for seat in seats)
+        return heard and self._is_full() and all(self._coordinator(x) for x in self._groups.names)
 
-    def _heard(self, since_s: float, names: Sequence[str] | None = None) -> bool:
-        """Whether every seat is taken by a member who has been heard since."""
-        seats = [seat for seat in self._groups.seats if names is None or seat.group in names]
-        return bool(seats) and all(seat.member is not None and seat.member.heard_s > since_s for seat in seats)
+    def _members(self, group: str) -> list[Member]:
+        return [seat.member for seat in self._groups.seats if seat.member is not None and seat.group == group]
+
+    def _unheard(self, group: str, were: Sequence[Member], since_s: float) -> list[str]:
+        """Those of them who are still members, and have not been heard since."""
+        there = self._members(group)
+        return [x.id for x in were if x in there and x.heard_s <= since_s]
 
     def _parts(self) -> dict[str, Parts]:
         return {
@@ -92,18 +98,17 @@ class Killer:
         process.kill()
         async with trio.open_nursery() as waiting:
             for name in concerned:
-                waiting.start_soon(self._goes_on, name, host)
+                waiting.start_soon(self._goes_on, name, host, self._members(name))
 
-    async def _goes_on(self, name: str, host: str) -> None:
+    async def _goes_on(self, name: str, host: str, were: Sequence[Member]) -> None:
         """Wait for a group whose coordinator was killed."""
         world = self._world
         if not await self._within(MOST_WAITED_S, partial(self._moved, name, host)):
             world.ledger.violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
             return
         read_s = world.now_s()
-        if not await self._within(ON_S, partial(self._heard, read_s, [name])):
-            there = [x.member for x in self._groups.seats if x.member is not None and x.group == name]
-            who = [x.id for x in there if x.heard_s <= read_s]
+        if not await self._within(ON_S, lambda: not self._unheard(name, were, read_s)):
+            who = self._unheard(name, were, read_s)
             world.ledger.violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
         self.slowest_s = max(self.slowest_s, world.now_s() - read_s)
         world.note(f"{name} goes on after {world.now_s() - read_s:.2f} s")
