@@ -12,7 +12,7 @@ from sim.anomalies import check
 from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, make_topic, read_all
 from sim.consumers import SimConsumer
 from sim.exactly_once import ExactlyOnce
-from sim.faults import Disturber, Swarm
+from sim.faults import WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
 from sim.groups.workload import Groups, settings
 from sim.lives import Lives, until_peace
 from sim.world import World
@@ -69,8 +69,11 @@ class Scenario:
         return {host: parts for host, parts in found.items() if parts is not None}
 
     def with_groups(self) -> None:
-        """Have members of the groups of Kafka 4 among the clients."""
-        self.swarm.settings |= settings(self.world, self.swarm)
+        """Have members of the groups of Kafka 4 among the clients. Their coordinator goes by times that it has written:
+        in Kafka, too, a clock that is far behind them keeps a group from its next target, or from what a pattern means.
+        """
+        self.swarm.worst_jump_ms = WORST_JUMP_IN_TRANSACTIONS_MS
+        self.swarm.settings |= settings(self.world)
         self.groups = Groups(self.world, self.service, self.swarm.counted, self.parts_by_host)
 
     async def run(self) -> None:

@@ -30,6 +30,8 @@ LAST_EPOCH = 2**31 - 1
 BEATS_S = 0.7
 TURN_S = 0.25
 LONGEST_WORK_S = 1.0
+LATE_SHARE, LATE_WORK_S = 0.15, 5.0
+"""Of the records, and how long a member may take for them: longer than it has."""
 VERDICTS = ((ACCEPT, 0.68), (RELEASE, 0.12), (REJECT, 0.06), (RENEW, 0.09))
 """With their shares; the rest is kept for too long."""
 KEPT = 0
@@ -190,7 +192,8 @@ class ShareMember(Member):
                 verdict = kind
                 break
             chance -= share
-        at = self.world.now_s() + rng.random() * LONGEST_WORK_S
+        late = rng.random() < LATE_SHARE and not self.calm
+        at = self.world.now_s() + rng.random() * (LATE_WORK_S if late else LONGEST_WORK_S)
         session.ready.setdefault(place, {})[offset] = (at, ACCEPT if self.calm else verdict)
 
     async def _acknowledge(self, address: Address, session: Session, said: dict[Place, dict[int, int]]) -> None:

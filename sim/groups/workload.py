@@ -23,7 +23,6 @@ from sim.groups.streaming import Streaming
 from sim.groups.watch import Watch
 
 if TYPE_CHECKING:
-    from sim.faults import Swarm
     from sim.world import World
 
 FIRST_VALUE = 40_000_000
@@ -36,12 +35,9 @@ FED_S = 0.6
 MOST_FED = 4
 
 
-def settings(world: World, swarm: Swarm) -> dict[str, str]:
-    """What nodes are started with whose groups have no time to lose.
-
-    In Kafka, too, a clock that is set back keeps a group from its next target, but for where there is no interval.
-    """
-    interval = 0 if "clock" in swarm.disturbances else int(world.rng.random() * LONGEST_INTERVAL_MS)
+def settings(world: World) -> dict[str, str]:
+    """What nodes are started with whose groups have no time to lose."""
+    interval = int(world.rng.random() * LONGEST_INTERVAL_MS)
     out: dict[str, str] = {}
     for kind in ("consumer", "share", "streams"):
         out |= {
