@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_group_describe as cd
 from sim.clients import Service, SimClient
+from sim.groups.classic import ClassicMember
 from sim.groups.consumers import ConsumerMember, Wants
 from sim.groups.kind import ReadingKind
 from sim.groups.ownership import Ownership
@@ -41,16 +42,17 @@ class Consuming(ReadingKind):
         self._shared = Reading(GROUP, Ownership(world.ledger, GROUP), ids, self._read)
 
     def makers(self) -> Iterator[Callable[[], Member]]:
-        """Some of its members are somebody, others anybody."""
+        """Some of its members are somebody, others anybody; in some runs one speaks the older protocol, or two do."""
+        classic = self._world.rng.choice(((), (), (1,), (0, 1)))
         for number, instance_id in enumerate((None, None, "somebody")):
-            name = f"reader-{number}"
-            yield partial(ConsumerMember, self._world, name, self._service, self._shared, self.wants, instance_id)
-
-    async def prepare(self, asker: SimClient) -> None:
-        """Nothing."""
+            common = (self._world, f"reader-{number}", self._service, self._shared, self.wants)
+            if number in classic:
+                yield partial(ClassicMember, *common)
+            else:
+                yield partial(ConsumerMember, *common, instance_id)
 
     async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
-        here = [x for x in members if isinstance(x, ConsumerMember)]
+        here = [x for x in members if isinstance(x, ConsumerMember | ClassicMember)]
         at = await self._coordinator(asker)
         told = (await asker.call(cd.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
         if told.error_code or told.group_state != "Stable":

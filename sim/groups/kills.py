@@ -1,7 +1,8 @@
 """Nodes that coordinate groups are killed, one after the other, while nothing else goes wrong.
 
-``group-late``: `ON_S` after another node has read a group's log, a member that was there has still not been heard.
-What members had committed must not go back, and records that are shared go to somebody: as always.
+``group-late``: `ON_S` after another node has read a group's log, none of its members has been heard, or not all of them
+when a request of theirs that was under way has had its time, too: these members do one thing at a time. What members
+had committed must not go back, and records that are shared go to somebody: as always.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import trio
 
 from ottla.broker.coordinator.shard import State
 from ottla.broker.groups.coordinator import TOPIC
-from sim.cluster import Cluster
+from sim.cluster import ANSWER_S, Cluster
 from sim.invariants import Invariants
 from sim.scenario import Result
 
@@ -47,7 +48,7 @@ class Killer:
         self._chance = random.Random(f"kills {world.seed}")
         self.kills = 0
         self.slowest_s = 0.0
-        """Longest from a log that was read to all members heard."""
+        """Longest from a log that was read to a member heard."""
 
     async def run(self) -> None:
         """Kill so many."""
@@ -107,11 +108,18 @@ class Killer:
             world.ledger.violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
             return
         read_s = world.now_s()
-        if not await self._within(ON_S, lambda: not self._unheard(name, were, read_s)):
+        if not were:
+            return
+        first = await self._within(ON_S, lambda: len(self._unheard(name, were, read_s)) < len(were))
+        first_s = world.now_s() - read_s
+        if (
+            not await self._within(ON_S + ANSWER_S - first_s, lambda: not self._unheard(name, were, read_s))
+            or not first
+        ):
             who = self._unheard(name, were, read_s)
             world.ledger.violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
-        self.slowest_s = max(self.slowest_s, world.now_s() - read_s)
-        world.note(f"{name} goes on after {world.now_s() - read_s:.2f} s")
+        self.slowest_s = max(self.slowest_s, first_s)
+        world.note(f"{name} goes on after {first_s:.2f} s, with all members after {world.now_s() - read_s:.2f} s")
 
     def _moved(self, group: str, host: str) -> bool:
         return self._coordinator(group) not in (None, host)

@@ -30,6 +30,13 @@ AHEAD_SHARE = 0.4
 BEATS_S = 0.5
 FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
+OF_ANOTHER_EPOCH = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+
 
 class Reading(NamedTuple):
     """What the members of a group have in common."""
@@ -44,6 +51,11 @@ class Reading(NamedTuple):
 
 class ReadingMember(Member):
     """One life of a member."""
+
+    commit_version = 9
+    """Of OffsetCommit."""
+    reads_in_its_epoch = True
+    """Whether it asks for positions as the member it is."""
 
     def __init__(
         self, world: World, name: str, service: Service, shared: Reading, instance_id: str | None = None
@@ -181,7 +193,9 @@ class ReadingMember(Member):
 
     async def _fetch_position(self, place: Place) -> None:
         topic = of.OffsetFetchRequestTopics(place[0], partition_indexes=[place[1]])
-        group = of.OffsetFetchRequestGroup(self.group, self.id, self.epoch, [topic])
+        group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
+        if self.reads_in_its_epoch:
+            group.member_id, group.member_epoch = self.id, self.epoch
         found = (await self.coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
@@ -207,14 +221,14 @@ class ReadingMember(Member):
         topic = oc.OffsetCommitRequestTopic(place[0], partitions=[oc.OffsetCommitRequestPartition(place[1], offset)])
         request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
         try:
-            answer: Any = await self.coordinator(request, 9)
+            answer: Any = await self.coordinator(request, self.commit_version)
         except Unsure:
             self.forget_leaders()
             await self._say_goodbye(for_good=True)
             return
         code = answer.topics[0].partitions[0].error_code
         self.check_sane(code, "commit")
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
+        if code in OF_ANOTHER_EPOCH:
             return  # the next heartbeat tells
         if code:
             raise Again(ErrorCode(code).name)

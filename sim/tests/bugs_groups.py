@@ -147,20 +147,16 @@ def hear_some_only() -> None:
     replace(acknowledging, "acknowledge", make)
 
 
-def begin_one_too_far() -> None:
-    """Some records are passed over where new ones are fetched."""
+def give_up_what_comes_back() -> None:
+    """Nobody gets a second time what was released."""
 
     def make(real: Any) -> Any:
-        def following(self: SharePartition) -> int:
-            offset = int(real(self))
-            if offset == self.end_offset + 1 and offset % 7 == 0:
-                self.end_offset = offset
-                return offset + 1
-            return offset
+        def change(self: InFlight, state: RecordState, limit: int) -> bool:
+            return bool(real(self, RecordState.ARCHIVED if state is RecordState.AVAILABLE else state, limit))
 
-        return following
+        return change
 
-    replace(SharePartition, "next_fetch_offset", make)
+    replace(InFlight, "change", make)
 
 
 def wait_for_no_task() -> None:

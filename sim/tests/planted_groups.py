@@ -37,7 +37,7 @@ PLANTS = {
     "read-no-verdicts": Plant(bugs.read_no_verdicts, RECORDS),
     "take-anybodys-word": Plant(bugs.take_anybodys_word, f"{RECORDS} {LOCKS}"),
     "hear-some-only": Plant(bugs.hear_some_only, LOCKS),
-    "begin-one-too-far": Plant(bugs.begin_one_too_far, RECORDS),
+    "give-up-what-comes-back": Plant(bugs.give_up_what_comes_back, RECORDS),
     "wait-for-no-task": Plant(bugs.wait_for_no_task, OWNERS),
     "note-no-doer": Plant(bugs.note_no_doer, OWNERS),
     "do-in-several-roles": Plant(bugs.do_in_several_roles, OWNERS),
