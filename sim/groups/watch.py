@@ -40,7 +40,7 @@ class Watch:
         """Until cancelled."""
         while True:
             for host, parts in self._living().items():
-                for name, detail in wrong(parts):
+                for name, detail in wrong(parts, whole=not self._world.ledger.power_cuts):
                     self._tell(name, f"at {self._world.now_s():.3f} s, {host}: {detail}")
             await trio.sleep(EVERY_S)
 
@@ -51,9 +51,11 @@ class Watch:
             self._world.ledger.violation(name, detail)
 
 
-def wrong(parts: Parts) -> Iterator[tuple[str, str]]:
-    """What is wrong in a node's groups: names of rules, with what breaks them."""
-    for shard in parts.groups._runtime:
+def wrong(parts: Parts, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """What is wrong in a node's groups: names of rules, with what breaks them. ``whole``: whether no records of groups
+    are gone, with their segment, from between others in a power cut.
+    """
+    for shard in parts.groups._runtime if whole else ():
         if shard.state is not State.ACTIVE:
             continue
         machine = machine_of(shard)
