@@ -69,7 +69,7 @@ def resolve_no_regex() -> None:
 
 def expire_no_lock() -> None:
     """Who has a record may keep it."""
-    acknowledging.expire = lambda *_: []
+    Shared._look_at_locks = lambda *_: None  # type: ignore[method-assign]
 
 
 def end_every_lock() -> None:
