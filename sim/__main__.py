@@ -9,6 +9,7 @@ import sys
 import time
 
 from sim.cluster import simulate_cluster
+from sim.groups.kills import simulate_kills
 from sim.quorum import simulate_quorum
 from sim.scenario import Result, simulate
 
@@ -39,6 +40,10 @@ def options_of() -> argparse.Namespace:
     parser.add_argument(
         "--apart", type=int, default=0, metavar="N", help="in a cluster: N controllers, and the nodes are brokers only"
     )
+    parser.add_argument("--groups", action="store_true", help="members of consumer, share and streams groups, too")
+    parser.add_argument(
+        "--kills", type=int, default=0, metavar="N", help="N nodes that coordinate groups are killed, and no more"
+    )
     parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
     parser.add_argument("--trace", action="store_true", help="every event of the trace")
@@ -58,6 +63,8 @@ def main() -> int:
         listen = print if options.trace else None
         if options.quorum:
             result = simulate_quorum(seed, options.nodes, options.seconds, listen)
+        elif options.kills:
+            result = simulate_kills(seed, options.kills, listen)
         elif options.cluster:
             result = simulate_cluster(
                 seed,
@@ -68,9 +75,10 @@ def main() -> int:
                 only_late=options.late,
                 moves=options.moves,
                 apart=options.apart,
+                groups=options.groups,
             )
         else:
-            result = simulate(seed, synced=options.synced, listen=listen)
+            result = simulate(seed, synced=options.synced, groups=options.groups, listen=listen)
         virtual += result.virtual_s
         for name, detail in result.violations[:5]:
             print(f"  {name}: {detail}")

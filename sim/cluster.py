@@ -75,6 +75,8 @@ def settings_of(number: int, names: list[str], apart: int = 0) -> dict[str, str]
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": "2" if len(names) > 1 else "1",
         "transaction.state.log.num.partitions": "2",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "2" if len(names) > 1 else "1",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3000",
         "min.insync.replicas": "2" if len(names) > 1 else "1",
     }
@@ -157,11 +159,13 @@ class Cluster(Scenario):
         only_late: bool = False,
         moves: bool = False,
         apart: int = 0,
+        groups: bool = False,
     ) -> None:
         """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
 
         ``only_late``: nothing goes wrong but that what clients say comes late. ``moves``: replicas are moved about.
-        ``apart``: so many controllers that are no brokers, before the ``nodes``, who then are brokers only.
+        ``apart``: so many controllers that are no brokers, before the ``nodes``, who then are brokers only. ``groups``:
+        with members of the groups of Kafka 4.
         """
         world = World(seed)
         self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
@@ -177,6 +181,8 @@ class Cluster(Scenario):
             self.transactions = ExactlyOnce(world, service, transactions)
             swarm.disturbances = list(dict.fromkeys([*swarm.disturbances, TO_CLIENTS]))
             swarm.worst_jump_ms = WORST_JUMP_IN_TRANSACTIONS_MS
+        if groups:
+            self.with_groups()
         if only_late:
             swarm.only_late()
         self._run_s = run_s
@@ -194,12 +200,7 @@ class Cluster(Scenario):
 
     def living(self) -> Living:
         """The parts of the nodes that are up."""
-        out = {}
-        for name, lives in self.lives.items():
-            parts = None if lives.node is None else lives.node.parts
-            if parts is not None:
-                out[self.numbers[name]] = parts
-        return out
+        return {self.numbers[name]: parts for name, parts in self.parts_by_host().items()}
 
     def image(self) -> Image:
         """The newest that anybody alive has."""
@@ -358,9 +359,10 @@ def simulate_cluster(
     only_late: bool = False,
     moves: bool = False,
     apart: int = 0,
+    groups: bool = False,
 ) -> Result:
     """Run one seed; ``listen`` is told each event."""
-    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart)
+    cluster = Cluster(seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart, groups=groups)
     cluster.world.trace.listen = listen
     cluster.world.run(cluster.run)
     return cluster.result()

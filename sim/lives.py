@@ -92,6 +92,12 @@ class Lives:
         await self.one(None)
         world.ledger.violation("no-start", "the last life ended by itself")
 
+    async def until_killed(self) -> None:
+        """One life after the other, each until somebody kills it."""
+        while True:
+            await self.one(None)
+            await trio.sleep(self._world.rng.random() * self._swarm.longest_gone_s)
+
     def born(self, process: Process) -> Node:
         """The node of a new life."""
         return Node(process.env, NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -13,9 +13,13 @@ from sim.clients import ALONE, NODE, TOPIC, Service, SimClient, SimProducer, mak
 from sim.consumers import SimConsumer
 from sim.directories import SimRelocator
 from sim.exactly_once import ExactlyOnce
-from sim.faults import Disturber, Swarm
+from sim.faults import WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
+from sim.groups.workload import Groups, settings
 from sim.lives import Lives, until_peace
 from sim.world import World
+
+if TYPE_CHECKING:
+    from ottla.broker.parts import Parts
 
 RUN_S = 40.0
 SETTLED_WITHIN_S = 60.0
@@ -60,7 +64,23 @@ class Scenario:
         paths = swarm.dirs.split(",")
         self.relocator = SimRelocator(world, service, paths, COMPACTED) if len(paths) > 1 else None
         self.transactions: ExactlyOnce | None = None
+        self.groups: Groups | None = None
+        self.lives: dict[str, Lives] = {}
+        """By host."""
         self._done = trio.Event()
+
+    def parts_by_host(self) -> dict[str, Parts]:
+        """The parts of the nodes that are up."""
+        found = {host: lives.node.parts for host, lives in self.lives.items() if lives.node is not None}
+        return {host: parts for host, parts in found.items() if parts is not None}
+
+    def with_groups(self) -> None:
+        """Have members of the groups of Kafka 4 among the clients. Their coordinator goes by times that it has written:
+        in Kafka, too, a clock that is far behind them keeps a group from its next target, or from what a pattern means.
+        """
+        self.swarm.worst_jump_ms = WORST_JUMP_IN_TRANSACTIONS_MS
+        self.swarm.settings |= settings(self.world)
+        self.groups = Groups(self.world, self.service, self.swarm.counted, self.parts_by_host)
 
     async def run(self) -> None:
         """Faults for a while, then peace, then the reckoning."""
@@ -68,7 +88,8 @@ class Scenario:
         disturber = Disturber(world, self.swarm, [NODE])
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            await until_peace(disturber, [Lives(world, self.swarm)], RUN_S, everything)
+            self.lives[NODE] = Lives(world, self.swarm)
+            await until_peace(disturber, self.lives.values(), RUN_S, everything)
             world.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
@@ -90,6 +111,8 @@ class Scenario:
                     workers.start_soon(self.transactions.run)
                 if self.relocator is not None:
                     workers.start_soon(self.relocator.run)
+                if self.groups is not None:
+                    workers.start_soon(self.groups.run)
             self._done.set()
             consumers.cancel_scope.cancel()
 
@@ -115,6 +138,8 @@ class Scenario:
         if self.relocator is not None:
             self.swarm.counted["between-directories"] = self.relocator.moves
             await client.until_done(self.relocator.check)
+        if self.groups is not None:
+            await self.groups.reckon()
         await client.until_done(self.admin.check)
         for name, made in self.admin.topics.items():
             for partition in range(made.partitions):
@@ -136,8 +161,10 @@ class Scenario:
         )
 
 
-def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] | None = None) -> Result:
-    """Run one seed; ``listen`` is told each event.
+def simulate(
+    seed: int, *, synced: bool = False, groups: bool = False, listen: Callable[[str], None] | None = None
+) -> Result:
+    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` is told each event.
 
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """
@@ -145,6 +172,8 @@ def simulate(seed: int, *, synced: bool = False, listen: Callable[[str], None] |
     swarm = Swarm.drawn(world.rng, synced=synced)
     swarm.settings |= SMALL_PIECES
     scenario = Scenario(world, swarm)
+    if groups:
+        scenario.with_groups()
     scenario.world.trace.listen = listen
     scenario.world.run(scenario.run)
     return scenario.result()

@@ -41,7 +41,7 @@ class Campaign(NamedTuple):
     settings: str = ""
 
 
-PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py -k planted"
+PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py sim/tests/test_groups.py -k planted"
 APART = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
 CAMPAIGNS = (
@@ -54,6 +54,9 @@ CAMPAIGNS = (
     Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign("apart", "the same among four that are brokers only, with transactions", APART, 100),
     Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
+    Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
+    Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
+    Campaign("coordinators", "the nodes that coordinate such groups killed, 20 a seed", "--kills 20", 20),
     Campaign("planted", "bugs planted in one node and between nodes are found", PLANTED, 0, "OTTLA_PLANTS=1"),
     Campaign("compaction", "random histories", "log/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
     Campaign("damage", "files with bytes changed", "log/tests/test_mutations.py", 0, "OTTLA_MUTATIONS=10000"),

@@ -199,7 +199,7 @@ def settle(share: SharePartition, changes: Changes, now_ms: int, *, written: boo
 
 
 def next_lock_end(share: SharePartition) -> int | None:
-    """When the first lock in force is over, wall-clock ms; None where nothing is locked."""
+    """When the first lock in force is over, by the clock of `acquire`; None where nothing is locked."""
     ends = (state.lock_until_ms for batch in share for state in batch.states() if _is_locked(state))
     return min((end for end in ends if end is not None), default=None)
 

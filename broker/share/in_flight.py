@@ -56,7 +56,7 @@ class InFlight:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock_until_ms = lock_until_ms
-        """Wall clock: until then it is its member's alone; None where it is nobody's."""
+        """By a clock nobody sets: until then it is its member's alone; None where it is nobody's."""
         self.before: Before | None = None
         """Set while a change of it is being written."""
         self._archived = False

@@ -1,16 +1,20 @@
 """Where the leader of a share partition keeps its state: the share coordinator, here or at another broker.
 
 Each call is one share partition. Where the coordinator is on its way, or cannot be reached, it is looked for again: up
-to five times, after 1, 2, 4, 8 and 16 seconds.
+to five times, after 1, 2, 4, 8 and 16 seconds. What is asked again about a share partition is not overtaken, and what
+was overtaken is not asked again: it would bring back an older start, and records before it that are long done.
 
 Source: ``DefaultStatePersister.java``, ``PersisterStateManager.java`` (apache/kafka 4.3.1), KIP-932.
-Deviation: the coordinator is found in the metadata, which every broker has, and not asked for.
+Deviations: the coordinator is found in the metadata, which every broker has, and not asked for. Kafka's calls overtake
+one another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import trio
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
@@ -40,6 +44,19 @@ _PASSING = frozenset(
 )
 
 
+class _Call:
+    """One on its way."""
+
+    __slots__ = ("holds", "over", "was_overtaken")
+
+    def __init__(self) -> None:
+        self.holds = False
+        """Whether those that came later wait for it: it is asked again, or waits for such a one."""
+        self.was_overtaken = False
+        """Whether one that began later has been answered."""
+        self.over = trio.Event()
+
+
 class Persister:
     """Reads and writes the states of share partitions."""
 
@@ -48,6 +65,8 @@ class Persister:
         self._coordinator = coordinator
         self._lines = Lines(around, "share-persister")
         self.close = self._lines.close
+        self._calls: dict[SharePartitionKey, list[_Call]] = {}
+        """On their way, oldest first."""
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Begin a share partition. Raises: ProtocolError."""
@@ -102,15 +121,43 @@ class Persister:
         request = rs.ReadShareGroupStateSummaryRequest(
             at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
         )
-        answer = await self._ask(at, lambda ticket: m.Summary(ticket, at), request)
+        answer = await self._until_answered(at, lambda ticket: m.Summary(ticket, at), request, [], _Call())
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 
     # ------------------------------------------------------------------ the way there
 
     async def _ask(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:
-        """Ask until somebody answers for it. Raises: ProtocolError."""
-        pause_s = FIRST_RETRY_S
+        """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
+        own, calls = _Call(), self._calls.setdefault(at, [])
+        before = list(calls)
+        calls.append(own)
+        try:
+            answer = await self._until_answered(at, event_of, request, before, own)
+            for older in before:
+                older.was_overtaken = True
+            return answer
+        finally:
+            own.over.set()
+            calls.remove(own)
+            if not calls:
+                del self._calls[at]
+
+    async def _until_answered(
+        self,
+        at: SharePartitionKey,
+        event_of: Callable[[Ticket], Any],
+        request: Message,
+        before: list[_Call],
+        own: _Call,
+    ) -> Any:
+        failure, pause_s = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE), FIRST_RETRY_S
         for attempt in range(TRIES):
+            if own.holds or any(older.holds for older in before):
+                own.holds = True
+                for older in before:
+                    await older.over.wait()
+            if own.was_overtaken:
+                break
             try:
                 return await self._once(at, event_of, request)
             except (OSError, WireError) as error:
@@ -119,6 +166,7 @@ class Persister:
                 if error.code not in _PASSING:
                     raise
                 failure = error
+            own.holds = True
             if attempt + 1 < TRIES:
                 await self._around.env.sleep(pause_s)
                 pause_s *= 2

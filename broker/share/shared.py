@@ -86,7 +86,7 @@ class Shared:
         self.leader_epoch = replica.leader_epoch
         self._state_epoch = 0
         self._look_ms: int | None = None
-        """When locks are looked at next, wall clock."""
+        """When locks are looked at next, by the clock of `_now_ms`."""
         self.rules: SharePartition | None = None
         """None until its state is there."""
         self.failure: ProtocolError | None = None
@@ -140,7 +140,7 @@ class Shared:
     def acquire(self, asked: Asked, fetched: Fetched) -> list[Acquired]:
         """Hand out what was read; its locks run from now."""
         assert self.rules is not None
-        now = self._ground.env.now_ms()
+        now = self._now_ms()
         out = acquire(self.rules, asked, fetched, now)
         if out:
             self._watch_locks(now + self.rules.limits.lock_duration_ms)
@@ -161,7 +161,7 @@ class Shared:
             return ticket
         rules.limits = self._ground.rules.limits(self.key.group_id)
         try:
-            changes = ack.acknowledge(rules, member_id, said, self._ground.env.now_ms())
+            changes = ack.acknowledge(rules, member_id, said, self._now_ms())
         except ProtocolError as error:
             ticket.give(error.with_traceback(None))
             return ticket
@@ -182,7 +182,7 @@ class Shared:
     async def _written(self, changes: ack.Changes, ticket: Ticket) -> None:
         assert self.rules is not None
         error = await self._keep(changes.batches())
-        ack.settle(self.rules, changes, self._ground.env.now_ms(), written=error is None)
+        ack.settle(self.rules, changes, self._now_ms(), written=error is None)
         if error is not None and not self.closed:
             self._watch_next_lock()  # one that is back may have been overlooked while its end was pending
         ticket.give(DONE if error is None else error)
@@ -206,11 +206,16 @@ class Shared:
 
     # ------------------------------------------------------------------ locks
 
+    def _now_ms(self) -> int:
+        """The clock that locks are measured by: nobody sets it, forward or back."""
+        return int(self._ground.env.monotonic_ms())
+
     def _watch_locks(self, end_ms: int) -> None:
         """Look when the first lock may be over; one that was let go or renewed before costs a look for nothing."""
         if self._look_ms is None or end_ms < self._look_ms:
             self._look_ms = end_ms
-            self._ground.timers.arm(self.wakes, end_ms, self._look_at_locks)
+            env = self._ground.env
+            self._ground.timers.arm(self.wakes, env.now_ms() + end_ms - self._now_ms(), self._look_at_locks)
 
     def _watch_next_lock(self) -> None:
         end = None if self.rules is None else ack.next_lock_end(self.rules)
@@ -221,7 +226,7 @@ class Shared:
         self._look_ms = None
         if self.rules is None or self.closed:
             return
-        batches = ack.expire(self.rules, self._ground.env.now_ms())
+        batches = ack.expire(self.rules, self._now_ms())
         self._watch_next_lock()
         if batches:
             self._ground.start(partial(self._keep_and_move_on, joined(batches)))

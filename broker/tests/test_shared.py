@@ -32,7 +32,7 @@ class Timers:
         self.armed: dict[object, tuple[int, Callable[[], None]]] = {}
 
     def arm(self, key: object, at_ms: int, fire: Callable[[], None]) -> None:
-        self.armed[key] = at_ms, fire
+        self.armed[key] = self._env.ms + max(at_ms - self._env.now_ms(), 0), fire
 
     def cancel(self, key: object) -> None:
         self.armed.pop(key, None)
@@ -51,6 +51,8 @@ class House:
 
     def __init__(self, *stored: StateBatch, start: int = 0) -> None:
         self.ms = 1_000_000
+        self.ahead_ms = 500_000_000
+        """How far the wall clock is ahead of the one that is never set."""
         self.stored, self.start_offset, self.deliveries = stored, start, 5
         self.timers = Timers(self)
         self.keeps: Callable[[], Awaitable[None]] | None = None
@@ -60,7 +62,10 @@ class House:
         self.failed: list[object] = []
 
     def now_ms(self) -> int:
-        return self.ms
+        return self.ms + self.ahead_ms
+
+    def monotonic_ms(self) -> float:
+        return float(self.ms)
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         return ShareState(0, 0, leader_epoch, self.start_offset, 0, self.stored)
@@ -136,6 +141,24 @@ def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
         assert [batch.states()[0].member_id for batch in shared.rules] == ["", "m"]
         house.timers.wait(5_000)
         assert [batch.states()[0].member_id for batch in shared.rules] == ["", ""]
+
+    over(story)
+
+
+@pytest.mark.parametrize("jump_ms", [-600_000, 600_000])
+def test_a_lock_lasts_as_long_as_was_told_wherever_the_wall_clock_is_set_to(jump_ms: int) -> None:
+    async def story(house: House) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        house.ahead_ms += jump_ms
+        house.timers.wait(LOCK_MS // 2)
+        take(shared, 5, 9)
+        assert shared.next_fetch_offset() == 10
+        house.timers.wait(LOCK_MS // 2)
+        assert shared.next_fetch_offset() == 0
+        take(shared, 0, 4)
+        house.timers.wait(LOCK_MS // 2)
+        assert shared.next_fetch_offset() == 5
 
     over(story)
 

@@ -1,0 +1,97 @@
+"""Calls about one share partition: asked again in the order they came in, and not at all once they were overtaken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.tests.world import virtually
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" * 16, 1)
+
+
+class Coordinator:
+    """Answers as it is told to; what it has taken is by start offset."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.answers: list[Callable[[], Awaitable[None]]] = []
+        self.persister = Persister(self, self)  # type: ignore[arg-type]
+        self.env = SimpleNamespace(sleep=trio.sleep)
+        self.failed: list[int] = []
+
+    async def once(self, at: SharePartitionKey, event_of: Callable[[Any], Any], request: Any) -> bool:
+        start = event_of(None).start_offset
+        if self.answers:
+            await self.answers.pop(0)()
+        self.taken.append(start)
+        return True
+
+    async def write(self, start: int, at: SharePartitionKey = KEY) -> None:
+        try:
+            await self.persister.write(at, 0, 0, start, 0, (StateBatch(start, start, 1, 2),))
+        except ProtocolError:
+            self.failed.append(start)
+
+
+async def is_on_its_way() -> None:
+    raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+async def is_good() -> None:
+    pass
+
+
+def story(*answers: Callable[[], Awaitable[None]]) -> Coordinator:
+    made = Coordinator()
+    made.persister._once = made.once  # type: ignore[method-assign]
+    made.answers = list(answers)
+    return made
+
+
+def test_what_is_asked_again_is_not_overtaken() -> None:
+    coordinator = story(is_on_its_way, is_good)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(coordinator.write, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(coordinator.write, 9, OTHER)
+            for start in (2, 3, 4):
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+
+    virtually(main)
+    assert coordinator.taken == [9, 1, 2, 3, 4]
+    assert coordinator.failed == []
+    assert not coordinator.persister._calls
+
+
+def test_what_was_overtaken_is_not_asked_again() -> None:
+    go = trio.Event()
+
+    async def is_lost() -> None:
+        await go.wait()
+        raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+
+    coordinator = story(is_lost, is_good)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(coordinator.write, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(coordinator.write, 2)
+            await trio.testing.wait_all_tasks_blocked()
+            go.set()
+
+    virtually(main)
+    assert coordinator.taken == [2]
+    assert coordinator.failed == [1]

@@ -1,0 +1,135 @@
+"""Members of the older protocol in a group of the new one: the group is converted when one comes, and back again.
+
+They give up all they have before they join again. Who leads a generation deals its partitions out.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups.consumer import embedded
+from ottla.wire import compiler
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as sg
+from sim.clients import TIMEOUT_S, Again, Service
+from sim.groups.consumers import Wants
+from sim.groups.reading import Reading, ReadingMember
+from sim.groups.seats import Over
+from sim.history import Place
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+SESSION_MS, REBALANCE_MS = 6_000, 4_000
+ASSIGNOR = "range"
+_VERSION = struct.Struct(">h")
+EMBEDDED_VERSION = 1
+
+
+class ClassicMember(ReadingMember):
+    """One life of a member."""
+
+    commit_version = 8
+    reads_in_its_epoch = False
+
+    def __init__(self, world: World, name: str, service: Service, shared: Reading, choice: tuple[Wants, ...]) -> None:
+        """``choice``: what it may want, by name."""
+        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
+        self._choice = tuple(x for x in choice if x.regex is None)
+        self.wants = world.rng.choice(self._choice)
+        self._joins = True
+        self._is_known = False
+        """Whether its id is the coordinator's."""
+
+    def change(self) -> None:
+        """Subscribe to something else: that takes another generation."""
+        self.wants = self.world.rng.choice(self._choice)
+        self._joins = True
+
+    def _nothing_said(self) -> None:
+        """Nothing is left out in this protocol."""
+
+    def _has_said(self) -> bool:
+        return True
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        self._joins = True
+
+    async def _beat(self) -> None:
+        """One heartbeat, or a new generation. Raises: Again."""
+        if self._joins:
+            await self._join()
+            return
+        began, cuts = self._book.now(), self.world.ledger.power_cuts
+        code = (await self.coordinator(hb.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
+        self.check_sane(code, "heartbeat")
+        self._joins = code == ErrorCode.REBALANCE_IN_PROGRESS
+        self._check(0 if self._joins else code)
+        self._told_epoch(self.epoch, began, cuts)
+
+    def _check(self, code: int) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
+            self._is_known = self._is_known and code == ErrorCode.ILLEGAL_GENERATION
+            self._abandon()
+        if code:
+            raise Again(ErrorCode(code).name)
+
+    async def _join(self) -> None:
+        """Give up what there is, and become a member of the next generation. Raises: Again, Over."""
+        for place in list(self.positions):
+            await self._commit(place)
+        self._abandon()
+        wants, began, cuts = self.wants, self._book.now(), self.world.ledger.power_cuts
+        said = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
+            cp.ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
+        )
+        member_id = self.id if self._is_known else ""
+        protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
+        asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
+        answer = await self.coordinator(asked, 9)
+        self.check_sane(answer.error_code, "join")
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = self._identity = answer.member_id
+            self._is_known = True
+        self._check(answer.error_code)
+        rows = self._dealt(answer) if answer.leader == self.id else []
+        sync = sg.SyncGroupRequest(
+            self.group, answer.generation_id, self.id, None, answer.protocol_type, answer.protocol_name, rows
+        )
+        synced = await self.coordinator(sync, 5)
+        self.check_sane(synced.error_code, "sync")
+        self._check(synced.error_code)
+        self._joins = self.wants != wants
+        self._told_epoch(answer.generation_id, began, cuts)
+        given = embedded.assignment(bytes(synced.assignment)).assigned_partitions
+        self._told_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
+
+    def _dealt(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
+        """What it deals out as the leader: each partition to one of those who want its topic."""
+        wants = {x.member_id: embedded.subscription(bytes(x.metadata)).topics for x in answer.members}
+        dealt: dict[str, list[Place]] = {member_id: [] for member_id in wants}
+        for topic in sorted({topic for topics in wants.values() for topic in topics}):
+            takers = [member_id for member_id, topics in wants.items() if topic in topics]
+            for number in range(self.service.partitions):
+                dealt[takers[number % len(takers)]].append((topic, number))
+        row = cp.ConsumerProtocolAssignmentTopicPartition
+        out = []
+        for member_id, places in dealt.items():
+            rows = [row(topic, [n for name, n in places if name == topic]) for topic in dict(places)]
+            raw = compiler.encode(cp.ConsumerProtocolAssignment(rows), EMBEDDED_VERSION)
+            out.append(sg.SyncGroupRequestAssignment(member_id, _VERSION.pack(EMBEDDED_VERSION) + raw))
+        return out
+
+    async def _say_goodbye(self, *, for_good: bool) -> None:
+        """Leave. Raises: Over."""
+        self._book.gone(self.id)
+        with suppress(Again):
+            await self.coordinator(lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)]), 5)
+        raise Over("left")

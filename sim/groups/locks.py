@@ -1,0 +1,172 @@
+"""Which records of a share group are with whom, as its members know, and what became of them.
+
+``LockedToOne``: while a lock is in force nobody else gets its record. ``HolderIsHeard``: who has a lock may say what
+became of the record. ``AcceptedIsFinal``: what was accepted, and its member told so, nobody gets again.
+``share-overdelivered``: a record came more often than it may. A lock is in force on one server of its share partition,
+in one session, for the time the answer names, by that node's clock; what that server has is looked up in its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.share.sessions import Place as SharedPlace
+from sim.history import Place
+
+if TYPE_CHECKING:
+    from ottla.broker.parts import Parts
+    from ottla.broker.share.sessions import ShareSession
+    from ottla.broker.share.shared import Shared
+    from sim.ledger import Ledger
+
+At = tuple[Place, int]
+"""A record."""
+Living = Callable[[], "Mapping[str, Parts]"]
+"""The nodes that are up, by host."""
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+class Sight(NamedTuple):
+    """What a node has of a share partition and of a member: the same objects as long as nothing was begun anew."""
+
+    shared: Shared
+    session: ShareSession | None
+
+
+class Hold(NamedTuple):
+    """A record with a member."""
+
+    member: str
+    host: str
+    until_s: float
+    """At least so long, by that host's clock."""
+    sight: Sight | None
+    """None where it is not known: nothing is claimed."""
+    since_s: float = 0.0
+    """When it heard of it."""
+
+
+class Locks:
+    """The book of one share group."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        group: str,
+        limit: int,
+        living: Living,
+        clock: Callable[[str], float],
+        now_s: Callable[[], float],
+    ) -> None:
+        """``clock``: seconds by a host's clock that never goes back; ``now_s``: true seconds."""
+        self._ledger = ledger
+        self._group = group
+        self.limit = limit
+        self._living = living
+        self._clock = clock
+        self._now_s = now_s
+        self._seen_s: dict[Shared, float] = {}
+        """When a server of a share partition was seen first."""
+        self._held: dict[At, dict[str, Hold]] = {}
+        self._by_member: dict[str, dict[At, None]] = {}
+        self.said: dict[At, set[int]] = {}
+        """What members have said of a record, whether or not it was taken."""
+        self.delivered: dict[At, int] = {}
+        """How often, as the highest count told."""
+        self.unsure: dict[Place, int] = {}
+        """Fetches without an answer: each may have delivered anything once more."""
+        self._accepted: dict[At, tuple[float, Shared | None]] = {}
+        """When, and by which server."""
+        ledger.on_power_cut.append(self._accepted.clear)
+
+    # ------------------------------------------------------------------ what a node has
+
+    def sight(self, host: str, place: SharedPlace, member: str) -> Sight | None:
+        """What it has now; None where it serves nothing of the kind."""
+        parts = self._living().get(host)
+        shares = None if parts is None else parts._shares
+        shared = None if shares is None else shares.get(self._group, place)
+        if shares is None or shared is None or shared.rules is None:
+            return None
+        self._seen_s.setdefault(shared, self._now_s())
+        return Sight(shared, shares.sessions._by_member.get((self._group, member)))
+
+    def _is_in_force(self, hold: Hold, place: SharedPlace) -> bool:
+        if hold.sight is None or self._clock(hold.host) >= hold.until_s:
+            return False
+        now = self.sight(hold.host, place, hold.member)
+        return now is not None and now.shared is hold.sight.shared and now.session is hold.sight.session
+
+    # ------------------------------------------------------------------ what members tell
+
+    def got(
+        self, hold: Hold, at: Place, place: SharedPlace, rows: Iterable[tuple[int, int, int]], began_s: float
+    ) -> None:
+        """A member was given records: first and last offset, and how often each has been delivered. It asked
+        at ``began_s``: what others were given since may have been given back before.
+        """
+        for first, last, count in rows:
+            for offset in range(first, last + 1):
+                where = (at, offset)
+                said = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
+                if count > self.limit:
+                    self._ledger.violation("share-overdelivered", f"{said} for the {count}. time")
+                if self._must_know(where, self.sight(hold.host, place, hold.member), began_s):
+                    self._ledger.violation("AcceptedIsFinal", said)
+                for other in list(self._held.get(where, {}).values()):
+                    beside = other.member != hold.member and other.host == hold.host and other.since_s < began_s
+                    if beside and self._is_in_force(other, place):
+                        self._ledger.violation("LockedToOne", f"{said} and {other.member}, {count}")
+                self.delivered[where] = max(self.delivered.get(where, 0), count)
+                self._held.setdefault(where, {})[hold.member] = hold
+                self._by_member.setdefault(hold.member, {})[where] = None
+
+    def _must_know(self, where: At, sight: Sight | None, began_s: float) -> bool:
+        """Whether a record was accepted, and who served it knows. One that leads no longer, and has not heard of it,
+        does not: Kafka's, too, goes on until it has something to write.
+        """
+        at_s, by = self._accepted.get(where, (began_s, None))
+        if sight is None or at_s >= began_s:
+            return False
+        return sight.shared is by or self._seen_s[sight.shared] > at_s
+
+    def says(self, member: str, at: Place, offsets: Mapping[int, int]) -> dict[int, Hold]:
+        """It is about to say what became of records, offset by offset; gives what it has of them."""
+        out = {}
+        for offset, kind in offsets.items():
+            self.said.setdefault((at, offset), set()).add(kind)
+            hold = self._held.get((at, offset), {}).get(member)
+            if hold is not None:
+                out[offset] = hold
+            if kind != RENEW:
+                self._drop(member, (at, offset))
+        return out
+
+    def taken(self, at: Place, offsets: Mapping[int, int], holds: Mapping[int, Hold]) -> None:
+        """Its word was taken, and kept."""
+        for offset, kind in offsets.items():
+            if kind == ACCEPT:
+                sight = holds[offset].sight if offset in holds else None
+                self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.shared)
+
+    def renewed(self, member: str, at: Place, offsets: Collection[int], until_s: float) -> None:
+        """Locks last until then, at least."""
+        for offset in offsets:
+            hold = self._held.get((at, offset), {}).get(member)
+            if hold is not None:
+                self._held[at, offset][member] = hold._replace(until_s=until_s)
+
+    def refused(self, place: SharedPlace, at: Place, offsets: Mapping[int, int], holds: Mapping[int, Hold]) -> None:
+        """Its word was not taken, though it may have had all of it."""
+        if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
+            self._ledger.violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
+
+    def lost(self, member: str) -> None:
+        """It has nothing any more."""
+        for where in list(self._by_member.get(member, ())):
+            self._drop(member, where)
+
+    def _drop(self, member: str, where: At) -> None:
+        self._held.get(where, {}).pop(member, None)
+        self._by_member.get(member, {}).pop(where, None)

@@ -1,0 +1,96 @@
+"""Who has which partition, or task, of a group: as its members believe, compared with what their coordinator says.
+
+``OneOwnerPerPartitionPerEpoch``: what is one's in an epoch is nobody else's in it. ``NoAssignmentBeforeRevocation``: a
+member that has not given something up, and goes on as if it had it, is told so by its next answer once it is another's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sim.history import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sim.ledger import Ledger
+
+
+class Claim(NamedTuple):
+    """Something was given to a member while another had it."""
+
+    place: Place
+    heir: str
+    at: int
+    """Among all events of the book."""
+
+
+class Ownership:
+    """The book of one group."""
+
+    def __init__(self, ledger: Ledger, group: str) -> None:
+        self._ledger = ledger
+        self._group = group
+        self._events = 0
+        self._owned: dict[Place, dict[str, tuple[int, int]]] = {}
+        """Who believes to have it: since which event, and since how many power cuts."""
+        self._owners: dict[tuple[Place, int], str] = {}
+        self._claims: dict[str, list[Claim]] = {}
+        """By whom it had."""
+        ledger.on_power_cut.append(self._power_cut)
+
+    def now(self) -> int:
+        """The number of an event that begins: what was noted before has a smaller one."""
+        self._events += 1
+        return self._events
+
+    def owned_by(self, member: str) -> list[Place]:
+        """What a member believes to have."""
+        return sorted(place for place, owners in self._owned.items() if member in owners)
+
+    def assigned(
+        self, member: str, identity: str, epoch: int, places: Collection[Place], began: int, cuts: int
+    ) -> None:
+        """A member was told in an epoch that these are its own, in answer to what it began to ask then: an answer may
+        be old. ``identity``: what stays when it comes back; ``cuts``: power cuts before it asked.
+        """
+        if cuts != self._ledger.power_cuts:
+            return
+        at = self.now()
+        for place in places:
+            known = self._owners.setdefault((place, epoch), identity)
+            if known != identity:
+                detail = f"{self._group}: {place[0]}-{place[1]} in epoch {epoch}: {known} and {identity}"
+                self._ledger.violation("OneOwnerPerPartitionPerEpoch", detail)
+            for other, (since, then) in self._owned.get(place, {}).items():
+                if other != member and since < began and then == cuts:
+                    self._claims.setdefault(other, []).append(Claim(place, member, at))
+
+    def has(self, member: str, place: Place) -> None:
+        """It takes it over now."""
+        self._owned.setdefault(place, {})[member] = (self.now(), self._ledger.power_cuts)
+
+    def gave_up(self, member: str, places: Collection[Place]) -> None:
+        """It has these no longer, and will say so."""
+        for place in places:
+            self._owned.get(place, {}).pop(member, None)
+        if member in self._claims:
+            self._claims[member] = [claim for claim in self._claims[member] if claim.place not in places]
+
+    def gone(self, member: str) -> None:
+        """It has nothing, and is nobody any more."""
+        self.gave_up(member, self.owned_by(member))
+        self._claims.pop(member, None)
+
+    def heard(self, member: str, began: int, only: Place | None = None) -> None:
+        """It was told that all is well, in answer to what it began to ask then; ``only``: as far as this goes."""
+        for claim in self._claims.get(member, ()):
+            if claim.at < began and only in (None, claim.place):
+                where = f"{self._group}: {claim.place[0]}-{claim.place[1]}"
+                detail = f"{where} is with {claim.heir}, and {member} goes on with it"
+                self._ledger.violation("NoAssignmentBeforeRevocation", detail)
+
+    def _power_cut(self) -> None:
+        """Epochs are given again, and what one was told last need not have been."""
+        self._owners.clear()
+        self._claims.clear()

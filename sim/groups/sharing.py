@@ -1,0 +1,138 @@
+"""The share group of a run: its topics, its members, and what must have come of it.
+
+``share-lost``: a record was given to nobody. ``ArchivedOnlyAfterLimitOrAccept``: a record is done with though nobody
+accepted or rejected it, and it was not delivered as often as it may be: as its share coordinator has written it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.metadata.admin import SHARE_TOPIC
+from ottla.broker.share.in_flight import RecordState
+from ottla.broker.share.records import decode
+from ottla.broker.share.state import UNINITIALIZED
+from ottla.controller.image import RESOURCE_GROUP
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_share_group_offsets as ds
+from ottla.wire.messages import incremental_alter_configs as ac
+from ottla.wire.messages import share_group_describe as sd
+from sim.clients import Again, Service, SimClient, read_all
+from sim.groups.kind import Kind
+from sim.groups.locks import ACCEPT, REJECT, Living, Locks
+from sim.groups.sharers import ShareMember, Sharing
+from sim.history import Place
+
+if TYPE_CHECKING:
+    from ottla.wire.records import Record
+    from sim.groups.seats import Member
+    from sim.world import World
+
+GROUP = "sharers"
+TOPICS = ("s0", "s1")
+LIMIT = 3
+SEATS = 3
+STATE_PARTITIONS = 2
+
+
+class Shared(Kind):
+    """One share group."""
+
+    group = GROUP
+    topics = TOPICS
+
+    def __init__(self, world: World, service: Service, ids: Mapping[bytes, str], living: Living) -> None:
+        super().__init__(world, service, ids)
+        clock = lambda host: world.host(host).clock.monotonic_s()  # noqa: E731 - one line says it
+        self._locks = Locks(world.ledger, GROUP, LIMIT, living, clock, world.now_s)
+        self._shared = Sharing(GROUP, self._locks, ids, TOPICS)
+
+    def makers(self) -> Iterator[Callable[[], Member]]:
+        """What makes a member, for each seat."""
+        for number in range(SEATS):
+            yield partial(ShareMember, self._world, f"sharer-{number}", self._service, self._shared)
+
+    async def prepare(self, asker: SimClient) -> None:
+        """Have the group begin at the beginning. Raises: Again."""
+        config = ac.AlterableConfig("share.auto.offset.reset", 0, "earliest")
+        resource = ac.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
+        answer = await asker.call(ac.IncrementalAlterConfigsRequest([resource]), 1)
+        if answer.responses[0].error_code:
+            raise Again(ErrorCode(answer.responses[0].error_code).name)
+
+    async def _wrong(self, asker: SimClient, members: Sequence[Member]) -> str:
+        at = await self._coordinator(asker)
+        told = (await asker.call(sd.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
+        if told.error_code or told.group_state != "Stable":
+            return f"{ErrorCode(told.error_code).name} {told.group_state}"
+        here = sorted(x.id for x in members if isinstance(x, ShareMember))
+        if sorted(x.member_id for x in told.members) != here:
+            return f"members {sorted(x.member_id for x in told.members)} are not {here}"
+        numbers = list(range(self._service.partitions))
+        asked = [ds.DescribeShareGroupOffsetsRequestTopic(topic, numbers) for topic in TOPICS]
+        request = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(GROUP, asked)])
+        for topic in (await asker.call(request, 1, at)).groups[0].topics:
+            for part in topic.partitions:
+                place = (topic.topic_name, part.partition_index)
+                if self._world.ledger.power_cuts and (part.start_offset == UNINITIALIZED or part.lag < 0):
+                    continue  # the state is gone, or records that it knows are: none of the logs waits for another's
+                end = await self._end(asker, place)
+                if part.error_code or (part.lag != 0 and end and part.start_offset < end):
+                    said = ErrorCode(part.error_code).name
+                    return f"{place}: {said} from {part.start_offset}, {part.lag} behind {end}"
+        return ""
+
+    async def reckon(self, asker: SimClient) -> None:
+        """Nothing was passed over, and nothing was given up that need not be."""
+        ledger = self._world.ledger
+        if not ledger.power_cuts:
+            for place in [(topic, number) for topic in TOPICS for number in range(self._service.partitions)]:
+                end = await asker.until_done(partial(self._end, asker, place))
+                lost = [offset for offset in range(end) if (place, offset) not in self._locks.delivered]
+                if lost:
+                    ledger.violation("share-lost", f"{place[0]}-{place[1]}: {lost[:10]} of {end}")
+        for number in range(STATE_PARTITIONS):
+            records = await read_all(asker, SHARE_TOPIC, number)
+            for detail in unearned(records, self._ids, self._locks, whole=not ledger.power_cuts):
+                ledger.violation("ArchivedOnlyAfterLimitOrAccept", detail)
+
+
+def unearned(records: Sequence[Record], ids: Mapping[bytes, str], locks: Locks, *, whole: bool = True) -> Iterator[str]:
+    """What a partition of the state topic says that members have not said: its records, oldest first.
+
+    ``whole``: whether none of them is gone, with its segment, in a power cut.
+    """
+    known: dict[Place, dict[int, int]] = {}
+    starts: dict[Place, int] = {}
+    for record in records:
+        found = decode(record.key, record.value)
+        if found is None or found.value is None or found.key.topic_id not in ids:
+            continue
+        place = (ids[found.key.topic_id], found.key.partition)
+        states = known.setdefault(place, {})
+        for row in found.value.state_batches:
+            for offset in range(row.first_offset, row.last_offset + 1):
+                states[offset] = row.delivery_state
+                said = locks.said.get((place, offset), set())
+                where = f"{place[0]}-{place[1]} {offset}"
+                if row.delivery_state == RecordState.ACKNOWLEDGED and ACCEPT not in said:
+                    yield f"{where} is accepted, and nobody said so: {sorted(said)}"
+                early = row.delivery_count < locks.limit and REJECT not in said
+                if row.delivery_state == RecordState.ARCHIVED and early:
+                    yield f"{where} is given up after {row.delivery_count} times: {sorted(said)}"
+        start = found.value.start_offset
+        if start == UNINITIALIZED or not whole:
+            continue
+        for offset in range(starts.get(place, 0), start):
+            if not _is_done(states.get(offset), (place, offset), locks):
+                yield f"{place[0]}-{place[1]} begins at {start} now, and {offset} is in state {states.get(offset)}"
+        starts[place] = max(start, starts.get(place, 0))
+
+
+def _is_done(state: int | None, at: tuple[Place, int], locks: Locks) -> bool:
+    """Whether a record may lie behind. What could not be written of a lock that was over is in no record."""
+    if state is not None and RecordState(state).is_final:
+        return True
+    return locks.delivered.get(at, 0) + locks.unsure.get(at[0], 0) >= locks.limit

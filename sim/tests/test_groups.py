@@ -1,0 +1,392 @@
+"""Members of groups in the simulator: what their books must flag, and its legal twins; and seeds that break nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.consumer import state as cs
+from ottla.broker.groups.streams import state as ss
+from ottla.broker.share import state as st
+from ottla.broker.share.acquiring import Asked, Fetched, acquire
+from ottla.broker.share.batches import StateBatch
+from ottla.broker.share.in_flight import RecordState as R
+from ottla.broker.share.partition import Limits, SharePartition
+from ottla.broker.share.records import encode
+from ottla.broker.share.sessions import Place as SharedPlace
+from ottla.wire.records import Record
+from sim.groups.locks import ACCEPT, REJECT, RELEASE, Hold, Locks, Sight
+from sim.groups.ownership import Ownership
+from sim.groups.sharing import unearned
+from sim.groups.watch import miscounted, out_of_order, twice_done, twice_in
+from sim.ledger import Ledger
+from sim.tests.planted_groups import CI, PLANTS
+from sim.tests.test_sim import run_module, run_sim
+
+P, Q = ("k0", 0), ("k0", 1)
+TOPIC_ID = b"s" * 16
+KEY = SharedPlace(TOPIC_ID, 0)
+S = ("s0", 0)
+
+
+class Told:
+    """A group's book, in the words of its members."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.book = Ownership(self.ledger, "g")
+
+    def gets(self, member: str, epoch: int, *places: tuple[str, int], began: int | None = None, name: str = "") -> None:
+        began = self.book.now() if began is None else began
+        self.book.assigned(member, name or member, epoch, places, began, self.ledger.power_cuts)
+        for place in places:
+            self.book.has(member, place)
+
+    def beats(self, member: str) -> None:
+        self.book.heard(member, self.book.now())
+
+
+def given_while_another_has_it(told: Told) -> None:
+    told.gets("a", 1, P)
+    told.gets("b", 2, P)
+    told.beats("a")
+
+
+def given_once_it_was_given_up(told: Told) -> None:
+    told.gets("a", 1, P)
+    told.book.gave_up("a", [P])
+    told.gets("b", 2, P)
+    told.beats("a")
+
+
+def given_when_its_member_was_fenced(told: Told) -> None:
+    told.gets("a", 1, P)
+    told.gets("b", 2, P)
+    told.book.gone("a")
+    told.gets("a", 3, Q)
+    told.beats("a")
+
+
+def heard_of_by_an_answer_that_was_under_way(told: Told) -> None:
+    told.gets("a", 1, P)
+    began = told.book.now()
+    told.gets("b", 2, P)
+    told.book.heard("a", began)
+
+
+def told_late_of_what_another_has_by_now(told: Told) -> None:
+    began = told.book.now()
+    told.gets("a", 2, P)
+    told.gets("b", 1, P, began=began)
+    told.beats("a")
+
+
+def given_again_after_a_power_cut(told: Told) -> None:
+    told.gets("a", 1, P)
+    told.gets("b", 2, P)
+    told.ledger.power_cut({})
+    told.beats("a")
+    told.gets("a", 2, P)
+
+
+def two_in_one_epoch(told: Told) -> None:
+    told.gets("a", 4, P)
+    told.book.gave_up("a", [P])
+    told.gets("b", 4, P)
+
+
+def one_that_came_back_under_its_name(told: Told) -> None:
+    told.gets("a", 4, P, name="somebody")
+    told.book.gone("a")
+    told.gets("b", 4, P, name="somebody")
+
+
+NOT_REVOKED = "NoAssignmentBeforeRevocation"
+
+
+@pytest.mark.parametrize(
+    ("story", "flagged"),
+    [
+        (given_while_another_has_it, [NOT_REVOKED]),
+        (given_once_it_was_given_up, []),
+        (given_when_its_member_was_fenced, []),
+        (heard_of_by_an_answer_that_was_under_way, []),
+        (told_late_of_what_another_has_by_now, []),
+        (given_again_after_a_power_cut, []),
+        (two_in_one_epoch, ["OneOwnerPerPartitionPerEpoch"]),
+        (one_that_came_back_under_its_name, []),
+    ],
+)
+def test_what_two_members_may_be_told_of_one_partition(story: Callable[[Told], None], flagged: list[str]) -> None:
+    told = Told()
+    story(told)
+    assert [name for name, _ in told.ledger.violations] == flagged
+
+
+class Served:
+    """A share partition at one of its servers."""
+
+    rules = object()
+
+
+class Node:
+    """Two nodes with one share partition, which members fetch from the first: locks last ten seconds."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.now_s = 0.0
+        self.host = "n1"
+        self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
+        self.shared = Served()
+        shares = SimpleNamespace(
+            get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
+        )
+        parts: Any = SimpleNamespace(_shares=shares)
+        there = {"n1": parts, "n2": parts}
+        self.locks = Locks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
+
+    def gives(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
+        asked = self.now_s if asked_s is None else asked_s
+        self.now_s += 0.1
+        hold = Hold(member, self.host, asked + 10.0, self.locks.sight(self.host, KEY, member), self.now_s)
+        self.locks.got(hold, S, KEY, [(first, last, count)], asked)
+        self.now_s += 0.1
+
+    def hears(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
+        holds = self.locks.says(member, S, said)
+        if takes:
+            self.locks.taken(S, said, holds)
+        else:
+            self.locks.refused(KEY, S, said, holds)
+        self.now_s += 0.1
+
+
+def two_have_it(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.gives("b", 3, 3)
+
+
+def the_second_after_the_lock(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.now_s += 10.0
+    node.gives("b", 3, 3, 2)
+
+
+def the_second_after_a_release(node: Node) -> None:
+    node.gives("a", 3, 3)
+    node.hears("a", {3: RELEASE})
+    node.gives("b", 3, 3, 2)
+
+
+def the_second_in_another_life(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.shared = Served()
+    node.gives("b", 3, 3)
+
+
+def the_second_from_another_node(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.host = "n2"
+    node.gives("b", 3, 3)
+
+
+def the_second_after_the_session(node: Node) -> None:
+    node.gives("a", 0, 4)
+    del node.sessions["g", "a"]
+    node.gives("b", 3, 3, 2)
+
+
+def an_answer_that_is_older(node: Node) -> None:
+    node.gives("a", 0, 4, 2)
+    node.gives("b", 3, 3, 1, asked_s=0.05)
+
+
+def not_heard(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT}, takes=False)
+
+
+def not_heard_when_the_lock_is_over(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.now_s += 10.0
+    node.hears("a", {2: ACCEPT}, takes=False)
+
+
+def not_heard_beside_what_it_has_not(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT, 7: ACCEPT}, takes=False)
+
+
+def again_after_it_was_accepted(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.gives("b", 2, 2, 2)
+
+
+def again_from_a_later_server(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.shared = Served()
+    node.gives("b", 2, 2, 1)
+
+
+def again_from_one_that_leads_no_longer(node: Node) -> None:
+    old = node.shared
+    node.gives("b", 5, 5)
+    node.shared = Served()
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.shared = old
+    node.gives("b", 2, 2, 1)
+
+
+def again_after_a_power_cut(node: Node) -> None:
+    node.gives("a", 0, 4)
+    node.hears("a", {2: ACCEPT})
+    node.ledger.power_cut({})
+    node.gives("b", 2, 2, 1)
+
+
+def for_the_fourth_time(node: Node) -> None:
+    node.gives("a", 0, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("story", "flagged"),
+    [
+        (two_have_it, ["LockedToOne"]),
+        (the_second_after_the_lock, []),
+        (the_second_after_a_release, []),
+        (the_second_in_another_life, []),
+        (the_second_from_another_node, []),
+        (the_second_after_the_session, []),
+        (an_answer_that_is_older, []),
+        (not_heard, ["HolderIsHeard"]),
+        (not_heard_when_the_lock_is_over, []),
+        (not_heard_beside_what_it_has_not, []),
+        (again_after_it_was_accepted, ["AcceptedIsFinal"]),
+        (again_from_a_later_server, ["AcceptedIsFinal"]),
+        (again_from_one_that_leads_no_longer, []),
+        (again_after_a_power_cut, []),
+        (for_the_fourth_time, ["share-overdelivered"]),
+    ],
+)
+def test_what_members_of_a_share_group_may_get(story: Callable[[Node], None], flagged: list[str]) -> None:
+    node = Node()
+    story(node)
+    assert [name for name, _ in node.ledger.violations] == flagged
+
+
+def stored(*steps: tuple[int, list[StateBatch]]) -> list[Record]:
+    """Records of the state topic: start offsets with what is written beside them."""
+    at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
+    for offset, (start, batches) in enumerate(steps):
+        made = st.snapshot if offset == 0 else st.update
+        key, value = encode(made(at, st.ShareState(0, 0, 0, start, 0, tuple(batches))))
+        out.append(Record(offset, 0, key, value, []))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("said", "steps", "flagged"),
+    [
+        ({0: {ACCEPT}}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
+        ({}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
+        ({0: {REJECT}}, [(0, [StateBatch(0, 0, 1, R.ARCHIVED)])], 0),
+        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
+        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 2, R.ARCHIVED)])], 1),
+        ({}, [(0, []), (2, [])], 2),
+        ({}, [(0, [StateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
+    ],
+    ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
+)
+def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
+    locks = Node().locks
+    locks.said = {(S, offset): kinds for offset, kinds in said.items()}
+    assert len(list(unearned(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
+
+
+def test_a_sight_is_of_the_same_objects_only() -> None:
+    node = Node()
+    before, after = node.locks.sight("n1", KEY, "a"), node.locks.sight("n1", KEY, "a")
+    assert isinstance(before, Sight)
+    assert after is not None
+    assert after.shared is before.shared
+    assert node.locks.sight("n3", KEY, "a") is None
+
+
+def consumer_group(*members: cs.Member, epoch: int = 5, target: int = 5) -> list[str]:
+    group = cs.ConsumerGroup("g")
+    group.members = {member.id: member for member in members}
+    group.epoch, group.target_epoch = epoch, target
+    return [name for name, _ in (*twice_in(group), *out_of_order(group))]
+
+
+def test_a_partition_stands_with_one_member_of_a_consumer_group() -> None:
+    one, two = {TOPIC_ID: {0: 4}}, {TOPIC_ID: {1: 4}}
+    a = cs.Member("a", 5, assigned=one)
+    assert consumer_group(a, cs.Member("b", 5, assigned=two)) == []
+    assert consumer_group(a, cs.Member("b", 5, assigned=one)) == ["OneHolder"]
+    assert consumer_group(a, cs.Member("b", 4, revoking=one)) == ["OneHolder"]
+
+
+def test_no_member_is_ahead_of_its_group() -> None:
+    a = cs.Member("a", 5)
+    assert consumer_group(a, epoch=6) == []
+    assert consumer_group(a, epoch=6, target=4) == ["EpochsInOrder"]
+    assert consumer_group(a, epoch=4, target=5) == ["EpochsInOrder"]
+
+
+def thread(name: str, process: str, active: tuple[int, ...] = (), standby: tuple[int, ...] = ()) -> ss.Member:
+    has = ss.Held({"0": dict.fromkeys(active, 4)} if active else {}, {"0": frozenset(standby)} if standby else {})
+    return ss.Member(name, 5, process_id=process, assigned=has)
+
+
+@pytest.mark.parametrize(
+    ("other", "flagged"),
+    [
+        (thread("b", "p1", (1,), (0,)), []),
+        (thread("b", "p0", (1,)), []),
+        (thread("b", "p1", (0,)), ["OneHolder"]),
+        (thread("b", "p0", (), (0,)), ["OneHolder"]),
+    ],
+    ids=["a standby elsewhere", "another task", "active twice", "two roles in a process"],
+)
+def test_a_task_is_done_once_and_a_process_has_it_in_one_role(other: ss.Member, flagged: list[str]) -> None:
+    group = ss.StreamsGroup("app")
+    group.members = {"a": thread("a", "p0", (0,)), "b": other}
+    assert [name for name, _ in twice_done(group)] == flagged
+
+
+def test_what_is_in_flight_adds_up() -> None:
+    share = SharePartition(0, [StateBatch(1, 1, 1, R.ACKNOWLEDGED)], Limits(delivery_count=3))
+    acquire(share, Asked("a", 100, 100), Fetched(0, [(0, 9)]), 0)
+    assert list(miscounted(share)) == []
+    share.delivery_complete_count += 1
+    assert [x for x in miscounted(share) if "count as done" in x]
+    share.delivery_complete_count -= 1
+    share.limits = Limits(delivery_count=0)
+    assert [x for x in miscounted(share) if "went out" in x]
+
+
+def test_2_seeds_with_groups_break_no_promise() -> None:
+    lines = run_sim("--groups", "--seed", "1000", "--seeds", "2")
+    assert len(lines) == 2
+    assert all(line.endswith(" ok") for line in lines)
+    assert all("member-" in line for line in lines)
+
+
+def test_groups_go_on_within_3_s_after_another_node_has_read_their_log() -> None:
+    (line,) = run_sim("--kills", "3", "--seed", "1")
+    assert line.endswith(" ok")
+    assert "killed=3" in line
+    assert int(line.split("slowest-ms=")[1].split()[0]) < 3000
+
+
+@pytest.mark.parametrize("bug", list(PLANTS) if os.environ.get("OTTLA_PLANTS") else CI)
+def test_a_bug_planted_in_groups_is_found(bug: str) -> None:
+    run_module("sim.tests.planted_groups", bug)
