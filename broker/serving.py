@@ -27,6 +27,7 @@ from ottla.world.env import Env
 
 if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
+    from ottla.broker.auth.scram import TokenOf
 
 
 def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -63,10 +64,22 @@ def _door(env: Env, cache: MetadataCache, config: NodeConfig, listener: str, nur
     from ottla.broker.auth.doors import door_of
     from ottla.broker.auth.scram import keys_in
 
-    door = door_of(config.values, listener, protocol, lambda user, name: keys_in(cache.image, user, name), env)
+    keys_of = lambda user, name: keys_in(cache.image, user, name)  # noqa: E731 - one line says it
+    door = door_of(config.values, listener, protocol, keys_of, env, _token_of(env, cache, config))
     if door is not None and door.tokens is not None and door.tokens.keys is not None:
         nursery.start_soon(supervise, env, "fetching the keys of tokens", door.tokens.keys.run)
     return door
+
+
+def _token_of(env: Env, cache: MetadataCache, config: NodeConfig) -> TokenOf:
+    """Who comes with a delegation token."""
+    from ottla.broker.auth.scram import no_tokens
+
+    if not config.values.get("delegation.token.secret.key"):
+        return no_tokens
+    from ottla.broker.auth.delegation_tokens import TokenLogins
+
+    return TokenLogins(config.values["delegation.token.secret.key"], lambda: cache.image, env.uuid).find
 
 
 def _renew_certificates(made: Parts, listening: Listening) -> None:

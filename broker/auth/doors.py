@@ -129,7 +129,12 @@ def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | No
 
 
 def door_of(
-    values: Mapping[str, str], listener: str, protocol: str, keys_of: KeysOf, env: Env | None = None
+    values: Mapping[str, str],
+    listener: str,
+    protocol: str,
+    keys_of: KeysOf,
+    env: Env | None = None,
+    token_of: TokenOf = no_tokens,
 ) -> Door | None:
     """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER is enabled.
 
@@ -152,6 +157,7 @@ def door_of(
         max_receive_bytes=int(get("sasl.server.max.receive.size") or 0),
         name_of=name_by(get("ssl.principal.mapping.rules") or "DEFAULT"),
         keys_of=keys_of,
+        token_of=token_of,
         tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
     )
 
