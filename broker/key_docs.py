@@ -6,6 +6,7 @@ A setting that is not here is accepted, answered with its default, and has no ef
 from __future__ import annotations
 
 from ottla.controller.config_keys import (
+    AUDIT_LOG,
     CLAIMED_TIME,
     GROUP_KEYS,
     METRICS_LISTENER,
@@ -278,6 +279,7 @@ OWN_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
     VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
     REPLICA_RECOVERY: "For a cluster: what a broker had that is away for so long is made again on others; 0 is never.",
+    AUDIT_LOG: "For a node: what the log tells of logins and access rules; INFO: what was refused, DEBUG: everything.",
     METRICS_LISTENER: "For a node: HOST:PORT where Prometheus reads its numbers; left out, nowhere.",
     SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }

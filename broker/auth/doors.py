@@ -28,6 +28,7 @@ from ottla.world.env import Env
 from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.audit import Audit
     from ottla.broker.auth.token_settings import Tokens
 
 ENABLED = "sasl.enabled.mechanisms"
@@ -84,6 +85,8 @@ class Door:
     tokens: Tokens | None = None
     """Who takes tokens; None where OAUTHBEARER is not enabled."""
     strangers: Strangers = field(default_factory=Strangers)
+    audit: Audit | None = None
+    """Who writes down logins; None: nobody."""
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled})"
@@ -135,6 +138,7 @@ def door_of(
     keys_of: KeysOf,
     env: Env | None = None,
     token_of: TokenOf = no_tokens,
+    audit: Audit | None = None,
 ) -> Door | None:
     """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER is enabled.
 
@@ -159,6 +163,7 @@ def door_of(
         keys_of=keys_of,
         token_of=token_of,
         tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
+        audit=audit,
     )
 
 

@@ -166,10 +166,20 @@ class Context:
         """Whether there is an authorizer to be asked."""
         return self.services.authorizer is not None
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Whether who asks may do something to what has this name; everybody may where there is no authorizer."""
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME, *, is_look: bool = False) -> bool:
+        """Whether who asks may do something to what has this name; everybody may where there is no authorizer.
+
+        ``is_look``: nobody asked for just this, and a refusal only leaves it out.
+        """
         authorizer = self.services.authorizer
-        return authorizer is None or authorizer.may(self.peer, operation, resource, name)
+        if authorizer is None:
+            return True
+        said, audit = authorizer.may(self.peer, operation, resource, name), self.services.audit
+        if audit is not None:
+            at = operation, resource, name
+            why = lambda: authorizer.why(self.peer, *at)  # noqa: E731 - asked only for a line that is written
+            audit.decided(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
+        return said
 
     def may_any(self, operation: Operation, resource: Resource) -> bool:
         """Whether there is anything of a kind to which who asks may do this."""

@@ -74,6 +74,7 @@ class Node:
             controller=SimpleNamespace(submit=lambda event, version: self._decided(event), leader_id=2),
             making=(),
             authorizer=None,
+            audit=None,
         )
         self.services, self.routes = services, routes
 
