@@ -16,7 +16,7 @@ import trio
 
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port, java_tool
 from compat_tests.conversation_tokens import USERS, story
-from compat_tests.jars import classpath
+from compat_tests.logging_in import by_java
 from compat_tests.raw import until
 from compat_tests.test_security_cluster import NODES, Cluster
 from compat_tests.test_security_cluster import Node as SecuredNode
@@ -93,23 +93,17 @@ def asking(where: Path, who: str, password: str = "", more: str = "") -> Path:
     return where
 
 
-def java_logs_in(node: Any, *files: Path) -> dict[str, str]:
-    """What Kafka's client is told, by the names of the files with its settings."""
-    for file in files:
-        with file.open("a") as out:
-            out.write(f"bootstrap.servers=127.0.0.1:{node.ports['IN']}\n")
-    program = Path(__file__).parent / "java" / "LogIn.java"
-    command = ["java", "-cp", classpath(), str(program), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+def settings_in(file: Path) -> dict[str, str]:
+    """Of a client."""
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
 def test_kafkas_tool_and_kafkas_client(node: Issuing, tmp_path: Path) -> None:
     """Create, describe, renew and expire by ``kafka-delegation-tokens.sh``; the Java client logs in between."""
-    alice = asking(tmp_path / "alice", "alice")
+    alice, there = asking(tmp_path / "alice", "alice"), f"127.0.0.1:{node.ports['IN']}"
 
     def tool(*arguments: str) -> str:
-        way = ["--bootstrap-server", f"127.0.0.1:{node.ports['IN']}", "--command-config", str(alice)]
+        way = ["--bootstrap-server", there, "--command-config", str(alice)]
         return java_tool("DelegationTokenCommand", *way, *arguments)
 
     made = tool("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
@@ -124,7 +118,8 @@ def test_kafkas_tool_and_kafkas_client(node: Issuing, tmp_path: Path) -> None:
     token = asking(tmp_path / "token", token_id, hmac, ' tokenauth="true"')
     wrong = asking(tmp_path / "wrong", token_id, "x" * 86 + "==", ' tokenauth="true"')
     no_token = asking(tmp_path / "no_token", token_id, hmac)
-    said = java_logs_in(node, token, wrong, no_token)
+    cells = {x.name: settings_in(x) | {"bootstrap.servers": there} for x in (token, wrong, no_token)}
+    said = by_java(cells, tmp_path / "cells")
     assert said.pop("token") == "in"
     assert {x.partition(":")[0] for x in said.values()} == {"SaslAuthenticationException"}
     assert "Completed expire operation" in tool("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
