@@ -138,8 +138,12 @@ BROKER_DOCS: dict[str, str] = {
     "sasl.enabled.mechanisms": "Ways to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; also for one "
     "listener.",
     "sasl.jaas.config": "A login module with its options, written listener.name.NAME.MECHANISM.sasl.jaas.config.",
+    "sasl.login.callback.handler.class": "Who gets this node's own tokens: OAuthBearerLoginCallbackHandler, by "
+    "the name of Kafka's class.",
     "sasl.mechanism.controller.protocol": "How this node logs in at controllers.",
     "sasl.mechanism.inter.broker.protocol": "How this node logs in at other brokers.",
+    "sasl.oauthbearer.client.credentials.client.id": "As whom this node asks for tokens to log in with elsewhere.",
+    "sasl.oauthbearer.client.credentials.client.secret": "What it proves that with.",
     "sasl.oauthbearer.clock.skew.seconds": "How much the clock of who made a token may differ.",
     "sasl.oauthbearer.expected.audience": "Whom a token must be for: one of these. Left out, it may be for nobody.",
     "sasl.oauthbearer.expected.issuer": "Who must have made a token; anybody with a trusted key, if left out.",
@@ -147,8 +151,10 @@ BROKER_DOCS: dict[str, str] = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "How long is waited at most after a fetch that failed.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long is waited after the first such one, then twice that.",
     "sasl.oauthbearer.jwks.endpoint.url": "Where the keys stand that sign tokens: https://, http:// or file:///.",
+    "sasl.oauthbearer.scope": "What the tokens shall be good for.",
     "sasl.oauthbearer.scope.claim.name": "The claim with a token's scopes.",
     "sasl.oauthbearer.sub.claim.name": "The claim with a token's name, which becomes the user's.",
+    "sasl.oauthbearer.token.endpoint.url": "Where they come from: file:///, https:// or http://.",
     "sasl.server.callback.handler.class": "Who checks tokens, by the name of Kafka's class: "
     "OAuthBearerValidatorCallbackHandler, or for development OAuthBearerUnsecuredValidatorCallbackHandler.",
     "sasl.server.max.receive.size": "Most bytes in one request before the login is complete.",
@@ -320,7 +326,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("follower.fetch.last.tiered", "there is no tiered storage"),
     ("sasl.kerberos.", "GSSAPI is not spoken yet"),
     ("sasl.oauthbearer.", "it is a setting of clients"),
-    ("sasl.login.", "nothing is fetched for a login"),
+    ("sasl.login.", "a token is fetched for each login, within twenty seconds, and whoever logs in tries again"),
     ("sasl.", "no class is ever loaded by name"),
     ("ssl.engine.", "no class is ever loaded by name"),
     ("ssl.allow.", "a certificate is taken as it is"),

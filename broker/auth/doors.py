@@ -189,8 +189,10 @@ def access_to(values: Mapping[str, str], listener: str, protocol: str, mechanism
         return OPEN
     get = setting(values, listener)
     tls = tls_of(get) if protocol.endswith("SSL") else None
-    login = login_of(mechanism, _mechanism(get, mechanism, JAAS)) if protocol.startswith("SASL") else None
-    return Access(tls, login)
+    if not protocol.startswith("SASL"):
+        return Access(tls)
+    own = lambda name: _mechanism(get, mechanism, name) or get(name)  # noqa: E731 - one line says it
+    return Access(tls, login_of(mechanism, _mechanism(get, mechanism, JAAS), own))
 
 
 def refusals(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[Refusal]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ottla.peers.access import Login
+from ottla.peers.bearer import first_message
 from ottla.peers.scram import TYPES, BadScram, ScramClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -32,8 +33,8 @@ class Calls(Protocol):
         """The newest version both sides speak."""
 
 
-async def log_in(channel: Calls, login: Login, nonce: str) -> None:
-    """Log in; ``nonce`` is fresh and cannot be guessed.
+async def log_in(channel: Calls, login: Login, nonce: str, token_shown: str = "") -> None:
+    """Log in; ``nonce`` is fresh and cannot be guessed; ``token_shown``: what OAUTHBEARER shows.
 
     Raises:
         NotLetIn: wrong user or password, or the mechanism is not enabled there.
@@ -53,6 +54,12 @@ async def log_in(channel: Calls, login: Login, nonce: str) -> None:
             except BadScram as error:
                 raise NotLetIn(f"{login.mechanism}: {error}") from None
         return
+    if login.source is not None:
+        refused = await _say(channel, login, first_message(token_shown))
+        if refused:
+            await _say(channel, login, b"\x01")
+            raise NotLetIn(f"{login.mechanism}: the token is refused")
+        return
     await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
 
 
@@ -60,5 +67,6 @@ async def _say(channel: Calls, login: Login, token: bytes) -> bytes:
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        raise NotLetIn(f"not let in as {login.user}: {answer.error_message or code.name}")
+        who = login.user or "who a token names"
+        raise NotLetIn(f"not let in as {who}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)
