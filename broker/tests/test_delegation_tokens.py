@@ -17,6 +17,7 @@ from ottla.broker.handlers.quorum.envelope import FORWARDABLE
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES, Dispatcher
 from ottla.broker.server.peer import ANONYMOUS, Peer
+from ottla.broker.services import Metering
 from ottla.broker.tests.controllers import Stage
 from ottla.broker.tests.test_controller_listener import ADDRESS, enveloped
 from ottla.broker.tests.test_gate import scram_login
@@ -75,6 +76,7 @@ class Node:
             making=(),
             authorizer=None,
             audit=None,
+            metering=Metering(),
         )
         self.services, self.routes = services, routes
 
