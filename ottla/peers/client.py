@@ -135,12 +135,7 @@ async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: fl
         if access.login is not None:
             from ottla.peers.login import log_in
 
-            source, shown = access.login.source, ""
-            if source is not None:
-                from ottla.peers.bearer import token_of
-
-                shown = await token_of(env, source)
-            await log_in(made, access.login, (env.uuid() + env.uuid()).hex(), shown)
+            await log_in(made, access.login, env)
     except BaseException:
         made.close()
         raise

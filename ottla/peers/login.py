@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ottla.peers.access import Login
-from ottla.peers.bearer import first_message
 from ottla.peers.scram import TYPES, BadScram, ScramClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.schema import Message
+from ottla.world.env import Env
 
 
 class NotLetIn(OSError):
@@ -33,8 +33,8 @@ class Calls(Protocol):
         """The newest version both sides speak."""
 
 
-async def log_in(channel: Calls, login: Login, nonce: str, token_shown: str = "") -> None:
-    """Log in; ``nonce`` is fresh and cannot be guessed; ``token_shown``: what OAUTHBEARER shows.
+async def log_in(channel: Calls, login: Login, env: Env) -> None:
+    """Log in; ``env``: for what cannot be guessed, and to get a token.
 
     Raises:
         NotLetIn: wrong user or password, or the mechanism is not enabled there.
@@ -45,6 +45,7 @@ async def log_in(channel: Calls, login: Login, nonce: str, token_shown: str = ""
         enabled = ", ".join(sorted(answer.mechanisms))
         raise NotLetIn(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
     if login.mechanism in TYPES:
+        nonce = (env.uuid() + env.uuid()).hex()
         client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_token)
         token: bytes | None = client.first()
         while token is not None:
@@ -55,7 +56,9 @@ async def log_in(channel: Calls, login: Login, nonce: str, token_shown: str = ""
                 raise NotLetIn(f"{login.mechanism}: {error}") from None
         return
     if login.source is not None:
-        refused = await _say(channel, login, first_message(token_shown))
+        from ottla.peers.bearer import first_message, token_of  # few show tokens
+
+        refused = await _say(channel, login, first_message(await token_of(env, login.source)))
         if refused:
             await _say(channel, login, b"\x01")
             raise NotLetIn(f"{login.mechanism}: the token is refused")
