@@ -6,6 +6,7 @@ A setting that is not here is accepted, answered with its default, and has no ef
 from __future__ import annotations
 
 from ottla.controller.config_keys import (
+    AUDIT_LOG,
     CLAIMED_TIME,
     GROUP_KEYS,
     METRICS_LISTENER,
@@ -44,6 +45,11 @@ BROKER_DOCS: dict[str, str] = {
     "controller.quorum.voters": "The controllers that decide, ID@HOST:PORT; only until voters are records.",
     "cordoned.log.dirs": "Data directories that get no new partitions, * for all; changed while the node runs.",
     "default.replication.factor": "Copies of a topic whose creator does not say; as many nodes are needed.",
+    "delegation.token.expiry.check.interval.ms": "How often delegation tokens that are over are removed.",
+    "delegation.token.expiry.time.ms": "A delegation token is over if nobody renews it for so long.",
+    "delegation.token.max.lifetime.ms": "And it is over after so long, however often it was renewed.",
+    "delegation.token.secret.key": "What hmacs of delegation tokens are made with, the same on every node; without it "
+    "there are no tokens.",
     "delete.topic.enable": "Whether topics may be deleted.",
     "fetch.max.bytes": "Most bytes in one answer to a fetch, whatever the consumer allows.",
     "group.consumer.assignment.interval.ms": "How long a group's target stands before the next is computed.",
@@ -132,8 +138,12 @@ BROKER_DOCS: dict[str, str] = {
     "sasl.enabled.mechanisms": "Ways to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; also for one "
     "listener.",
     "sasl.jaas.config": "A login module with its options, written listener.name.NAME.MECHANISM.sasl.jaas.config.",
+    "sasl.login.callback.handler.class": "Who gets this node's own tokens: OAuthBearerLoginCallbackHandler, by "
+    "the name of Kafka's class.",
     "sasl.mechanism.controller.protocol": "How this node logs in at controllers.",
     "sasl.mechanism.inter.broker.protocol": "How this node logs in at other brokers.",
+    "sasl.oauthbearer.client.credentials.client.id": "As whom this node asks for tokens to log in with elsewhere.",
+    "sasl.oauthbearer.client.credentials.client.secret": "What it proves that with.",
     "sasl.oauthbearer.clock.skew.seconds": "How much the clock of who made a token may differ.",
     "sasl.oauthbearer.expected.audience": "Whom a token must be for: one of these. Left out, it may be for nobody.",
     "sasl.oauthbearer.expected.issuer": "Who must have made a token; anybody with a trusted key, if left out.",
@@ -141,8 +151,10 @@ BROKER_DOCS: dict[str, str] = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "How long is waited at most after a fetch that failed.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long is waited after the first such one, then twice that.",
     "sasl.oauthbearer.jwks.endpoint.url": "Where the keys stand that sign tokens: https://, http:// or file:///.",
+    "sasl.oauthbearer.scope": "What the tokens shall be good for.",
     "sasl.oauthbearer.scope.claim.name": "The claim with a token's scopes.",
     "sasl.oauthbearer.sub.claim.name": "The claim with a token's name, which becomes the user's.",
+    "sasl.oauthbearer.token.endpoint.url": "Where they come from: file:///, https:// or http://.",
     "sasl.server.callback.handler.class": "Who checks tokens, by the name of Kafka's class: "
     "OAuthBearerValidatorCallbackHandler, or for development OAuthBearerUnsecuredValidatorCallbackHandler.",
     "sasl.server.max.receive.size": "Most bytes in one request before the login is complete.",
@@ -273,6 +285,7 @@ OWN_DOCS: dict[str, str] = {
     CLAIMED_TIME: "For a topic: a segment's age counts from its largest timestamp even if that lies in the future.",
     VALIDATE_RECORDS: "For a topic: every record of every batch is looked at before it is taken, as Kafka does.",
     REPLICA_RECOVERY: "For a cluster: what a broker had that is away for so long is made again on others; 0 is never.",
+    AUDIT_LOG: "For a node: what the log tells of logins and access rules; INFO: what was refused, DEBUG: everything.",
     METRICS_LISTENER: "For a node: HOST:PORT where Prometheus reads its numbers; left out, nowhere.",
     SCRUB_RATE: "For a node: how fast old segments are read again to find damage, in bytes a second; 0 is never.",
 }
@@ -313,14 +326,13 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("follower.fetch.last.tiered", "there is no tiered storage"),
     ("sasl.kerberos.", "GSSAPI is not spoken yet"),
     ("sasl.oauthbearer.", "it is a setting of clients"),
-    ("sasl.login.", "nothing is fetched for a login"),
+    ("sasl.login.", "a token is fetched for each login, within twenty seconds, and whoever logs in tries again"),
     ("sasl.", "no class is ever loaded by name"),
     ("ssl.engine.", "no class is ever loaded by name"),
     ("ssl.allow.", "a certificate is taken as it is"),
     ("ssl.", "the library decides it"),
     ("security.providers", "no class is ever loaded by name"),
     ("principal.", "no class is ever loaded by name"),
-    ("delegation.token.", "there are no delegation tokens yet"),
     ("controller.quorum.append", "what waits is written at once, together"),
     ("controller.quorum.fetch.", "1 MiB goes to another controller at a time"),
     ("controller.", "changes of the metadata are counted by nobody yet"),

@@ -38,7 +38,7 @@ from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt, supervise
-from ottla.controller.config_keys import SCRUB_RATE
+from ottla.controller.config_keys import AUDIT_LOG, SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
@@ -48,6 +48,7 @@ from ottla.log.directory import Identity
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.audit import Audit
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.controller_registration import ControllerRegistration
@@ -290,8 +291,18 @@ class Parts:
             self.shares,
             self.moves,
             self._authorizer(),
+            self._audit(),
             self._metering(),
         )
+
+    def _audit(self) -> Audit | None:
+        """Who writes down what was decided, where that is wanted."""
+        level = self._config.values.get(AUDIT_LOG)
+        if level is None:
+            return None
+        from ottla.broker.auth.audit import Audit
+
+        return Audit.of(self._env, level)
 
     def _metering(self) -> Metering:
         """Who counts what clients bring and take, once there is a quota."""

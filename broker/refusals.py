@@ -197,10 +197,20 @@ def _no_quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, 
     yield
 
 
+def _no_token(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
+    """Nobody's, and without a time."""
+    answer.principal_type, answer.principal_name = "User", "ANONYMOUS"
+    if version >= 3:
+        answer.token_requester_principal_type, answer.token_requester_principal_name = "User", "ANONYMOUS"
+    answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = -1
+    yield
+
+
 _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[None]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _users,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _directories,
+    ApiKey.CREATE_DELEGATION_TOKEN: _no_token,
     ApiKey.DELETE_TOPICS: _deletions,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _no_quotas,

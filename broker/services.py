@@ -20,6 +20,7 @@ from ottla.controller.driver import Controller
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.audit import Audit
     from ottla.broker.auth.authorizer import Authorizer
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.watch import BrokerWatch
@@ -70,6 +71,8 @@ class Services:
     """Makes what moves replicas between directories, the first time anybody wants it."""
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
+    audit: Audit | None = None
+    """Who writes down what was decided; None: nobody."""
     metering: Metering = field(default_factory=Metering)
 
     @property

@@ -21,12 +21,14 @@ from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import Listening
 from ottla.broker.server.observer import Counts
+from ottla.broker.services import Services
 from ottla.broker.upkeep.supervise import supervise
 from ottla.controller.delta import Delta
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
+    from ottla.broker.auth.scram import TokenOf
 
 
 def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -41,7 +43,7 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     made.controller.listeners.append(committed.follow)
     services = replace(made.services, metadata=committed)
     for name, listener in listening.controllers.items():
-        door = _door(env, committed, services.config, name, nursery)
+        door = _door(services, name, nursery)
         acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
         made.acceptors.append(acceptor)
         nursery.start_soon(acceptor.run, listener)
@@ -55,18 +57,31 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
 
 
-def _door(env: Env, cache: MetadataCache, config: NodeConfig, listener: str, nursery: trio.Nursery) -> Door | None:
+def _door(services: Services, listener: str, nursery: trio.Nursery) -> Door | None:
     """What a listener asks of who comes; None where it lets everybody in."""
+    env, cache, config = services.env, services.metadata, services.config
     protocol = config.protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return None
     from ottla.broker.auth.doors import door_of
     from ottla.broker.auth.scram import keys_in
 
-    door = door_of(config.values, listener, protocol, lambda user, name: keys_in(cache.image, user, name), env)
+    keys_of = lambda user, name: keys_in(cache.image, user, name)  # noqa: E731 - one line says it
+    door = door_of(config.values, listener, protocol, keys_of, env, _token_of(env, cache, config), services.audit)
     if door is not None and door.tokens is not None and door.tokens.keys is not None:
         nursery.start_soon(supervise, env, "fetching the keys of tokens", door.tokens.keys.run)
     return door
+
+
+def _token_of(env: Env, cache: MetadataCache, config: NodeConfig) -> TokenOf:
+    """Who comes with a delegation token."""
+    from ottla.broker.auth.scram import no_tokens
+
+    if not config.values.get("delegation.token.secret.key"):
+        return no_tokens
+    from ottla.broker.auth.delegation_tokens import TokenLogins
+
+    return TokenLogins(config.values["delegation.token.secret.key"], lambda: cache.image, env.uuid).find
 
 
 def _renew_certificates(made: Parts, listening: Listening) -> None:
@@ -90,10 +105,10 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
         nursery.start_soon(made.making.run)
     for name, work in made.upkeep():
         nursery.start_soon(supervise, env, name, work, name=name)
-    config, acceptors = made.services.config, {}
+    acceptors = {}
     for name in listening.clients:
         dispatcher = Dispatcher(made.services, listener=name, observer=_watched(made, listening))
-        acceptors[name] = Acceptor(dispatcher, _door(env, made.cache, config, name, nursery))
+        acceptors[name] = Acceptor(dispatcher, _door(made.services, name, nursery))
     made.acceptors.extend(acceptors.values())
     _tell_numbers(env, made, listening, nursery)
     _renew_certificates(made, listening)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from compat_tests import conversation_admin as admin
+from compat_tests.conversation_tokens import TOKENS, tokens
 from compat_tests.conversation_txn import TRANSACTIONS, transactions
 from compat_tests.raw import RawClient, until
 from ottla.broker.server.dispatch import ROUTES
@@ -260,6 +261,8 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
         case ApiKey.UNREGISTER_BROKER:
             for broker in (7, -1):
                 yield unregister_broker.UnregisterBrokerRequest(broker)
+        case _ if key in TOKENS:
+            yield from tokens(key, version)
         case _ if key in TRANSACTIONS:
             yield from transactions(key, version)
         case _:

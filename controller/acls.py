@@ -147,7 +147,7 @@ def create_acls(
     for number, asked in enumerate(request.creations, 1):
         acl = asked_acl(asked)
         why = _wrong(acl)
-        rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why))
+        rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
         if why is None and acl not in image.acls and acl not in made:
             made.add(acl)
             if len(records) >= MOST_RECORDS:

@@ -163,6 +163,12 @@ def _alter_scram(machine: Decider, event: Any, version: int) -> Decision | Steps
     return alter(machine.latest, event)
 
 
+def _delegation_tokens(machine: Decider, event: Any, version: int) -> Decision | Steps:
+    from ottla.controller.delegation_tokens import decide as decide_token
+
+    return decide_token(machine.latest, event, version, machine.defaults.broker, machine.new_id)
+
+
 RULES: dict[str, Rule] = {
     "CreateTopicsRequest": _create_topics,
     "DeleteTopicsRequest": _delete_topics,
@@ -183,5 +189,6 @@ RULES: dict[str, Rule] = {
     "AlterPartitionReassignmentsRequest": _alter_reassignments,
     "ListPartitionReassignmentsRequest": _list_reassignments,
     "AlterUserScramCredentialsRequest": _alter_scram,
+    "TokenAsked": _delegation_tokens,
 }
 """By the event's class; by name, so that no message is loaded to be compared with."""

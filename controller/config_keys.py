@@ -172,6 +172,7 @@ CLAIMED_TIME = "ottla.retention.claimed.time"
 VALIDATE_RECORDS = "ottla.validate.records"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
 METRICS_LISTENER = "ottla.metrics.listener"
+AUDIT_LOG = "ottla.audit.log"
 REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
@@ -183,6 +184,7 @@ OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
 OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
+    AUDIT_LOG: ConfigKey(AUDIT_LOG, "STRING", "OFF", "anycase:OFF|INFO|DEBUG"),
     REPLICA_RECOVERY: ConfigKey(REPLICA_RECOVERY, "LONG", "0", "0.."),
 }
 AUTHORIZER_KEYS: dict[str, ConfigKey] = {

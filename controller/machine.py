@@ -75,10 +75,12 @@ class ControllerMachine:
         self.absences.forget()
         self.leases.began(self.latest, now_ms, own)
 
-    def decide(self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0) -> Decision | Steps:
+    def decide(
+        self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0, wall_ms: int = 0
+    ) -> Decision | Steps:
         """What the rules say to one event, against the latest image; its records would begin at ``next_offset``.
 
-        ``now_ms`` is of the monotonic clock, as what `leases` hear.
+        ``now_ms`` is of the monotonic clock, as what `leases` hear; ``wall_ms`` of the other one.
         """
         image, static = self.latest, self.defaults.broker
         match event:
@@ -88,7 +90,7 @@ class ControllerMachine:
             case bh.BrokerHeartbeatRequest():
                 return heartbeats.heartbeat(image, self.contacts, self.leases, event, next_offset, static)
             case Chore():
-                return event.decide(Sight(image, self.leases, self.absences, static, now_ms))
+                return event.decide(Sight(image, self.leases, self.absences, static, now_ms, wall_ms))
             case _:
                 from ottla.controller import areas  # a node that idles gets no other
 

@@ -1,6 +1,6 @@
 """What an active controller does by itself now and then, measured from when it became active (R267).
 
-The last two are Ottla's own.
+`GROW` and `RECOVER` are Ottla's own.
 
 Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
 comes again soon.
@@ -35,6 +35,8 @@ class Sight(NamedTuple):
     absences: Absences
     static: Static
     now_ms: float
+    """By the monotonic clock."""
+    wall_ms: int = 0
 
 
 class Chore(NamedTuple):
@@ -93,6 +95,18 @@ def _recover_every_ms(static: Static) -> int:
     return max(100, min(10_000, after_ms // 10)) if after_ms else 0
 
 
+def _sweep_tokens(sight: Sight) -> Decision | Steps:
+    from ottla.controller.delegation_tokens import sweep  # most clusters have none
+
+    return sweep(sight.image, sight.wall_ms)
+
+
+def _sweep_every_ms(static: Static) -> int:
+    """As in Kafka, a controller that has no secret knows of no token."""
+    enabled = bool(static.get("delegation.token.secret.key"))
+    return _number("delegation.token.expiry.check.interval.ms", 3_600_000)(static) if enabled else 0
+
+
 IDLE = Chore(
     "say that the controller lives",
     _number("metadata.max.idle.interval.ms", 500),
@@ -115,4 +129,5 @@ RECOVER = Chore(
     _recover_every_ms,
     _recover,
 )
-CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE, GROW, RECOVER)
+SWEEP_TOKENS = Chore("remove delegation tokens that are over", _sweep_every_ms, _sweep_tokens)
+CHORES = (IDLE, FENCE_STALE, BALANCE, RESCUE, GROW, RECOVER, SWEEP_TOKENS)

@@ -91,6 +91,19 @@ class Authorizer:
             self._decided[principal, host, operation, resource, name] = decision
         return decision
 
+    def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:
+        """By what `may` decides, in the words of Kafka's audit log."""
+        if peer.principal in self._super_users:
+            return "SuperUser"
+        acl = self._rules.deciding(peer.principal, peer.host, operation, resource, name)
+        if acl is None:
+            return "DefaultAllow" if self.may(peer, operation, resource, name) else "DefaultDeny"
+        return (
+            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={acl.name}, "
+            f"patternType={acl.pattern.name}, principal={acl.principal}, host={acl.host}, "
+            f"operation={acl.operation.name}, permissionType={acl.permission.name}])"
+        )
+
     def may_any(self, peer: Asks, operation: Operation, resource: Resource) -> bool:
         """Whether there is anything of a kind to which somebody may do this (item 339)."""
         asked = peer.principal, peer.host, operation, resource

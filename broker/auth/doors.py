@@ -28,6 +28,7 @@ from ottla.world.env import Env
 from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.audit import Audit
     from ottla.broker.auth.token_settings import Tokens
 
 ENABLED = "sasl.enabled.mechanisms"
@@ -84,6 +85,8 @@ class Door:
     tokens: Tokens | None = None
     """Who takes tokens; None where OAUTHBEARER is not enabled."""
     strangers: Strangers = field(default_factory=Strangers)
+    audit: Audit | None = None
+    """Who writes down logins; None: nobody."""
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled})"
@@ -129,7 +132,13 @@ def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | No
 
 
 def door_of(
-    values: Mapping[str, str], listener: str, protocol: str, keys_of: KeysOf, env: Env | None = None
+    values: Mapping[str, str],
+    listener: str,
+    protocol: str,
+    keys_of: KeysOf,
+    env: Env | None = None,
+    token_of: TokenOf = no_tokens,
+    audit: Audit | None = None,
 ) -> Door | None:
     """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER is enabled.
 
@@ -152,7 +161,9 @@ def door_of(
         max_receive_bytes=int(get("sasl.server.max.receive.size") or 0),
         name_of=name_by(get("ssl.principal.mapping.rules") or "DEFAULT"),
         keys_of=keys_of,
+        token_of=token_of,
         tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
+        audit=audit,
     )
 
 
@@ -178,8 +189,10 @@ def access_to(values: Mapping[str, str], listener: str, protocol: str, mechanism
         return OPEN
     get = setting(values, listener)
     tls = tls_of(get) if protocol.endswith("SSL") else None
-    login = login_of(mechanism, _mechanism(get, mechanism, JAAS)) if protocol.startswith("SASL") else None
-    return Access(tls, login)
+    if not protocol.startswith("SASL"):
+        return Access(tls)
+    own = lambda name: _mechanism(get, mechanism, name) or get(name)  # noqa: E731 - one line says it
+    return Access(tls, login_of(mechanism, _mechanism(get, mechanism, JAAS), own))
 
 
 def refusals(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[Refusal]:

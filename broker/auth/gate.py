@@ -92,6 +92,11 @@ class Gate:
         return "" if self._known is None else self._known[1]
 
     @property
+    def mechanism(self) -> str:
+        """By which mechanism, once the gate is open."""
+        return self._mechanism
+
+    @property
     def is_token(self) -> bool:
         """Whether a delegation token was shown."""
         return self._exchange is not None and self._exchange.is_token

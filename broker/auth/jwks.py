@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import trio
 
 from ottla.broker.auth.bearer import BadToken
-from ottla.broker.auth.fetching import CannotFetch, fetched, is_file
+from ottla.peers.fetching import CannotFetch, fetched, is_file
 from ottla.world.disk import read_file
 from ottla.world.env import Env
 from ottla.world.tls import Tls

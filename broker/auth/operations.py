@@ -205,6 +205,13 @@ BROKER: Mapping[ApiKey, tuple[Need, ...]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: _ALTER,
     ApiKey.DESCRIBE_LOG_DIRS: _DESCRIBE,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: (Whole(O.DESCRIBE_CONFIGS),),
+    ApiKey.CREATE_DELEGATION_TOKEN: (Asks(O.CREATE_TOKENS, R.USER, "whole"),),
+    ApiKey.RENEW_DELEGATION_TOKEN: (),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        Asks(O.DESCRIBE, R.DELEGATION_TOKEN, "left out"),
+        Asks(O.DESCRIBE_TOKENS, R.USER, "left out"),
+    ),
     ApiKey.DELETE_GROUPS: (Rows(O.DELETE, R.GROUP, "groups_names", "results", "DeletableGroupResult"),),
     ApiKey.OFFSET_DELETE: (
         Whole(O.DELETE, R.GROUP, "group_id"),
@@ -253,6 +260,9 @@ CONTROLLER: Mapping[ApiKey, tuple[Need, ...]] = {
     ApiKey.CREATE_PARTITIONS: (
         Rows(O.ALTER, R.TOPIC, "topics", "results", "CreatePartitionsTopicResult", twice_is_wrong=True),
     ),
+    ApiKey.CREATE_DELEGATION_TOKEN: (Asks(O.CREATE_TOKENS, R.USER, "whole"),),
+    ApiKey.RENEW_DELEGATION_TOKEN: (),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (),
     ApiKey.ELECT_LEADERS: _ALTER,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         Asks(O.ALTER_CONFIGS, R.TOPIC, "row"),

@@ -91,6 +91,19 @@ class Rules:
                 return False
         return allowed
 
+    def deciding(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Acl | None:
+        """The rule by which `say` decides; None where none is about who asks for this."""
+        implying = _IMPLYING.get(operation) or (operation, Operation.ALL)
+        allowing: Acl | None = None
+        for acl in self._naming(resource, name):
+            if not _is_about(acl, principal, host):
+                continue
+            if acl.permission is Permission.ALLOW:
+                allowing = acl if acl.operation in implying else allowing
+            elif acl.operation in (operation, Operation.ALL):
+                return acl
+        return allowing
+
     def say_of_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
         wanted = operation, Operation.ALL

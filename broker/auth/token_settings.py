@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from ottla.broker.addresses import Refusal
 from ottla.broker.auth.bearer import Reads
-from ottla.broker.auth.fetching import is_address, is_file
 from ottla.broker.auth.jwks import Keys, Refresh
 from ottla.broker.auth.web_tokens import Signed, Unsecured, Wanted
+from ottla.peers.fetching import is_address, is_file
 from ottla.peers.jaas import BadJaas, parse_jaas
 from ottla.peers.security import BadAccess, Get, tls_of
 from ottla.world.env import Env

@@ -118,7 +118,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
         for topic in (image.topics[name] for name in sorted(image.topics)):
-            if context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+            if context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name, is_look=True):
                 response.topics.append((yield from _row(context, image, topic, request)))
             yield
         return _authorized(context, response, request)

@@ -41,6 +41,8 @@ FORWARDING_S = 60.0
 REGISTRATION_S = 5.0
 _RAFT = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
 """Clients' requests that the quorum's leader answers, and not the controller's rules."""
+_AS_WHOM = frozenset({ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN})
+"""Those whose rules ask who sent them."""
 
 
 class LocalController(Protocol):
@@ -183,17 +185,22 @@ class ControllerChannel:
     async def _guarded(self, request: Any, version: int, asking: Asking | None) -> Any:
         """As `_here`, as far as the client may."""
         if asking is None or not asking.is_guarded:
-            return await self._here(request, version)
+            return await self._here(request, version, asking)
         from ottla.broker.auth.guard import guarded
 
-        answer = guarded(asking, request, lambda _, rest: self._here(rest, version), at_controller=True)
+        answer = guarded(asking, request, lambda _, rest: self._here(rest, version, asking), at_controller=True)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    async def _here(self, request: Any, version: int) -> Any:
+    async def _here(self, request: Any, version: int, asking: Asking | None) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.heard(request.broker_id, request.broker_epoch)
         try:
+            if asking is not None and request.SPEC.key in _AS_WHOM:
+                from ottla.controller.delegation_tokens import TokenAsked
+
+                asked = TokenAsked(request, asking.peer.principal, self._env.now_ms())
+                return await self._controller.submit(asked, version)
             if request.SPEC.key not in _RAFT:
                 return await self._controller.submit(request, version)
             answer = await self._controller.answer_raft(request, version, self._listener)

@@ -98,6 +98,10 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
     ApiKey.SASL_AUTHENTICATE: Route(0, 2, "sasl_authenticate"),
     ApiKey.CREATE_PARTITIONS: Route(0, 3, "forwarded"),
+    ApiKey.CREATE_DELEGATION_TOKEN: Route(1, 3, "delegation_tokens"),
+    ApiKey.RENEW_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(1, 3, "describe_delegation_token"),
     ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
     ApiKey.ELECT_LEADERS: Route(0, 2, "forwarded"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "forwarded"),
@@ -163,10 +167,20 @@ class Context:
         """Whether there is an authorizer to be asked."""
         return self.services.authorizer is not None
 
-    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Whether who asks may do something to what has this name; everybody may where there is no authorizer."""
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME, *, is_look: bool = False) -> bool:
+        """Whether who asks may do something to what has this name; everybody may where there is no authorizer.
+
+        ``is_look``: nobody asked for just this, and a refusal only leaves it out.
+        """
         authorizer = self.services.authorizer
-        return authorizer is None or authorizer.may(self.peer, operation, resource, name)
+        if authorizer is None:
+            return True
+        said, audit = authorizer.may(self.peer, operation, resource, name), self.services.audit
+        if audit is not None:
+            at = operation, resource, name
+            why = lambda: authorizer.why(self.peer, *at)  # noqa: E731 - asked only for a line that is written
+            audit.decided(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
+        return said
 
     def may_any(self, operation: Operation, resource: Resource) -> bool:
         """Whether there is anything of a kind to which who asks may do this."""

@@ -94,6 +94,7 @@ class GuardedConnection(Connection):
             self._complain(
                 logging.INFO, "connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why
             )
+            self._tell_out(f"no TLS: {why}")
             return False
         self._peer.local = self._stream.local
         if self._gate is None and subject is not None:
@@ -101,9 +102,19 @@ class GuardedConnection(Connection):
             if name is None:
                 text = "connection from %s: ssl.principal.mapping.rules name nobody"
                 self._complain(logging.INFO, text, self._peer.host)
+                self._tell_out("ssl.principal.mapping.rules name nobody")
                 return False
             self._peer.principal = f"User:{name}"
+            self._tell_in("a certificate")
         return True
+
+    def _tell_out(self, why: str) -> None:
+        if self._door.audit is not None:
+            self._door.audit.not_let_in(self._peer.host, self._peer.listener, why)
+
+    def _tell_in(self, way: str) -> None:
+        if self._door.audit is not None:
+            self._door.audit.let_in(self._peer, self._peer.listener, way)
 
     async def _answer(self, frame: memoryview) -> bool:
         gate = self._gate
@@ -125,6 +136,7 @@ class GuardedConnection(Connection):
             where, host = self._peer.listener, self._peer.host
             text = "connection from %s to %s: failed authentication: %s"
             self._complain(logging.INFO, text, host, where, said.failure)
+            self._tell_out(said.failure)
         if said.held_back:
             await self._flush()
             await self._env.sleep(self._door.failure_delay_ms / 1000)
@@ -143,6 +155,7 @@ class GuardedConnection(Connection):
             self._limit = self._usual_limit
             self._peer.principal = f"User:{gate.name}"
             self._peer.token_authenticated = gate.is_token
+            self._tell_in("a delegation token" if gate.is_token else gate.mechanism)
 
     def _versions(self, request: Request) -> Message:
         """ApiVersions is answered as to anybody."""

@@ -18,6 +18,7 @@ class Peer:
         "_callbacks",
         "closed",
         "host",
+        "is_forwarded",
         "listener",
         "local",
         "principal",
@@ -32,6 +33,8 @@ class Peer:
         self.principal = ANONYMOUS
         self.token_authenticated = False
         """Whether it logged in with a delegation token."""
+        self.is_forwarded = False
+        """Whether a broker passes its requests on: it came in there, in a way that is not known here."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

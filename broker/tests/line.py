@@ -144,7 +144,7 @@ class Stage:
         self.env = World()
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
         config = NodeConfig(values=settings)
-        self.services: Any = SimpleNamespace(env=self.env, config=config, making=(), authorizer=None)
+        self.services: Any = SimpleNamespace(env=self.env, config=config, making=(), authorizer=None, audit=None)
         self.apis: dict[ApiKey, Route] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)
         monkeypatch.setattr(dispatch, "handler_of", self.handlers.__getitem__)

@@ -164,7 +164,7 @@ def test_operations_are_told_as_bits() -> None:
 
 
 def test_without_an_authorizer_everybody_may() -> None:
-    services: Any = SimpleNamespace(authorizer=None)
+    services: Any = SimpleNamespace(authorizer=None, audit=None)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
     context = Context(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, Turn(env), {})
     assert context.may(O.READ, T, "t")

@@ -59,8 +59,8 @@ HERE = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
-    ApiKey.DESCRIBE_CLUSTER,
-    ApiKey.DESCRIBE_CONFIGS,
+    *(ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
+    *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN),  # not to anybody
 }
 CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
 MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])

@@ -10,7 +10,6 @@ import trio
 from ottla.broker.auth import token_settings
 from ottla.broker.auth.bearer import BadToken
 from ottla.broker.auth.doors import door_of, refusals
-from ottla.broker.auth.fetching import CannotFetch, fetched
 from ottla.broker.auth.gate import Gate, Policy, State
 from ottla.broker.auth.jwks import Keys, Refresh
 from ottla.broker.auth.token_settings import HANDLER, SIGNED, UNSECURED, URL
@@ -19,6 +18,7 @@ from ottla.broker.tests.line import in_virtual_time
 from ottla.broker.tests.test_gate import handshake, say
 from ottla.broker.tests.token_maker import OTHER, RSA, published, signed
 from ottla.broker.tests.token_stage import GOOD, NOW_S, PATH, REFUSED, keys_of, message, reader, wanted, world
+from ottla.peers.fetching import CannotFetch, fetched
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 

@@ -190,6 +190,7 @@ class Stage:
             fetch_max_bytes=self.config.number("fetch.max.bytes"),
             fail=lambda error, where=None: self.failures.append(error),
             authorizer=None,
+            audit=None,
             metering=Metering(),
         )
 

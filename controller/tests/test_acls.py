@@ -82,15 +82,16 @@ def test_a_row_is_judged_on_its_own(row: ca.AclCreation, code: int) -> None:
     kept = Kept()
     told = kept.create(asked(2, "before"), row, asked(2, "behind"))  # 340
     assert [code for code, _ in told] == [0, code, 0]
-    assert (told[1][1] is None) is (code == 0)
+    assert (told[1][1] == "") is (code == 0)
+    assert told[0] == (0, "")  # as Kafka leaves it, and not null
     assert len(kept.image.acls) == 2 + (code == 0)
 
 
 def test_what_is_there_is_made_again_silently() -> None:
     kept = Kept()
-    assert kept.create(asked(), asked()) == [(0, None), (0, None)]
+    assert kept.create(asked(), asked()) == [(0, ""), (0, "")]
     before = kept.image
-    assert kept.create(asked()) == [(0, None)]
+    assert kept.create(asked()) == [(0, "")]
     assert dict(kept.image.acls) == dict(before.acls)
     assert len(kept.image.others) == 1
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "topic": "list, describe, create, configure, delete topics",
     "acl": "list, add and remove rules of who may do what",
     "user": "list, add and remove users who log in with a password (SCRAM)",
+    "token": "create, list, renew and end delegation tokens",
     "group": "list, describe, reset, delete groups of all four kinds",
     "txn": "list and describe transactions, find and end those that hang",
     "produce": "send lines from standard input",

@@ -11,6 +11,18 @@ from ottla.world.tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
+class BearerSource:
+    """Where tokens for OAUTHBEARER come from."""
+
+    url: str
+    """A file's, or that of who gives tokens to those who know the secret."""
+    client_id: str = ""
+    secret: str = field(default="", repr=False)
+    scope: str = ""
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
     """Whom to be."""
 
@@ -19,6 +31,8 @@ class Login:
     password: str = field(repr=False)
     is_token: bool = False
     """Whether user and password are a delegation token's id and hmac."""
+    source: BearerSource | None = None
+    """Where a token comes from, which is then shown instead of both."""
 
 
 @dataclass(frozen=True, slots=True)

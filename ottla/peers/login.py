@@ -16,6 +16,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.schema import Message
+from ottla.world.env import Env
 
 
 class NotLetIn(OSError):
@@ -32,8 +33,8 @@ class Calls(Protocol):
         """The newest version both sides speak."""
 
 
-async def log_in(channel: Calls, login: Login, nonce: str) -> None:
-    """Log in; ``nonce`` is fresh and cannot be guessed.
+async def log_in(channel: Calls, login: Login, env: Env) -> None:
+    """Log in; ``env``: for what cannot be guessed, and to get a token.
 
     Raises:
         NotLetIn: wrong user or password, or the mechanism is not enabled there.
@@ -44,6 +45,7 @@ async def log_in(channel: Calls, login: Login, nonce: str) -> None:
         enabled = ", ".join(sorted(answer.mechanisms))
         raise NotLetIn(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
     if login.mechanism in TYPES:
+        nonce = (env.uuid() + env.uuid()).hex()
         client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_token)
         token: bytes | None = client.first()
         while token is not None:
@@ -53,6 +55,14 @@ async def log_in(channel: Calls, login: Login, nonce: str) -> None:
             except BadScram as error:
                 raise NotLetIn(f"{login.mechanism}: {error}") from None
         return
+    if login.source is not None:
+        from ottla.peers.bearer import first_message, token_of  # few show tokens
+
+        refused = await _say(channel, login, first_message(await token_of(env, login.source)))
+        if refused:
+            await _say(channel, login, b"\x01")
+            raise NotLetIn(f"{login.mechanism}: the token is refused")
+        return
     await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
 
 
@@ -60,5 +70,6 @@ async def _say(channel: Calls, login: Login, token: bytes) -> bytes:
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        raise NotLetIn(f"not let in as {login.user}: {answer.error_message or code.name}")
+        who = login.user or "who a token names"
+        raise NotLetIn(f"not let in as {who}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

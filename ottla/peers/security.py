@@ -15,6 +15,7 @@ from ottla.world.tls import Store, Tls
 Get = Callable[[str], "str | None"]
 """The value of a setting; None where it has none."""
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, *TYPES)
 """What can be logged in with."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -59,14 +60,16 @@ def tls_of(get: Get) -> Tls:
     )
 
 
-def login_of(mechanism: str, jaas: str | None) -> Login:
-    """Whom a JAAS line says to be.
+def login_of(mechanism: str, jaas: str | None, get: Get) -> Login:
+    """Whom a JAAS line says to be; ``get``: other settings of the same listener and mechanism.
 
     Raises:
         BadAccess: it says nobody, or the mechanism is not spoken.
     """
+    if mechanism == OAUTHBEARER:
+        return _bearer(jaas, get)
     if mechanism not in MECHANISMS:
-        raise BadAccess(f"sasl.mechanism {mechanism} is not spoken here: {', '.join(MECHANISMS)}")
+        raise BadAccess(f"sasl.mechanism {mechanism} is not spoken here: {', '.join((*MECHANISMS, OAUTHBEARER))}")
     try:
         options = parse_jaas(jaas or "").options
     except BadJaas as error:
@@ -75,6 +78,19 @@ def login_of(mechanism: str, jaas: str | None) -> Login:
     if not user or not password:
         raise BadAccess("sasl.jaas.config: username or password is missing")
     return Login(mechanism, user, password, options.get("tokenauth", "").lower() == "true")
+
+
+def _bearer(jaas: str | None, get: Get) -> Login:
+    from ottla.peers import bearer  # few show tokens
+
+    try:
+        module = parse_jaas(jaas or "")
+        own_tls = any(name.startswith("ssl.") for name in module.options)
+        values = {name: get(name) or "" for name in bearer.SETTINGS}
+        source = bearer.source_of(values, module, tls_of(module.options.get) if own_tls else None)
+    except (BadJaas, ValueError) as error:
+        raise BadAccess(f"sasl.jaas.config: {error}" if isinstance(error, BadJaas) else str(error)) from None
+    return Login(OAUTHBEARER, "", "", source=source)
 
 
 def access_of(values: Mapping[str, str]) -> Access:
@@ -90,4 +106,4 @@ def access_of(values: Mapping[str, str]) -> Access:
     if not protocol.startswith("SASL"):
         return Access(tls)
     mechanism = values.get("sasl.mechanism", "GSSAPI").strip()
-    return Access(tls, login_of(mechanism, values.get("sasl.jaas.config")))
+    return Access(tls, login_of(mechanism, values.get("sasl.jaas.config"), values.get))

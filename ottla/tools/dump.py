@@ -49,7 +49,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-_HIDDEN = "(hidden)"
+HIDDEN = "(hidden)"
+"""What stands where a secret would."""
 _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 
@@ -58,12 +59,17 @@ def shown(record: Message) -> Any:
     out: dict[str, Any] = plain(record)
     name = type(record).__name__
     for field in _SECRETS.get(name, ()):
-        out[field] = _HIDDEN
-    if name == "ConfigRecord" and out["resource_type"] == RESOURCE_BROKER and out["value"] is not None:
-        key = broker_key(out["name"])
-        if key is None or key.type == "PASSWORD":
-            out["value"] = _HIDDEN
+        out[field] = HIDDEN
+    is_set = name == "ConfigRecord" and out["resource_type"] == RESOURCE_BROKER and out["value"] is not None
+    if is_set and is_secret(out["name"]):
+        out["value"] = HIDDEN
     return out
+
+
+def is_secret(name: str) -> bool:
+    """Whether a broker's setting may hold a secret: one nobody knows may be anything."""
+    key = broker_key(name)
+    return key is None or key.type == "PASSWORD"
 
 
 def _content(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
@@ -144,8 +150,8 @@ def segment_rows(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
             content = _content(topic, header, record)
             if content is not None:
                 row["content"] = content
-                if topic == "__cluster_metadata" and _HIDDEN in repr(content):
-                    row["value"] = _HIDDEN
+                if topic == "__cluster_metadata" and HIDDEN in repr(content):
+                    row["value"] = HIDDEN
             yield row
     if end != len(raw):
         yield {"kind": "damage", "position": end, "bytes": len(raw) - end}

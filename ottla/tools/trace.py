@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.tools.dump import plain
+from msgspec.structs import replace
+
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.tools.dump import HIDDEN, is_secret, plain
 from ottla.wire import batch as b
 from ottla.wire import compiler, inspect
 from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
@@ -51,6 +54,7 @@ def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Itera
     if isinstance(value, Message):
         fields = [(s.name, getattr(value, s.name)) for s in fields_of(type(value)) if version in s.versions]
         fields = [(n, v) for n, v in fields if v is not None and v != [] and v != "" and v != b""]
+        fields = [(n, _redacted(value, n, v)) for n, v in fields]
         texts = [f"{n}={_scalar(n, v)}" for n, v in fields if not isinstance(v, Message | list | memoryview)]
         line = f"{pad}{name}: {' '.join(texts)}"
         if name and len(texts) == len(fields) and len(line) <= LINE_WIDTH:
@@ -67,6 +71,13 @@ def lines_of(value: Any, version: int, indent: int = 1, name: str = "") -> Itera
         yield f"{pad}{name}: {_batches(value)}"
     else:
         yield f"{pad}{name}: {_scalar(name, value)}"
+
+
+def _redacted(message: Any, field: str, value: Any) -> Any:
+    """A broker's settings without the values of those that may be secrets."""
+    if field == "configs" and getattr(message, "resource_type", 0) == RESOURCE_BROKER:
+        return [replace(x, value=HIDDEN) if x.value is not None and is_secret(x.name) else x for x in value]
+    return value
 
 
 _SECRETS = ("auth_bytes", "salted_password", "hmac")

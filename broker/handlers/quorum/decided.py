@@ -8,6 +8,8 @@ Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1)
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.broker.refusals import refusing
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -16,13 +18,14 @@ from ottla.wire.schema import Message
 
 def handle(context: Context, request: Message) -> Answer:
     """Ask the controller in this process."""
-    return _decided(context, request)
+    return submitted(context, request, request)
 
 
-async def _decided(context: Context, request: Message) -> Message:
+async def submitted(context: Context, request: Message, event: Any) -> Message:
+    """Hand in what stands for a request."""
     controller = context.services.controller
     try:
-        answer: Message = await controller.submit(request, context.version)
+        answer: Message = await controller.submit(event, context.version)
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:

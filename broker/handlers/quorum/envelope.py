@@ -111,6 +111,7 @@ def _peer(context: Context, envelope: EnvelopeRequest) -> Peer:
     peer = Peer(host_of(envelope.client_host_address), context.peer.local, context.peer.listener)
     peer.principal = f"{principal.type}:{principal.name}"
     peer.token_authenticated = principal.token_authenticated
+    peer.is_forwarded = True
     return peer
 
 

@@ -8,7 +8,12 @@ from ottla.controller.scram import read_option
 from ottla.controller.snapshots import Snapshot, snapshot_bytes
 from ottla.tools.dump import segment_rows, shown
 from ottla.tools.trace import lines_of
+from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import describe_delegation_token as dd
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import renew_delegation_token as rd
 from ottla.wire.messages.metadata_records import ConfigRecord
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
@@ -55,3 +60,31 @@ def test_a_conversation_shows_no_token():
     lines += lines_of(au.AlterUserScramCredentialsRequest([], [up]), 0)
     assert "secret" not in "".join(lines)
     assert "alice" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("ssl.keystore.password", True),
+        ("listener.name.in.plain.sasl.jaas.config", True),
+        ("delegation.token.secret.key", True),
+        ("log.retention.ms", False),
+        ("somebodys.own.plugin", True),  # it may be anything
+    ],
+)
+@pytest.mark.parametrize("kind", [4, 2])
+def test_a_conversation_shows_settings_but_for_secrets(name: str, hidden: bool, kind: int) -> None:
+    row = ia.AlterableConfig(name, 0, "a-secret")
+    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
+    legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
+    for request, version in ((asked, 1), (legacy, 2)):
+        text = "".join(lines_of(request, version))
+        assert name in text
+        assert ("a-secret" in text) is (not hidden or kind == 2)
+
+
+def test_a_conversation_shows_no_tokens_hmac() -> None:
+    lines = list(lines_of(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
+    lines += lines_of(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
+    lines += lines_of(dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3)
+    assert "secret" not in "".join(lines)

@@ -1,13 +1,14 @@
-"""A small document from where it is published: one GET, over TLS where the address says so.
+"""A small document over HTTP: one GET or POST, over TLS where the address says so.
 
 The library's own parser reads the answer. No other place is gone to, whatever the answer says.
 
-Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get`` (apache/kafka 4.3.1).
+Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get``; ``HttpJwtRetriever.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -18,7 +19,7 @@ from ottla.world.tls import Tls
 MOST_BYTES = 1024 * 1024
 PATIENCE_S = 20.0
 _PORTS = {"http": 80, "https": 443}
-_ASKED = "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+_HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n"
 
 
 class CannotFetch(Exception):
@@ -56,6 +57,17 @@ async def fetched(env: Env, url: str, tls: Tls | None = None) -> bytes:
     Raises:
         CannotFetch: nobody answers in time, or not with a document of at most `MOST_BYTES`.
     """
+    return await _asked(env, url, tls, "GET", b"\r\n")
+
+
+async def posted(env: Env, url: str, tls: Tls | None, headers: Mapping[str, str], form: str) -> bytes:
+    """What is answered to a form; else as `fetched`."""
+    all_of_them = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_of_them.items())
+    return await _asked(env, url, tls, "POST", f"{lines}\r\n{form}".encode())
+
+
+async def _asked(env: Env, url: str, tls: Tls | None, what: str, rest: bytes) -> bytes:
     parts = urlsplit(url)
     trusted = (tls or Tls()) if parts.scheme == "https" else None
     with env.timeout(PATIENCE_S) as deadline:
@@ -63,7 +75,7 @@ async def fetched(env: Env, url: str, tls: Tls | None = None) -> bytes:
             host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
             stream = await (env.net.connect(host, port) if trusted is None else env.net.connect(host, port, trusted))
             try:
-                raw = await _conversation(stream, parts)
+                raw = await _conversation(stream, parts, what, rest)
             finally:
                 stream.close()
         except OSError as error:
@@ -73,9 +85,10 @@ async def fetched(env: Env, url: str, tls: Tls | None = None) -> bytes:
     return _document(raw)
 
 
-async def _conversation(stream: Stream, parts: SplitResult) -> bytes:
+async def _conversation(stream: Stream, parts: SplitResult, what: str, rest: bytes) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    await stream.send([_ASKED.format(path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")])
+    head = _HEAD.format(what=what, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
+    await stream.send([head + rest])
     out, buffer = bytearray(), bytearray(64 * 1024)
     while count := await stream.receive_into(memoryview(buffer), PATIENCE_S):
         out += buffer[:count]

@@ -1,0 +1,138 @@
+"""The audit log: who was let in or not, and who was allowed or refused what. Loaded only where it is switched on.
+
+Behaviour: lines about decisions are written as Kafka writes them to ``kafka.authorizer.logger``, so that what reads
+those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
+are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
+refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
+`A_MINUTE` different ones are told; then how many were not. What others chose stands in them escaped and cut.
+
+Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.apis import ApiKey
+from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.audit")
+
+A_MINUTE = 1_000
+"""So many different lines."""
+LONGEST_CHARS = 255
+"""Of a name."""
+_MINUTE_MS = 60_000.0
+_LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
+_QUIET = frozenset(
+    {
+        (ApiKey.METADATA, Operation.CREATE, Resource.CLUSTER),
+        (ApiKey.LIST_GROUPS, Operation.DESCRIBE, Resource.CLUSTER),
+        (ApiKey.LIST_GROUPS, Operation.DESCRIBE, Resource.GROUP),
+        (ApiKey.INIT_PRODUCER_ID, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+        (ApiKey.WRITE_TXN_MARKERS, Operation.ALTER, Resource.CLUSTER),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, Operation.CLUSTER_ACTION, Resource.CLUSTER),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, Operation.CREATE, Resource.CLUSTER),
+        (ApiKey.CREATE_TOPICS, Operation.CREATE, Resource.CLUSTER),
+        (ApiKey.CREATE_TOPICS, Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+        (ApiKey.DELETE_TOPICS, Operation.DELETE, Resource.CLUSTER),
+    }
+)
+"""What a request tries first, or only leaves something out for: nobody was refused anything (``logIfDenied``)."""
+
+
+class Asks(Protocol):
+    """Who wants to do something: `ottla.broker.server.peer.Peer`."""
+
+    principal: str
+    host: str
+
+
+def shown(text: str) -> str:
+    """What somebody else chose, on one line and not too long."""
+    cut = text if len(text) <= LONGEST_CHARS else text[:LONGEST_CHARS] + "..."
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+
+
+def _words(name: str) -> str:
+    """``TRANSACTIONAL_ID`` as Kafka writes it here: ``TransactionalId``."""
+    return "".join(x.capitalize() for x in name.split("_"))
+
+
+class Audit:
+    """A node's."""
+
+    def __init__(self, env: Env, level: int) -> None:
+        """``level``: the least that is written, of `logging`."""
+        logger.setLevel(level)
+        self._env = env
+        self.tells_allowed = level <= logging.DEBUG
+        """Whether also what is allowed is told."""
+        self._since_ms = float("-inf")
+        self._told: dict[tuple[int, str], int] = {}
+        """Levels and lines of this minute, and how often each would have been written again."""
+        self._untold = 0
+
+    @staticmethod
+    def of(env: Env, level: str) -> Audit | None:
+        """As ``ottla.audit.log`` has it; None where it is off."""
+        found = _LEVELS.get(level.strip().upper())
+        return None if found is None else Audit(env, found)
+
+    def decided(
+        self,
+        peer: Asks,
+        key: ApiKey,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        rule: Callable[[], str],
+        *,
+        allowed: bool,
+        is_look: bool = False,
+    ) -> None:
+        """Somebody was allowed or refused something; ``rule``: by what. ``is_look``: a refusal leaves something out."""
+        if not self.tells_allowed if allowed else is_look or (key, operation, resource) in _QUIET:
+            return
+        self._tell(
+            logging.DEBUG if allowed else logging.INFO,
+            f"Principal = {shown(peer.principal)} is {'Allowed' if allowed else 'Denied'} "
+            f"operation = {operation.name} from host = {peer.host} "
+            f"on resource = {_words(resource.name)}:LITERAL:{shown(name)} for request = {_words(key.name)} "
+            f"with resourceRefCount = 1 based on rule {rule()}",
+        )
+
+    def let_in(self, peer: Asks, listener: str, way: str) -> None:
+        """Somebody has proved who it is; ``way``: how."""
+        if self.tells_allowed:
+            who = f"Principal = {shown(peer.principal)} is Authenticated from host = {peer.host}"
+            self._tell(logging.DEBUG, f"{who} at listener = {listener} by {way}")
+
+    def not_let_in(self, host: str, listener: str, why: str) -> None:
+        """Somebody has not; ``why`` without a secret."""
+        self._tell(logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {shown(why)}")
+
+    def _tell(self, level: int, line: str) -> None:
+        now_ms = self._env.monotonic_ms()
+        if now_ms - self._since_ms >= _MINUTE_MS:
+            self._begin(now_ms)
+        if (level, line) in self._told:
+            self._told[level, line] += 1
+        elif len(self._told) < A_MINUTE:
+            self._told[level, line] = 0
+            logger.log(level, "%s", line)
+        else:
+            self._untold += 1
+
+    def _begin(self, now_ms: float) -> None:
+        """A new minute: what came again in the last one is told by how often."""
+        for (level, line), times in self._told.items():
+            if times:
+                logger.log(level, "%d times more within a minute: %s", times, line)
+        if self._untold:
+            logger.warning("%d decisions more within a minute were not told", self._untold)
+        self._told.clear()
+        self._since_ms, self._untold = now_ms, 0

@@ -1,0 +1,73 @@
+"""CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2.
+
+Behaviour (items 333, 334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
+token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
+
+Version notes: from v3 on a token may be for somebody else, and the answer says who asked for it.
+
+Source: ``handleCreateTokenRequest`` and its neighbours, ``allowTokenRequests`` in ``KafkaApis.scala`` (apache/kafka
+4.3.1).
+
+From KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.refusals import refusal
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.peer import ANONYMOUS
+from ottla.controller.acl import Operation, Resource
+from ottla.controller.delegation_tokens import USER, create_answer, owner_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from ottla.wire.schema import Message
+
+NO_TIME_MS = -1
+
+
+def handle(context: Context, request: Message) -> Answer:
+    """Look whether it may be, and ask the controller."""
+    refused = refusing(context, request)
+    if refused is not None:
+        return refused
+    if isinstance(request, CreateDelegationTokenRequest) and any(x.principal_type != USER for x in request.renewers):
+        return _no_token(context, request, ErrorCode.INVALID_PRINCIPAL_TYPE)
+    return context.services.admin.forward(context, request)
+
+
+def are_allowed(context: Context) -> bool:
+    """Whether tokens may be asked for on this connection."""
+    peer = context.peer
+    if peer.token_authenticated:
+        return False
+    protocol = context.services.config.protocol(peer.listener)
+    is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and peer.principal == ANONYMOUS)
+    return peer.is_forwarded or not is_nobody
+
+
+def refusing(context: Context, request: Any) -> Message | None:
+    """How a request is refused, at a broker or a controller; None where it may be."""
+    if not isinstance(request, CreateDelegationTokenRequest):
+        if are_allowed(context):
+            return None
+        answer: Any = refusal(request, context.version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        answer.expiry_timestamp_ms = NO_TIME_MS
+        return answer  # type: ignore[no-any-return]
+    if request.owner_principal_name and request.owner_principal_type is None:
+        return refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not are_allowed(context):
+        return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    owner = owner_of(request, context.peer.principal)
+    if owner != context.peer.principal and not context.may(Operation.CREATE_TOKENS, Resource.USER, owner):
+        return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    return None
+
+
+def _no_token(context: Context, request: CreateDelegationTokenRequest, code: ErrorCode) -> Message:
+    principal = context.peer.principal
+    answer = create_answer(owner_of(request, principal), principal, context.version)
+    answer.error_code = code
+    answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME_MS
+    return answer

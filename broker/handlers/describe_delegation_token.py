@@ -1,0 +1,80 @@
+"""DescribeDelegationToken (41), v1-3: tokens that somebody may see, with their hmacs.
+
+Behaviour (items 333, 334): no list means everybody's, an empty one nobody's; those are meant that belong to somebody on
+it, were asked for by him, or may be renewed by him. Who asks sees his own in the same sense, and others' by DESCRIBE on
+the token or DESCRIBE_TOKENS on its owner. Tokens that are over are told until they are swept away.
+
+Version notes: from v3 on it says who asked for a token.
+
+Source: ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken`` (apache/kafka 4.3.1).
+
+From KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ottla.broker.handlers.delegation_tokens import are_allowed
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
+from ottla.controller.delegation_tokens import REQUESTER_SINCE, SECRET, hmac_of, tokens_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.wire.messages.metadata_records import DelegationTokenRecord
+
+
+def handle(context: Context, request: DescribeDelegationTokenRequest) -> Answer:
+    """Tell them."""
+    if not are_allowed(context):
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    secret = context.services.config.values.get(SECRET, "")
+    if not secret:
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return context.turn.go(_each(context, request, secret))
+
+
+def _each(context: Context, request: DescribeDelegationTokenRequest, secret: str) -> Steps[Answer]:
+    response = DescribeDelegationTokenResponse()
+    owners: frozenset[str] | None = None
+    if request.owners is not None:
+        owners = frozenset(f"{x.principal_type}:{x.principal_name}" for x in request.owners)
+        if not owners:
+            return response
+    tokens = yield from tokens_of(context.image)
+    for token in tokens:
+        if _is_meant(token, owners) and _may_see(context, token):
+            response.tokens.append(_row(token, secret, context.version))
+        yield
+    return response
+
+
+def _concerned(token: DelegationTokenRecord) -> Collection[str]:
+    return {token.owner, token.requester, *token.renewers}
+
+
+def _is_meant(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint(_concerned(token))
+
+
+def _may_see(context: Context, token: DelegationTokenRecord) -> bool:
+    return (
+        context.peer.principal in _concerned(token)
+        or context.may(Operation.DESCRIBE, Resource.DELEGATION_TOKEN, token.token_id)
+        or context.may(Operation.DESCRIBE_TOKENS, Resource.USER, token.owner)
+    )
+
+
+def _row(token: DelegationTokenRecord, secret: str, version: int) -> DescribedDelegationToken:
+    kind, _, name = token.owner.partition(":")
+    asked_kind, _, asked_name = token.requester.partition(":") if version >= REQUESTER_SINCE else ("", "", "")
+    renewers = [DescribedDelegationTokenRenewer(*x.split(":", 1)) for x in token.renewers]
+    times = token.issue_timestamp, token.expiration_timestamp, token.max_timestamp
+    hmac = hmac_of(secret, token.token_id)
+    return DescribedDelegationToken(kind, name, asked_kind, asked_name, *times, token.token_id, hmac, renewers)

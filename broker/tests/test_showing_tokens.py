@@ -1,0 +1,229 @@
+"""OAUTHBEARER as the one who comes: where nodes and commands get their tokens, and that they are let in with them."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.auth import ways
+from ottla.broker.auth.doors import door_of
+from ottla.broker.config import NodeConfig
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.tests.line import Stage, in_virtual_time
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.broker.tests.test_connection import BEAT
+from ottla.broker.tests.test_logging_in import HERE, THREE
+from ottla.broker.tests.test_token_keys import Provider, with_provider
+from ottla.broker.tests.token_maker import OTHER, RSA, published, signed
+from ottla.broker.tests.token_stage import PATH, world
+from ottla.peers.access import BearerSource, Login
+from ottla.peers.bearer import HANDLER, HANDLERS, URL, NoToken, token_of
+from ottla.peers.client import dial
+from ottla.peers.login import NotLetIn
+from ottla.peers.security import BadAccess, access_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.world.tls import Tls
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
+FILE = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.jaas.config": f"{MODULE};",
+    HANDLER: HANDLERS[0],
+    URL: "file:///token",
+}
+GIVEN = {**FILE, URL: "https://idp/token", CREDENTIALS + "id": "me", CREDENTIALS + "secret": "my-secret"}
+
+
+def source(**more: str) -> BearerSource:
+    login = access_of({**GIVEN, **more}).login
+    assert login is not None
+    assert login.source is not None
+    return login.source
+
+
+# ------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_file_or_an_endpoint_as_a_clients_settings_have_it(handler: str) -> None:
+    assert access_of({**FILE, HANDLER: handler}).login == Login("OAUTHBEARER", "", "", source=BearerSource(FILE[URL]))
+    assert source() == BearerSource("https://idp/token", "me", "my-secret")
+    assert "secret" not in repr(access_of(GIVEN))
+
+
+def test_settings_win_over_the_jaas_line_where_the_secret_stood_before() -> None:
+    jaas = f'{MODULE} clientId="other" clientSecret="other-secret" scope="a b";'
+    assert source(**{"sasl.jaas.config": jaas}) == BearerSource("https://idp/token", "me", "my-secret", "a b")
+    alone = {k: v for k, v in GIVEN.items() if not k.startswith(CREDENTIALS)}
+    login = access_of({**alone, "sasl.jaas.config": jaas}).login
+    assert login is not None
+    assert login.source == BearerSource("https://idp/token", "other", "other-secret", "a b")
+
+
+def test_what_is_sent_is_encoded_where_that_is_wanted() -> None:
+    more = {
+        "sasl.oauthbearer.header.urlencode": "true",
+        CREDENTIALS + "secret": "a:b c",
+        "sasl.oauthbearer.scope": "a/b",
+    }
+    made = source(**more)
+    assert (made.secret, made.scope) == ("a%3Ab+c", "a%2Fb")
+
+
+def test_whom_to_trust_stands_in_the_jaas_line() -> None:
+    made = source(**{"sasl.jaas.config": f'{MODULE} ssl.truststore.location="/ca.pem";'})
+    assert isinstance(made.tls, Tls)
+    assert made.tls.trusted is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({HANDLER: ""}, HANDLER),
+        ({HANDLER: "my.own.Handler"}, HANDLER),
+        ({URL: ""}, URL),
+        ({URL: "ftp://idp"}, URL),
+        ({CREDENTIALS + "id": " "}, CREDENTIALS + "id"),
+        ({CREDENTIALS + "secret": ""}, CREDENTIALS + "secret"),
+        ({CREDENTIALS + "secret": "a-secret\r\nX: y"}, "cannot be sent"),
+        ({"sasl.jaas.config": f'{MODULE} clientSecret="a-secret'}, "sasl.jaas.config"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, str], word: str) -> None:
+    with pytest.raises(BadAccess, match=word) as refused:
+        access_of({**GIVEN, **changed})
+    assert "a-secret" not in str(refused.value)
+    assert "my-secret" not in str(refused.value)
+
+
+def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_take_them() -> None:
+    own = {
+        ways.BETWEEN_BROKERS: "OAUTHBEARER",
+        "listener.name.in.oauthbearer.sasl.jaas.config": f"{MODULE};",
+        "listener.name.in.oauthbearer." + HANDLER: HANDLERS[0],
+        URL: "file:///token",
+    }
+    config = NodeConfig({**THREE, **own})
+    assert ways.between_brokers(config).login == Login("OAUTHBEARER", "", "", source=BearerSource("file:///token"))
+    assert list(ways.refusals(config)) == []
+    del own["listener.name.in.oauthbearer." + HANDLER]
+    ((key, why),) = ways.refusals(NodeConfig({**THREE, **own}))
+    assert (key, HANDLER in why) == (ways.BETWEEN_BROKERS, True)
+
+
+# ------------------------------------------------------------------ where tokens come from
+
+
+@pytest.mark.parametrize("text", [b"", b"two words", b"\xff", b"a\r\nb"])
+def test_a_file_without_a_token_is_none(text: bytes) -> None:
+    async def run() -> None:
+        with pytest.raises(NoToken):
+            await token_of(world(text), BearerSource(f"file://{PATH}"))
+        with pytest.raises(NoToken):
+            await token_of(world(), BearerSource("file:///elsewhere"))
+
+    in_virtual_time(run)
+
+
+def test_a_file_is_read_anew_for_each_login() -> None:
+    async def run() -> None:
+        env = world(b" first.token.x\n")
+        assert await token_of(env, BearerSource(f"file://{PATH}")) == "first.token.x"
+        env.disk.put(b"second==")
+        assert await token_of(env, BearerSource(f"file://{PATH}")) == "second=="
+
+    in_virtual_time(run)
+
+
+def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
+    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+        provider.publish(b'{"access_token": "a.b.c", "expires_in": 60}')
+        asked = BearerSource("http://idp/token?x=y", "me", "my-secret", "read")
+        assert await token_of(env, asked) == "a.b.c"
+        head, body = provider.asked[0].split(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        assert lines[0] == "POST /token?x=y HTTP/1.1"
+        fields = dict(line.split(": ", 1) for line in lines[1:])
+        assert b64decode(fields["Authorization"].removeprefix("Basic ")) == b"me:my-secret"
+        assert fields["Content-Type"] == "application/x-www-form-urlencoded"
+        assert int(fields["Content-Length"]) == len(body)
+        assert body == b"grant_type=client_credentials&scope=read"
+        provider.publish(b'{"id_token": "d.e.f"}')
+        assert await token_of(env, asked) == "d.e.f"
+
+    with_provider(main)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", "200 OK"),
+        (b"[]", "200 OK"),
+        (b'{"access_token": 5}', "200 OK"),
+        (b'{"access_token": "not one"}', "200 OK"),
+        (b'{"access_token": "a.b.c"}', "401 Unauthorized"),
+        (b"[" * 9_000, "200 OK"),
+    ],
+)
+def test_who_gives_no_token_is_told_of_without_a_secret(body: bytes, status: str) -> None:
+    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+        provider.publish(body, status)
+        with pytest.raises(NoToken) as refused:
+            await token_of(env, BearerSource("http://idp/token", "me", "my-secret"))
+        assert "secret" not in str(refused.value)
+        assert "a.b.c" not in str(refused.value)
+
+    with_provider(main)
+
+
+# ------------------------------------------------------------------ at the gate
+
+TAKES = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "listener.name.in.oauthbearer.sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer."
+    "OAuthBearerValidatorCallbackHandler",
+    "sasl.oauthbearer.jwks.endpoint.url": f"file://{PATH}",
+}
+
+
+@pytest.mark.parametrize("key", [RSA, OTHER], ids=["good", "somebody else's"])
+def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
+    stage = Stage(monkeypatch)
+    versions = [(ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2), (BEAT, 0, 4)]
+    known = [ApiVersion(*x) for x in versions]
+    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
+    files = {
+        PATH: published(("a", RSA)),
+        "/token": signed({"sub": "node", "iat": 0, "exp": 10**9}, key).encode(),
+    }
+    env: Any = stage.env
+    env.net, env.uuid = MemoryNet(), lambda: bytes(16)
+    monkeypatch.setattr("ottla.peers.bearer.read_file", lambda disk, path: files[path])
+    access, told = access_of(FILE), []
+
+    async def run() -> None:
+        env.disk = world(files[PATH]).disk
+        door = door_of(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+        async with trio.open_nursery() as nursery:
+            listener = await env.net.listen(*HERE)
+            nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)
+            try:
+                channel = await dial(env, HERE, "me", 10.0, access)
+                told.append((await channel.call(HeartbeatRequest())).error_code)
+            except NotLetIn as error:
+                told.append(str(error))
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    if key is RSA:
+        assert told == [len("User:node")]
+    else:
+        assert told == ['not let in as who a token names: {"status":"invalid_token"}']
