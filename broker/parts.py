@@ -271,6 +271,7 @@ class Parts:
                     made.append(Quotas(self._env))
                 made[0].publish(image, delta)
                 out.quotas = made[0] if made[0].is_on else None
+                out.times_requests = made[0].times_requests
 
         publish(controller.image, Delta.everything(controller.image))
         controller.listeners.append(publish)

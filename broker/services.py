@@ -34,6 +34,8 @@ class Metering:
 
     quotas: Quotas | None = None
     """None: there is no quota, and nothing is counted."""
+    times_requests: bool = False
+    """Whether it counts how long requests take."""
 
 
 @dataclass(frozen=True, slots=True)

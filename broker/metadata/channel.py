@@ -21,6 +21,7 @@ import trio
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.decision import Spend, unbounded
 from ottla.controller.image import Image
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -29,6 +30,7 @@ from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.mutations import Changes
     from ottla.peers.access import Access
 
 logger = logging.getLogger("ottla.channel")
@@ -61,7 +63,7 @@ class LocalController(Protocol):
     def leader_address(self) -> tuple[str, int] | None:
         """Where the active controller listens for controllers; None while nobody is known."""
 
-    async def submit(self, request: Any, version: int = 0) -> Any:
+    async def submit(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
@@ -89,6 +91,9 @@ class Asking(Protocol):
 
     def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
+
+    def changes(self) -> Changes | None:
+        """What counts the partitions it makes or removes; None: nobody does."""
 
 
 class ControllerChannel:
@@ -183,19 +188,24 @@ class ControllerChannel:
     async def _guarded(self, request: Any, version: int, asking: Asking | None) -> Any:
         """As `_here`, as far as the client may."""
         if asking is None or not asking.is_guarded:
-            return await self._here(request, version)
+            return await self._here(request, version, asking)
         from ottla.broker.auth.guard import guarded
 
-        answer = guarded(asking, request, lambda _, rest: self._here(rest, version), at_controller=True)
+        answer = guarded(asking, request, lambda _, rest: self._here(rest, version, asking), at_controller=True)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    async def _here(self, request: Any, version: int) -> Any:
+    async def _here(self, request: Any, version: int, asking: Asking | None) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.heard(request.broker_id, request.broker_epoch)
         try:
             if request.SPEC.key not in _RAFT:
-                return await self._controller.submit(request, version)
+                changes = None if asking is None else asking.changes()
+                if changes is None:
+                    return await self._controller.submit(request, version)
+                answer = await self._controller.submit(request, version, changes.spend)
+                changes.tell(answer)
+                return answer
             answer = await self._controller.answer_raft(request, version, self._listener)
         except ProtocolError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:

@@ -8,8 +8,9 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -23,6 +24,9 @@ from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Accepted
+
+if TYPE_CHECKING:
+    from ottla.broker.server.stopwatch import Stopwatch
 
 logger = logging.getLogger("ottla.connection")
 
@@ -53,6 +57,8 @@ class Connection:
         services = dispatcher.services
         self._dispatcher = dispatcher
         self._observer = dispatcher.observer
+        self._metering = services.metering
+        self._may_be_timed = not dispatcher.is_of_controllers
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._env = services.env
@@ -167,13 +173,38 @@ class Connection:
     async def _answer_all(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while (frame := self._next_frame()) is not None:
-            is_light = await self._answer(frame)
+            answering = self._answer(frame)
+            is_timed = self._metering.times_requests and self._may_be_timed
+            is_light = await (self._timed(answering) if is_timed else answering)
             self._in_a_row += 1
             if self._start == self._end or (is_light and self._in_a_row % _LOOK_EVERY):
                 continue  # it took microseconds: looking at the clock each time would cost as much
             if self._in_a_row >= _REQUESTS_IN_A_ROW or self._turn.is_over():
                 self._in_a_row = 0
                 await self._turn.rest()
+
+    async def _timed(self, answering: Coroutine[Any, Any, bool]) -> bool:
+        """Answer one request, and count how long that takes (KIP-124)."""
+        from ottla.broker.server.stopwatch import Stopwatch  # few nodes have such quotas
+
+        watch = self._peer.stopwatch = Stopwatch(self._env.monotonic_ms)
+        try:
+            return await watch.around(answering)
+        finally:
+            quotas = self._metering.quotas
+            if quotas is not None and watch.client_id is not None:
+                quotas.answered(self._peer, watch.client_id)
+            self._peer.stopwatch = None
+
+    def _over_time(self, request: Request, result: Any, watch: Stopwatch) -> None:
+        """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
+        if watch.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or self._metering.quotas is None:
+            return
+        watch.client_id = request.client_id
+        if request.key is not ApiKey.FETCH:
+            delay_ms = self._metering.quotas.requested(self._peer, request.client_id)
+            if delay_ms and hasattr(result, "throttle_time_ms"):
+                result.throttle_time_ms = max(result.throttle_time_ms, delay_ms)
 
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
@@ -193,6 +224,8 @@ class Connection:
             if self._peer.throttle_ms:
                 await self._mute()
             return is_light
+        if self._peer.stopwatch is not None:
+            self._over_time(request, result, self._peer.stopwatch)
         version = request.version if is_light else self._dispatcher.answered_version(request)
         if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))

@@ -20,9 +20,13 @@ def handle(context: Context, request: Message) -> Answer:
 
 
 async def _decided(context: Context, request: Message) -> Message:
-    controller = context.services.controller
+    controller, changes = context.services.controller, context.changes()
     try:
-        answer: Message = await controller.submit(request, context.version)
+        if changes is None:
+            answer: Message = await controller.submit(request, context.version)
+        else:
+            answer = await controller.submit(request, context.version, changes.spend)
+            changes.tell(answer)
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:
