@@ -23,10 +23,17 @@ from ottla.broker.server.listening import Listening
 from ottla.broker.server.observer import Counts
 from ottla.broker.upkeep.supervise import supervise
 from ottla.controller.delta import Delta
+from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.broker.auth.doors import Door
+    from ottla.broker.server.admission import Admission
+
+LIMIT, BY_ADDRESS = "max.connection", "connection_creation_rate"
+"""Settings that limit connections have the one in their names; quotas of addresses are called the other."""
 
 
 def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -40,11 +47,14 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
     made.controller.listeners.append(committed.follow)
     services = replace(made.services, metadata=committed)
-    for name, listener in listening.controllers.items():
+    acceptors = {}
+    for name in listening.controllers:
         door = _door(env, committed, services.config, name, nursery)
-        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
-        made.acceptors.append(acceptor)
-        nursery.start_soon(acceptor.run, listener)
+        acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
+    made.acceptors.extend(acceptors.values())
+    _limit(env, made, acceptors)
+    for name, listener in listening.controllers.items():
+        nursery.start_soon(acceptors[name].run, listener)
     if not listening.clients:
         _tell_numbers(env, made, listening, nursery)
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
@@ -67,6 +77,34 @@ def _door(env: Env, cache: MetadataCache, config: NodeConfig, listener: str, nur
     if door is not None and door.tokens is not None and door.tokens.keys is not None:
         nursery.start_soon(supervise, env, "fetching the keys of tokens", door.tokens.keys.run)
     return door
+
+
+def _limit(env: Env, made: Parts, listeners: Mapping[str, Acceptor], protected: str | None = None) -> None:
+    """Have connections limited, once there is a limit; ``protected``: the listener where brokers reach one another."""
+    config = made.services.config
+    limiting: list[Admission] = []
+    own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
+
+    def publish(image: Image, delta: Delta) -> None:
+        is_new = any(about[0] == "quota" and about[2] == BY_ADDRESS for about in delta.others)
+        if is_new or not delta.configs.isdisjoint(own):
+            set_now = (key for at in own for key in image.config(*at))
+            if not limiting and (is_new or any(LIMIT in key for key in set_now)):
+                begin()
+            for admission in limiting:
+                admission.publish(image)
+
+    def begin() -> None:
+        from ottla.broker.server.admission import Admission  # few nodes have limits
+
+        limiting.append(Admission(env, config, listeners, protected))
+
+    image = made.controller.image
+    if any(LIMIT in key for key in config.values):
+        begin()
+        limiting[0].publish(image)
+    publish(image, Delta.everything(image))
+    made.controller.listeners.append(publish)
 
 
 def _renew_certificates(made: Parts, listening: Listening) -> None:
@@ -97,6 +135,7 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
     made.acceptors.extend(acceptors.values())
     _tell_numbers(env, made, listening, nursery)
     _renew_certificates(made, listening)
+    _limit(env, made, acceptors, config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -24,9 +24,6 @@ from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Accepted
-
-if TYPE_CHECKING:
-    from ottla.broker.server.stopwatch import Stopwatch
 
 logger = logging.getLogger("ottla.connection")
 
@@ -77,9 +74,15 @@ class Connection:
         self._parked: trio.CancelScope | None = None
         self._is_watched = False
 
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+        return self._peer.host
+
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; what still waits to be answered is given up."""
         self._stream.close()
+        self._peer.leave()
 
     def idle_ms(self, now_ms: float) -> float:
         """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""
@@ -187,24 +190,12 @@ class Connection:
         """Answer one request, and count how long that takes (KIP-124)."""
         from ottla.broker.server.stopwatch import Stopwatch  # few nodes have such quotas
 
-        watch = self._peer.stopwatch = Stopwatch(self._env.monotonic_ms)
+        watch = self._peer.stopwatch = Stopwatch(self._env.monotonic_ms, self._metering)
         try:
             return await watch.around(answering)
         finally:
-            quotas = self._metering.quotas
-            if quotas is not None and watch.client_id is not None:
-                quotas.answered(self._peer, watch.client_id)
+            watch.stop(self._peer)
             self._peer.stopwatch = None
-
-    def _over_time(self, request: Request, result: Any, watch: Stopwatch) -> None:
-        """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
-        if watch.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or self._metering.quotas is None:
-            return
-        watch.client_id = request.client_id
-        if request.key is not ApiKey.FETCH:
-            delay_ms = self._metering.quotas.requested(self._peer, request.client_id)
-            if delay_ms and hasattr(result, "throttle_time_ms"):
-                result.throttle_time_ms = max(result.throttle_time_ms, delay_ms)
 
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
@@ -225,7 +216,7 @@ class Connection:
                 await self._mute()
             return is_light
         if self._peer.stopwatch is not None:
-            self._over_time(request, result, self._peer.stopwatch)
+            self._peer.stopwatch.tell(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.answered_version(request)
         if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))

@@ -13,18 +13,42 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import Request
 
 T = TypeVar("T")
+Peer = Any
+"""`ottla.broker.server.peer.Peer`, which has one of these."""
+
+
+class Counting(Protocol):
+    """`ottla.broker.auth.quotas.Quotas`."""
+
+    def requested(self, peer: Peer, client_id: str) -> int:
+        """A request is about to be answered: how long who asked has to wait."""
+
+    def answered(self, peer: Peer, client_id: str) -> None:
+        """Its answer left."""
+
+
+class Metering(Protocol):
+    """`ottla.broker.services.Metering`."""
+
+    @property
+    def quotas(self) -> Counting | None:
+        """None: there is no quota any more."""
 
 
 class Stopwatch:
     """One request's."""
 
-    __slots__ = ("_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
+    __slots__ = ("_metering", "_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
-    def __init__(self, now_ms: Callable[[], float]) -> None:
+    def __init__(self, now_ms: Callable[[], float], metering: Metering) -> None:
         self._now_ms = now_ms
+        self._metering = metering
         self._since_ms: float | None = None
         self._spent_ms = 0.0
         self.client_id: str | None = None
@@ -40,6 +64,22 @@ class Stopwatch:
             spent_ms += now_ms - self._since_ms
             self._since_ms = now_ms
         return spent_ms
+
+    def tell(self, peer: Peer, request: Request, answer: Any) -> None:
+        """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
+        quotas = self._metering.quotas
+        if self.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or quotas is None:
+            return
+        self.client_id = request.client_id
+        if request.key is not ApiKey.FETCH:
+            delay_ms = quotas.requested(peer, request.client_id)
+            if delay_ms and hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
+
+    def stop(self, peer: Peer) -> None:
+        """The answer has left: what that took counts too, for what comes next."""
+        if self._metering.quotas is not None and self.client_id is not None:
+            self._metering.quotas.answered(peer, self.client_id)
 
     @types.coroutine
     def around(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -10,6 +10,7 @@ import trio.testing
 
 from ottla.broker.auth.quotas import Quotas
 from ottla.broker.server.stopwatch import Stopwatch
+from ottla.broker.services import Metering
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -31,7 +32,7 @@ class Clock:
 
 def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
     clock = Clock()
-    watch = Stopwatch(clock.now_ms)
+    watch = Stopwatch(clock.now_ms, Metering())
     inside: list[float] = []
 
     async def work() -> str:
@@ -59,7 +60,7 @@ def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
 
 def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
     clock, seen = Clock(), list[str]()
-    watch = Stopwatch(clock.now_ms)
+    watch = Stopwatch(clock.now_ms, Metering())
 
     async def fails() -> None:
         clock.ms += 2
