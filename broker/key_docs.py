@@ -172,6 +172,7 @@ BROKER_DOCS: dict[str, str] = {
     "ssl.truststore.type": "What that file is; the file itself says more.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often open transactions are looked at, and "
     "those aborted whose time is over.",
+    "telemetry.max.bytes": "The most bytes of metrics a client may push at once, packed or not.",
     "transaction.max.timeout.ms": "The longest time a producer may want for a transaction.",
     "transaction.partition.verification.enable": "Whether a leader asks if a partition is part of a transaction "
     "before its first record; producers that add none themselves are always asked about.",
@@ -339,7 +340,6 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("create.topic.", "there are no plug-in policies"),
     ("metric", "there are no plug-in reporters"),
     ("auto.include.jmx", "there is no JVM"),
-    ("telemetry.", "clients' telemetry is not collected"),
     ("num.", "one thread serves all; slow work goes to threads as needed"),
     ("background.threads", "one thread serves all; slow work goes to threads as needed"),
     ("queued.", "a connection is read only as fast as its requests are answered"),

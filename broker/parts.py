@@ -38,7 +38,7 @@ from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt
-from ottla.controller.config_keys import SCRUB_RATE
+from ottla.controller.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
+    from ottla.broker.telemetry.pushed import Pushed
+    from ottla.broker.telemetry.telemetry import Telemetry
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
     from ottla.peers.access import Access
@@ -112,6 +114,7 @@ class Parts:
         self._verifier: Verifier | None = None
         self._transactions: TransactionCoordinator | None = None
         self._shares: Shares | None = None
+        self._telemetry: Telemetry | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
@@ -191,6 +194,21 @@ class Parts:
             start(made.run)
         return self._shares
 
+    def telemetry(self) -> Telemetry:
+        """What takes clients' own metrics, made when the first of them asks."""
+        if self._telemetry is None:
+            from ottla.broker.telemetry.telemetry import Telemetry
+
+            made = self._telemetry = Telemetry(self._env, bool(self._config.values.get(METRICS_LISTENER)))
+            made.publish(self.controller.image, Delta.everything(self.controller.image))
+            self.controller.listeners.append(made.publish)
+        return self._telemetry
+
+    @property
+    def pushed(self) -> Pushed | None:
+        """What clients have pushed, if any did."""
+        return None if self._telemetry is None else self._telemetry.pushed
+
     def _lead_shares(self, replica: Replica) -> None:
         if replica.topic == SHARE_TOPIC:
             self.shares().coordinator.lead(replica)
@@ -256,6 +274,7 @@ class Parts:
             self.shares,
             self._authorizer(),
             self._metering(),
+            self.telemetry,
         )
 
     def _metering(self) -> Metering:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.auth.quotas import Quotas
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.share.shares import Shares
+    from ottla.broker.telemetry.telemetry import Telemetry
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
@@ -70,11 +71,19 @@ class Services:
     authorizer: Authorizer | None = None
     """Who may do what; None: everybody everything."""
     metering: Metering = field(default_factory=Metering)
+    telemetry_of: Callable[[], Telemetry] | None = None
+    """Makes what takes clients' own metrics, the first time anybody wants it."""
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of transactions."""
         return self.transactions_of()
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What takes clients' own metrics."""
+        assert self.telemetry_of is not None, "each broker has it"
+        return self.telemetry_of()
 
     @property
     def shares(self) -> Shares:

@@ -123,6 +123,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: Route(0, 1, "write_share_group_state"),
     ApiKey.DELETE_SHARE_GROUP_STATE: Route(0, 0, "delete_share_group_state"),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Route(0, 1, "read_share_group_state_summary"),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Route(0, 0, "get_telemetry_subscriptions"),
+    ApiKey.PUSH_TELEMETRY: Route(0, 0, "push_telemetry"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
