@@ -18,6 +18,7 @@ from ottla.wire.errors import WireError
 MOST_CHARS = 200
 """Of a name or a label: what is longer is cut off."""
 MOST_LABELS = 16
+MOST_FIELDS = 100
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -71,10 +72,18 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
         at += size
 
 
-def _parts(data: memoryview, wanted: int) -> Iterator[memoryview]:
+def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
+    """The messages in a field; None for each other field, of which there may be very many."""
     for number, _, value in _fields(data):
-        if number == wanted and isinstance(value, memoryview):
-            yield value
+        yield value if number == wanted and isinstance(value, memoryview) else None
+
+
+def _few(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+    """The fields of a small message, within which nobody stops to let others in."""
+    for count, found in enumerate(_fields(data)):
+        if count >= MOST_FIELDS:
+            raise WireError(f"a value in the metrics has more than {MOST_FIELDS} fields")
+        yield found
 
 
 def _text(data: memoryview) -> str:
@@ -82,7 +91,7 @@ def _text(data: memoryview) -> str:
 
 
 def _any_value(data: memoryview) -> str:
-    for number, _, value in _fields(data):
+    for number, _, value in _few(data):
         if number == 1 and isinstance(value, memoryview):
             return _text(value)
         if number in (2, 3) and isinstance(value, int):
@@ -94,7 +103,7 @@ def _any_value(data: memoryview) -> str:
 
 def _label(data: memoryview) -> tuple[str, str]:
     key = value = ""
-    for number, _, part in _fields(data):
+    for number, _, part in _few(data):
         if isinstance(part, memoryview):
             if number == 1:
                 key = _NO_NAME.sub("_", _text(part))
@@ -106,7 +115,7 @@ def _label(data: memoryview) -> tuple[str, str]:
 def _point(data: memoryview) -> tuple[Labels, float | None]:
     labels: dict[str, str] = {}
     value: float | None = None
-    for number, _, part in _fields(data):
+    for number, _, part in _few(data):
         if not isinstance(part, memoryview):
             continue
         if number == 7 and len(labels) < MOST_LABELS:
@@ -122,6 +131,7 @@ def _metric(data: memoryview) -> Generator[Sample | None, None, None]:
     name = ""
     for number, _, body in _fields(data):
         if not isinstance(body, memoryview):
+            yield None
             continue
         if number == 1:
             name = _NO_NAME.sub("_", _text(body))
@@ -133,13 +143,11 @@ def _metric(data: memoryview) -> Generator[Sample | None, None, None]:
                         temporality = value if field == 2 else temporality
                         monotonic = value if field == 3 else monotonic
                     yield None
+            is_delta, is_counter = temporality == _DELTA, number == 7 and bool(monotonic)
             for point in _parts(body, 1):
-                labels, found = _point(point)
-                yield (
-                    None
-                    if found is None or not name
-                    else Sample(name, labels, found, temporality == _DELTA, number == 7 and bool(monotonic))
-                )
+                labels, found = ((), None) if point is None else _point(point)
+                yield None if found is None or not name else Sample(name, labels, found, is_delta, is_counter)
+        yield None
 
 
 def samples(data: bytes) -> Generator[Sample | None, None, None]:
@@ -148,10 +156,11 @@ def samples(data: bytes) -> Generator[Sample | None, None, None]:
     Raises:
         WireError: the bytes are none.
     """
+    nothing = memoryview(b"")
     for resource in _parts(memoryview(data), 1):
-        for scope in _parts(resource, 2):
-            for metric in _parts(scope, 2):
+        for scope in _parts(resource or nothing, 2):
+            for metric in _parts(scope or nothing, 2):
                 yield None
-                yield from _metric(metric)
+                yield from _metric(metric or nothing)
             yield None
         yield None

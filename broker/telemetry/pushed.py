@@ -62,11 +62,10 @@ class Pushed:
         kept = self._clients.pop(instance.ident, None) or _Pushed(_labels(_about(instance)))
         self._clients[instance.ident] = kept
         kept.until_ms = now_ms + max(LEAST_KEPT_MS, 3 * instance.wanted.interval_ms)
-        for number, sample in enumerate(samples(data), 1):
+        for sample in samples(data):
             if sample is not None:
                 self._keep(kept, sample)
-            if number % _AT_ONCE == 0:
-                yield
+            yield
 
     def _keep(self, kept: _Pushed, sample: Sample) -> None:
         labels = tuple(each for each in sample.labels if each[0] not in _WHO)

@@ -21,7 +21,7 @@ from ottla.wire.compression import Codec, compress
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
-from ottla.wire.primitives import uuid_bytes
+from ottla.wire.primitives import uuid_bytes, write_uvarint
 
 ID = bytes(range(16))
 WHO = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_source_address": "10.0.0.9"}
@@ -221,9 +221,7 @@ def test_whose_connection_ends_is_forgotten() -> None:
 
 
 def field(number: int, body: bytes) -> bytes:
-    size = len(body)
-    assert size < 1 << 14
-    return bytes([number << 3 | 2]) + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + body
+    return bytes([number << 3 | 2]) + write_uvarint(len(body)) + body
 
 
 def point(value: float, **labels: str) -> bytes:
@@ -296,6 +294,30 @@ def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
     (sample,) = [x for x in samples(message(metric("a.b-c{}\n" + "x" * 900, point(1, **{"1 y": "z" * 900})))) if x]
     assert sample.name == ("a_b_c___" + "x" * 900)[:200]
     assert sample.labels == (("_1_y", "z" * 200),)
+
+
+JUNK = b"\x78\x01" * 5_000
+"""A field nobody knows, very often."""
+
+
+@pytest.mark.parametrize("where", range(5), ids=["top", "resource", "scope", "metric", "gauge"])
+def test_what_nobody_knows_is_passed_over_a_field_at_a_time(where: int) -> None:
+    junk = [JUNK if number == where else b"" for number in range(5)]
+    one = field(1, b"m") + field(5, field(1, point(1)) + junk[4]) + junk[3]
+    raw = field(1, field(2, field(2, one) + junk[2]) + junk[1]) + junk[0]
+    found = list(samples(raw))
+    assert len(found) > 5_000
+    assert [x.value for x in found if x is not None] == [1]
+
+
+@pytest.mark.parametrize("inside", ["point", "label", "value"])
+def test_a_value_has_few_fields(inside: str) -> None:
+    junk = JUNK[:202]
+    value = junk if inside == "value" else field(1, b"v")
+    label = field(1, b"k") + field(2, value) + (junk if inside == "label" else b"")
+    raw = field(7, label) + b"\x21" + struct.pack("<d", 1) + (junk if inside == "point" else b"")
+    with pytest.raises(WireError, match="more than 100"):
+        list(samples(message(metric("m", raw))))
 
 
 def test_reading_stops_often() -> None:
