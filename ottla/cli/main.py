@@ -12,6 +12,7 @@ COMMANDS = {
     "random-uuid": "print a fresh id for a cluster or directory",
     "topic": "list, describe, create, configure, delete topics",
     "acl": "list, add and remove rules of who may do what",
+    "quota": "list, set and remove what clients may have in a second",
     "user": "list, add and remove users who log in with a password (SCRAM)",
     "group": "list and describe consumer groups, with their lag",
     "txn": "list and describe transactions, find and end those that hang",
