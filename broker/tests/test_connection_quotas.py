@@ -94,6 +94,7 @@ def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
     for number in range(30):
         kept.arrived("A", 0)
         assert (kept.held_ms("A", HOST, 0) > 0) is (number >= 10)
+    assert kept._host_rates.counter((HOST, ""), 0).look(0)[0] == 1.0, "nor for itself"
     assert kept._rate.look(0)[0] == 1.0
     assert kept._rates["A"].look(0)[0] == 1.0
     for number in range(25):
