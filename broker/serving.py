@@ -152,6 +152,7 @@ def _tell_numbers(env: Env, made: Parts, listening: Listening, nursery: trio.Nur
     numbers = metrics.Numbers(
         *(made.storage, made.replicas, made.cleaner, made.scrubber, made.counts),
         *(lambda: sum(len(x) for x in made.acceptors), made.controller),
-        *(bool(listening.clients), bool(listening.controllers), lambda: made.pushed),
+        *(bool(listening.clients), bool(listening.controllers)),
+        pushed=lambda: made.pushed,
     )
     nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))
