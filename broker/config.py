@@ -346,6 +346,10 @@ def check_values(values: Mapping[str, str]) -> list[str]:
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
             continue
         wrong = check_value(key, value)
+        if wrong is None and name == "max.connections.per.ip.overrides":
+            from ottla.controller.config_rules import wrong_overrides
+
+            wrong = wrong_overrides(value)
         if wrong is not None:
             raise BadConfig(wrong)
     return warnings

@@ -38,7 +38,7 @@ from ottla.broker.upkeep.flusher import Flusher
 from ottla.broker.upkeep.removals import Removals
 from ottla.broker.upkeep.scrubber import Scrubber
 from ottla.broker.upkeep.supervise import attempt, supervise
-from ottla.controller.config_keys import AUDIT_LOG, SCRUB_RATE
+from ottla.controller.config_keys import AUDIT_LOG, METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.decision import Defaults
 from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from ottla.broker.replica.moves import Moves
     from ottla.broker.server.acceptor import Acceptor
     from ottla.broker.share.shares import Shares
+    from ottla.broker.telemetry.pushed import Pushed
+    from ottla.broker.telemetry.telemetry import Telemetry
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
     from ottla.peers.access import Access
@@ -115,6 +117,7 @@ class Parts:
         self._transactions: TransactionCoordinator | None = None
         self._shares: Shares | None = None
         self._moves: Moves | None = None
+        self._telemetry: Telemetry | None = None
         self._joined = trio.Event()
         self.directories = Directories(env, config.node_id, way(), self.cache, storage)
         self.removals = Removals(env, config.number("log.segment.delete.delay.ms"))
@@ -225,6 +228,21 @@ class Parts:
         self.moves()
         self.replicas.on_future(replica)
 
+    def telemetry(self) -> Telemetry:
+        """What takes clients' own metrics, made when the first of them asks."""
+        if self._telemetry is None:
+            from ottla.broker.telemetry.telemetry import Telemetry
+
+            made = self._telemetry = Telemetry(self._env, bool(self._config.values.get(METRICS_LISTENER)))
+            made.publish(self.controller.image, Delta.everything(self.controller.image))
+            self.controller.listeners.append(made.publish)
+        return self._telemetry
+
+    @property
+    def pushed(self) -> Pushed | None:
+        """What clients have pushed, if any did."""
+        return None if self._telemetry is None else self._telemetry.pushed
+
     def _lead_shares(self, replica: Replica) -> None:
         if replica.topic == SHARE_TOPIC:
             self.shares().coordinator.lead(replica)
@@ -293,6 +311,7 @@ class Parts:
             self._authorizer(),
             self._audit(),
             self._metering(),
+            self.telemetry,
         )
 
     def _audit(self) -> Audit | None:
@@ -317,6 +336,7 @@ class Parts:
                     made.append(Quotas(self._env))
                 made[0].publish(image, delta)
                 out.quotas = made[0] if made[0].is_on else None
+                out.times_requests = made[0].times_requests
 
         publish(controller.image, Delta.everything(controller.image))
         controller.listeners.append(publish)

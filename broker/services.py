@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.watch import BrokerWatch
     from ottla.broker.replica.moves import Moves
     from ottla.broker.share.shares import Shares
+    from ottla.broker.telemetry.telemetry import Telemetry
     from ottla.broker.txn.coordinator import TransactionCoordinator
     from ottla.broker.txn.verification import Verifier
 
@@ -36,6 +37,8 @@ class Metering:
 
     quotas: Quotas | None = None
     """None: there is no quota, and nothing is counted."""
+    times_requests: bool = False
+    """Whether it counts how long requests take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,19 @@ class Services:
     audit: Audit | None = None
     """Who writes down what was decided; None: nobody."""
     metering: Metering = field(default_factory=Metering)
+    telemetry_of: Callable[[], Telemetry] | None = None
+    """Makes what takes clients' own metrics, the first time anybody wants it."""
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of transactions."""
         return self.transactions_of()
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What takes clients' own metrics."""
+        assert self.telemetry_of is not None, "each broker has it"
+        return self.telemetry_of()
 
     @property
     def shares(self) -> Shares:

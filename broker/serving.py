@@ -24,11 +24,18 @@ from ottla.broker.server.observer import Counts
 from ottla.broker.services import Services
 from ottla.broker.upkeep.supervise import supervise
 from ottla.controller.delta import Delta
+from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.broker.auth.doors import Door
     from ottla.broker.auth.scram import TokenOf
+    from ottla.broker.server.admission import Admission
+
+LIMIT, BY_ADDRESS = "max.connection", "connection_creation_rate"
+"""Settings that limit connections have the one in their names; quotas of addresses are called the other."""
 
 
 def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -42,11 +49,14 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
     made.controller.listeners.append(committed.follow)
     services = replace(made.services, metadata=committed)
-    for name, listener in listening.controllers.items():
+    acceptors = {}
+    for name in listening.controllers:
         door = _door(services, name, nursery)
-        acceptor = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
-        made.acceptors.append(acceptor)
-        nursery.start_soon(acceptor.run, listener)
+        acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
+    made.acceptors.extend(acceptors.values())
+    _limit(env, made, acceptors)
+    for name, listener in listening.controllers.items():
+        nursery.start_soon(acceptors[name].run, listener)
     if not listening.clients:
         _tell_numbers(env, made, listening, nursery)
     nursery.start_soon(supervise, env, "looking after brokers", made.look_after)
@@ -84,6 +94,34 @@ def _token_of(env: Env, cache: MetadataCache, config: NodeConfig) -> TokenOf:
     return TokenLogins(config.values["delegation.token.secret.key"], lambda: cache.image, env.uuid).find
 
 
+def _limit(env: Env, made: Parts, listeners: Mapping[str, Acceptor], protected: str | None = None) -> None:
+    """Have connections limited, once there is a limit; ``protected``: the listener where brokers reach one another."""
+    config = made.services.config
+    limiting: list[Admission] = []
+    own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
+
+    def publish(image: Image, delta: Delta) -> None:
+        is_new = any(about[0] == "quota" and about[2] == BY_ADDRESS for about in delta.others)
+        if is_new or not delta.configs.isdisjoint(own):
+            set_now = (key for at in own for key in image.config(*at))
+            if not limiting and (is_new or any(LIMIT in key for key in set_now)):
+                begin()
+            for admission in limiting:
+                admission.publish(image)
+
+    def begin() -> None:
+        from ottla.broker.server.admission import Admission  # few nodes have limits
+
+        limiting.append(Admission(env, config, listeners, protected))
+
+    image = made.controller.image
+    if any(LIMIT in key for key in config.values):
+        begin()
+        limiting[0].publish(image)
+    publish(image, Delta.everything(image))
+    made.controller.listeners.append(publish)
+
+
 def _renew_certificates(made: Parts, listening: Listening) -> None:
     """Hear of other stores that are set for a listener with TLS."""
     config = made.services.config
@@ -112,6 +150,7 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
     made.acceptors.extend(acceptors.values())
     _tell_numbers(env, made, listening, nursery)
     _renew_certificates(made, listening)
+    _limit(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)
 
@@ -129,5 +168,6 @@ def _tell_numbers(env: Env, made: Parts, listening: Listening, nursery: trio.Nur
         *(made.storage, made.replicas, made.cleaner, made.scrubber, made.counts),
         *(lambda: sum(len(x) for x in made.acceptors), made.controller),
         *(bool(listening.clients), bool(listening.controllers)),
+        pushed=lambda: made.pushed,
     )
     nursery.start_soon(supervise, env, "metrics", partial(metrics.serve, env, numbers, listening.metrics))

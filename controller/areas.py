@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.decision import Decision, Defaults, Steps
+from ottla.controller.decision import Decision, Defaults, Spend, Steps
 from ottla.controller.image import Image
 from ottla.controller.leases import Leases
 from ottla.controller.placement import Chance
@@ -31,6 +31,7 @@ class Decider(Protocol):
     leases: Leases
     new_id: Callable[[], bytes]
     chance: Chance
+    spend: Spend
 
     @property
     def probes(self) -> Probes:
@@ -48,21 +49,22 @@ def decide(machine: Decider, event: Any, version: int) -> Decision | Steps:
 
 
 def _create_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
-    from ottla.controller.topics import create_topics
+    from ottla.controller.topics import Making, create_topics
 
-    return create_topics(machine.latest, event, version, machine.defaults, machine.new_id, machine.chance)
+    making = Making(machine.defaults, machine.new_id, machine.chance, machine.spend)
+    return create_topics(machine.latest, event, version, making)
 
 
 def _delete_topics(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.topics import delete_topics
 
-    return delete_topics(machine.latest, event, version)
+    return delete_topics(machine.latest, event, version, machine.spend)
 
 
 def _create_partitions(machine: Decider, event: Any, version: int) -> Decision | Steps:
     from ottla.controller.widening import create_partitions
 
-    return create_partitions(machine.latest, event, version, machine.chance)
+    return create_partitions(machine.latest, event, version, machine.chance, machine.spend)
 
 
 def _incremental_alter_configs(machine: Decider, event: Any, version: int) -> Decision | Steps:

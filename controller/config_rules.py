@@ -20,6 +20,9 @@ MAX_MATCH_CHARS = 1024
 """Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
 MIN_ISR = "min.insync.replicas"
 CORDONED = "cordoned.log.dirs"
+OVERRIDES = "max.connections.per.ip.overrides"
+_OVERRIDE = re.compile(r"[^,\s]+:\s*\d{1,9}")
+_LIMIT = re.compile(r"(^|\.)max\.connections?(\.creation\.rate)?$")
 _PER_LISTENER = re.compile(r"ssl\.(keystore|truststore|key)\.")
 _MATCH_KEYS = (
     "client_instance_id",
@@ -54,6 +57,11 @@ def check_broker(name: str, values: Mapping[str, str]) -> None:
         wrong = None if key is None else check_value(key, value)
         if wrong is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
+        wrong = wrong_overrides(value) if key_name == OVERRIDES else None
+        if wrong is not None:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
+        if _LIMIT.search(key_name) and value.strip() == "0":
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid {key_name} 0")  # nobody could take it back
     if "listeners" in values and name:
         if "://" not in values["listeners"]:
             why = f"Unable to parse a listener name from {values['listeners']}"
@@ -76,6 +84,14 @@ def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
     if CORDONED in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_SINCE:
         why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+
+
+def wrong_overrides(value: str) -> str | None:
+    """What is wrong with ``max.connections.per.ip.overrides``, or None."""
+    for pair in filter(None, (x.strip() for x in value.split(","))):
+        if not _OVERRIDE.fullmatch(pair):
+            return f"Invalid value {value} for configuration {OVERRIDES}: {pair} is no HOST:NUMBER"
+    return None
 
 
 def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) -> None:

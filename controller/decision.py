@@ -23,6 +23,14 @@ class Decision:
 Steps = Generator[None, None, Decision]
 """A decision made in pieces: wherever it yields, other work may go on. The image it reads does not change meanwhile."""
 
+Spend = Callable[[int], None]
+"""Hears how many partitions a change is about to make or remove; raises ProtocolError where those are too many."""
+
+
+def unbounded(count: int) -> None:
+    """Nobody counts what is changed."""
+
+
 PAUSE_EVERY = 100
 """So many records or partitions are looked at between two pauses: about a millisecond."""
 

@@ -18,7 +18,7 @@ from typing import Any
 import trio
 
 from ottla.controller import startup
-from ottla.controller.decision import Defaults
+from ottla.controller.decision import Defaults, Spend, unbounded
 from ottla.controller.delta import Delta, Listener
 from ottla.controller.image import Image
 from ottla.controller.loader import Loader
@@ -299,9 +299,9 @@ class Controller:
         """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R276)."""
         self.machine.leases.heard(broker_id, broker_epoch, self._env.monotonic_ms())
 
-    def hand_in(self, request: Any, version: int = 0) -> Ticket:
-        """Hand in a request or event; the ticket gets its answer."""
-        ticket = Ticket(request, version)
+    def hand_in(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Ticket:
+        """Hand in a request or event; the ticket gets its answer. ``spend`` counts what it changes."""
+        ticket = Ticket(request, version, spend)
         if self._stopped is not None:
             ticket.fail(self._stopped)
         elif not self.is_active:
@@ -311,13 +311,13 @@ class Controller:
             self._ring()
         return ticket
 
-    async def submit(self, request: Any, version: int = 0) -> Any:
+    async def submit(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Any:
         """Hand in a request or event and wait for its answer: everything it changed is committed by then.
 
         Raises:
             ProtocolError, OSError: as `Ticket.wait`.
         """
-        return await self.hand_in(request, version).wait()
+        return await self.hand_in(request, version, spend).wait()
 
     async def answer_raft(self, message: Message, version: int, listener: str) -> Message:
         """Answer another controller's or observer's request about the quorum that came in on ``listener``."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller import brokers, heartbeats
-from ottla.controller.decision import Decision, Defaults, Steps, at_once
+from ottla.controller.decision import Decision, Defaults, Spend, Steps, at_once, unbounded
 from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -57,6 +57,8 @@ class ControllerMachine:
         """Soft state: since when brokers are away."""
         self.new_id = new_id
         self.chance = chance
+        self.spend: Spend = unbounded
+        """Who counts what the next request changes."""
         self._draft: Draft | None = None
         self._transaction: list[Message] | None = None
         self._held: list[Message] | None = None

@@ -6,13 +6,16 @@ from typing import Any
 
 import trio
 
+from ottla.controller.decision import Spend, unbounded
+
 
 class Ticket:
     """A request on its way, and its answer once there is one."""
 
-    def __init__(self, request: Any, version: int = 0) -> None:
+    def __init__(self, request: Any, version: int = 0, spend: Spend = unbounded) -> None:
         self.request = request
         self.version = version
+        self.spend = spend
         self._done = trio.Event()
         self._answer: Any = None
         self._error: Exception | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import NamedTuple
 
 from ottla.controller.assignment import (
     MAX_PARTITIONS_A_REQUEST,
@@ -21,7 +22,7 @@ from ottla.controller.assignment import (
 )
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, named_twice
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Spend, Steps, firsts, named_twice, unbounded
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -38,6 +39,15 @@ SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_DEFAULT_CONFIG = 5
 
 NewId = Callable[[], bytes]
+
+
+class Making(NamedTuple):
+    """What a topic is made with that stands in no request."""
+
+    defaults: Defaults
+    new_id: NewId
+    chance: Chance
+    spend: Spend = unbounded
 
 
 def name_error(name: str) -> str | None:
@@ -122,7 +132,7 @@ def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicC
 
 
 def _create_one(
-    topic: ct.CreatableTopic, image: Image, defaults: Defaults, new_id: NewId, chance: Chance
+    topic: ct.CreatableTopic, image: Image, making: Making
 ) -> Generator[None, None, tuple[ct.CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
     wrong = config_error(values)
@@ -130,9 +140,10 @@ def _create_one(
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
     for value in values.values():
         check_size(value)
-    check_topic({k: v for k, v in values.items() if v is not None}, defaults.broker)
-    partitions = yield from _partitions(topic, image, defaults, chance)
-    topic_id = new_id()
+    check_topic({k: v for k, v in values.items() if v is not None}, making.defaults.broker)
+    partitions = yield from _partitions(topic, image, making.defaults, making.chance)
+    making.spend(len(partitions))
+    topic_id = making.new_id()
     records: list[Message] = [m.TopicRecord(topic.name, topic_id)]
     records += (m.ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
     for number, partition in enumerate(partitions):
@@ -188,9 +199,7 @@ def _flat_names(image: Image) -> Generator[None, None, dict[str, str]]:
     return flats
 
 
-def create_topics(
-    image: Image, request: ct.CreateTopicsRequest, version: int, defaults: Defaults, new_id: NewId, chance: Chance
-) -> Steps:
+def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, making: Making) -> Steps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
     response = ct.CreateTopicsResponse(topics=Written(ct.CreateTopicsResponse, version))
     records: list[Message] = []
@@ -202,7 +211,7 @@ def create_topics(
 
     twice = yield from named_twice(topic.name for topic in request.topics)
     try:
-        if (yield from _asked_partitions(request, defaults)) > MAX_PARTITIONS_A_REQUEST:
+        if (yield from _asked_partitions(request, making.defaults)) > MAX_PARTITIONS_A_REQUEST:
             raise TooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _flat_names(image)
         for _, topic, is_again in firsts(request.topics, _name_of, twice):
@@ -212,7 +221,7 @@ def create_topics(
                 taken = _name_taken(topic.name, image, flats)
                 if taken is not None:
                     raise taken
-                result, made = yield from _create_one(topic, image, defaults, new_id, chance)
+                result, made = yield from _create_one(topic, image, making)
                 records += made
                 size += sum(len(c.name) + len(c.value or "") for c in topic.configs)
                 check_room(len(records), size)
@@ -246,7 +255,7 @@ def _itself(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
     return item
 
 
-def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -> Steps:
+def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, spend: Spend = unbounded) -> Steps:
     """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted."""
     response = dt.DeleteTopicsResponse(responses=Written(dt.DeleteTopicsResponse, version))
     records: list[Message] = []
@@ -265,8 +274,12 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int) -
         elif len(records) == MAX_RECORDS_A_REQUEST:
             code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # Kafka's list is full
         else:
-            records.append(m.RemoveTopicRecord(topic.id))
             name, topic_id = topic.name, topic.id
+            try:
+                spend(len(topic.partitions))
+                records.append(m.RemoveTopicRecord(topic.id))
+            except ProtocolError as error:
+                code, message = error.code, error.message
         response.responses.append(
             dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )

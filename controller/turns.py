@@ -75,6 +75,7 @@ class Turns:
 
     async def _decide(self, ticket: Ticket) -> Decision:
         end, now_ms = self._raft.machine.chain.end, self._env.monotonic_ms()
+        self._machine.spend = ticket.spend
         decided = self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
         decision = await paced(decided) if isinstance(decided, Generator) else decided
         if isinstance(ticket.request, uf.UpdateFeaturesRequest):

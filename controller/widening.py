@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, by_count, by_hand
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, firsts, named_twice
+from ottla.controller.decision import PAUSE_EVERY, Decision, Spend, Steps, firsts, named_twice, unbounded
 from ottla.controller.image import Image, partition_record
 from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -20,7 +20,7 @@ from ottla.wire.written import Written
 
 
 def _widen(
-    topic: cp.CreatePartitionsTopic, image: Image, chance: Chance, room: int
+    topic: cp.CreatePartitionsTopic, image: Image, chance: Chance, room: int, spend: Spend
 ) -> Generator[None, None, list[Message]]:
     """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
     known = image.topics.get(topic.name)
@@ -42,6 +42,7 @@ def _widen(
             f"Attempted to add {extra} additional partition(s), but only {len(topic.assignments)} assignment(s) "
             "were specified.",
         )
+    spend(extra)
     if extra > room:
         raise TooLarge(TOO_MANY_RECORDS)
     if topic.assignments is not None:
@@ -57,7 +58,9 @@ def _widen(
     return records
 
 
-def create_partitions(image: Image, request: cp.CreatePartitionsRequest, version: int, chance: Chance) -> Steps:
+def create_partitions(
+    image: Image, request: cp.CreatePartitionsRequest, version: int, chance: Chance, spend: Spend = unbounded
+) -> Steps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
     response = cp.CreatePartitionsResponse(results=Written(cp.CreatePartitionsResponse, version))
     records: list[Message] = []
@@ -68,7 +71,7 @@ def create_partitions(image: Image, request: cp.CreatePartitionsRequest, version
             try:
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records += yield from _widen(topic, image, chance, MAX_RECORDS_A_REQUEST - len(records))
+                records += yield from _widen(topic, image, chance, MAX_RECORDS_A_REQUEST - len(records), spend)
             except ProtocolError as error:
                 code, message = error.code, error.message
             response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))

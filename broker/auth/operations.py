@@ -129,6 +129,8 @@ BROKER: Mapping[ApiKey, tuple[Need, ...]] = {
     ApiKey.SYNC_GROUP: (_GROUP,),
     ApiKey.DESCRIBE_GROUPS: (Asks(O.DESCRIBE, R.GROUP, "row"),),
     ApiKey.LIST_GROUPS: (Asks(O.DESCRIBE, R.CLUSTER, "left out"), Asks(O.DESCRIBE, R.GROUP, "left out")),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (),
+    ApiKey.PUSH_TELEMETRY: (),
     ApiKey.API_VERSIONS: (),
     ApiKey.DELETE_RECORDS: (
         Rows(

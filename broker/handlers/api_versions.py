@@ -15,6 +15,7 @@ import re
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.records import KRAFT_VERSION
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -27,6 +28,8 @@ from ottla.wire.messages.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""Told only where clients' metrics are shown to somebody: else they would push for nobody (KIP-714)."""
 MOST_CHARS = 1000
 """A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
@@ -46,9 +49,12 @@ def handle(context: Context, request: ApiVersionsRequest) -> Answer:
         context.peer.software_name, context.peer.software_version = names
     image = context.image
     levels = dict(image.features)
+    hidden = () if context.services.config.values.get(METRICS_LISTENER) else _TELEMETRY
     levels[KRAFT_VERSION] = context.services.metadata.kraft_version
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(key, route.low, route.high) for key, route in sorted(context.apis.items())],
+        api_keys=[
+            ApiVersion(key, route.low, route.high) for key, route in sorted(context.apis.items()) if key not in hidden
+        ],
         supported_features=[
             SupportedFeatureKey(name, low, high)
             for name, (low, high) in SUPPORTED_FEATURES.items()

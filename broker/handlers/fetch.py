@@ -302,6 +302,8 @@ def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line
 
 def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> None:
     """What a follower is told counts towards its rate, and may be all there is."""
+    if context.peer.stopwatch is not None:
+        context.peer.stopwatch.is_exempt = True
     if reader.throttle is not None:
         _count(context, reader.throttle, attempt.rows)
     if session.session is not None and session.session.privileged:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_acks as acks
+from ottla.broker.handlers.fetch import ROW_BYTES
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.acquiring import Asked, Fetched
@@ -49,6 +50,9 @@ class _Fetch:
         self._shares = context.services.shares
         self._committed = self._shares.rules.reads_committed(request.group_id or "")
         self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
+        quotas = context.services.metering.quotas
+        if quotas is not None:
+            self._max_bytes = quotas.most_fetched(context.peer, context.client_id, self._max_bytes)
         self.rows: dict[Place, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
         self._shared: dict[Place, Shared] = {}
@@ -262,7 +266,12 @@ async def _go_on(
         _acknowledged(rows, place, ticket.answer)
     if request.share_session_epoch == CLOSING:
         context.services.shares.sessions.close(request.group_id or "", request.member_id or "")
-    return _response(context, request, rows)
+    response = _response(context, request, rows)
+    quotas = context.services.metering.quotas
+    if quotas is not None:
+        size_bytes = sum(len(row.records or b"") + ROW_BYTES for row in rows.values())
+        response.throttle_time_ms = quotas.took(context.peer, context.client_id, size_bytes)
+    return response
 
 
 def _acknowledged(rows: dict[Place, wire.PartitionData], place: Place, answer: Any) -> None:

@@ -67,6 +67,9 @@ class Admin:
             OSError: the metadata log could not be written; the node stops.
         """
         answer = await self._controller.forward(asking, request)
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms:  # the controller counts, and the client is held up where it is connected
+            asking.peer.throttle_ms = max(asking.peer.throttle_ms, throttle_ms)
         await self._settled()
         return answer
 

@@ -21,6 +21,7 @@ import trio
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.controller.decision import Spend, unbounded
 from ottla.controller.image import Image
 from ottla.wire.apis import ApiKey, request_spec
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -29,6 +30,7 @@ from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.mutations import Changes
     from ottla.peers.access import Access
 
 logger = logging.getLogger("ottla.channel")
@@ -63,7 +65,7 @@ class LocalController(Protocol):
     def leader_address(self) -> tuple[str, int] | None:
         """Where the active controller listens for controllers; None while nobody is known."""
 
-    async def submit(self, request: Any, version: int = 0) -> Any:
+    async def submit(self, request: Any, version: int = 0, spend: Spend = unbounded) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
@@ -91,6 +93,9 @@ class Asking(Protocol):
 
     def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """Whether who asks may do something."""
+
+    def changes(self) -> Changes | None:
+        """What counts the partitions it makes or removes; None: nobody does."""
 
 
 class ControllerChannel:
@@ -202,7 +207,12 @@ class ControllerChannel:
                 asked = TokenAsked(request, asking.peer.principal, self._env.now_ms())
                 return await self._controller.submit(asked, version)
             if request.SPEC.key not in _RAFT:
-                return await self._controller.submit(request, version)
+                changes = None if asking is None else asking.changes()
+                if changes is None:
+                    return await self._controller.submit(request, version)
+                answer = await self._controller.submit(request, version, changes.spend)
+                changes.tell(answer)
+                return answer
             answer = await self._controller.answer_raft(request, version, self._listener)
         except ProtocolError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:

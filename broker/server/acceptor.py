@@ -11,7 +11,11 @@ from ottla.broker.server.dispatch import Dispatcher
 from ottla.world.env import Accepted, Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.broker.auth.doors import Door
+    from ottla.broker.server.admission import Admission
+    from ottla.broker.server.complaints import Complaints
 
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
@@ -26,24 +30,44 @@ class Acceptor:
         self._dispatcher = dispatcher
         self._door = door
         self._connections: set[Connection] = set()
+        self.admission: Admission | None = None
+        """Who limits connections; None: nobody."""
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    @property
+    def complaints(self) -> Complaints:
+        """What is said of them in the log."""
+        return self._dispatcher.complaints
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        """Everybody who is connected."""
+        return self._connections
 
     async def run(self, listener: Listener) -> None:
         """Serve until cancelled: then every connection ends, with what it still waited for."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hang_up_on_the_silent)
             while True:
-                nursery.start_soon(self._serve, await listener.accept())
+                stream = await listener.accept()
+                if self.admission is not None:
+                    held_ms = await self.admission.admit(self._dispatcher.listener, stream)
+                    if held_ms is not None:
+                        nursery.start_soon(self.admission.keep, stream, held_ms)
+                        continue
+                connection = self._connection(stream)
+                self._connections.add(connection)
+                nursery.start_soon(self._serve, connection)
 
-    async def _serve(self, stream: Accepted) -> None:
-        connection = self._connection(stream)
-        self._connections.add(connection)
+    async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve()
         finally:
             self._connections.discard(connection)
+            if self.admission is not None:
+                self.admission.left(self._dispatcher.listener, connection)
 
     def _connection(self, stream: Accepted) -> Connection:
         if self._door is None:

@@ -8,8 +8,9 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
+from typing import Any
 
 import trio
 
@@ -53,6 +54,8 @@ class Connection:
         services = dispatcher.services
         self._dispatcher = dispatcher
         self._observer = dispatcher.observer
+        self._metering = services.metering
+        self._may_be_timed = not dispatcher.is_of_controllers
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._env = services.env
@@ -71,9 +74,15 @@ class Connection:
         self._parked: trio.CancelScope | None = None
         self._is_watched = False
 
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+        return self._peer.host
+
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; what still waits to be answered is given up."""
         self._stream.close()
+        self._peer.leave()
 
     def idle_ms(self, now_ms: float) -> float:
         """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""
@@ -167,13 +176,26 @@ class Connection:
     async def _answer_all(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while (frame := self._next_frame()) is not None:
-            is_light = await self._answer(frame)
+            answering = self._answer(frame)
+            is_timed = self._metering.times_requests and self._may_be_timed
+            is_light = await (self._timed(answering) if is_timed else answering)
             self._in_a_row += 1
             if self._start == self._end or (is_light and self._in_a_row % _LOOK_EVERY):
                 continue  # it took microseconds: looking at the clock each time would cost as much
             if self._in_a_row >= _REQUESTS_IN_A_ROW or self._turn.is_over():
                 self._in_a_row = 0
                 await self._turn.rest()
+
+    async def _timed(self, answering: Coroutine[Any, Any, bool]) -> bool:
+        """Answer one request, and count how long that takes (KIP-124)."""
+        from ottla.broker.server.stopwatch import Stopwatch  # few nodes have such quotas
+
+        watch = self._peer.stopwatch = Stopwatch(self._env.monotonic_ms, self._metering)
+        try:
+            return await watch.around(answering)
+        finally:
+            watch.stop(self._peer)
+            self._peer.stopwatch = None
 
     async def _answer(self, frame: memoryview) -> bool:
         """Answer one request; says whether it was one of those that never take long."""
@@ -193,6 +215,8 @@ class Connection:
             if self._peer.throttle_ms:
                 await self._mute()
             return is_light
+        if self._peer.stopwatch is not None:
+            self._peer.stopwatch.tell(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.answered_version(request)
         if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))

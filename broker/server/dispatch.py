@@ -27,6 +27,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
+    from ottla.broker.auth.mutations import Changes
     from ottla.broker.server.complaints import Complaints
     from ottla.broker.services import Services
     from ottla.controller.image import Image
@@ -127,6 +128,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: Route(0, 1, "write_share_group_state"),
     ApiKey.DELETE_SHARE_GROUP_STATE: Route(0, 0, "delete_share_group_state"),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Route(0, 1, "read_share_group_state_summary"),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Route(0, 0, "get_telemetry_subscriptions"),
+    ApiKey.PUSH_TELEMETRY: Route(0, 0, "push_telemetry"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
@@ -187,6 +190,11 @@ class Context:
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
+    def changes(self) -> Changes | None:
+        """What counts the partitions this request makes or removes; None: nobody does."""
+        quotas = self.services.metering.quotas
+        return None if quotas is None else quotas.changes(self.peer, self.client_id, self.key, self.version)
+
     def authorized(self, resource: Resource, name: str = CLUSTER_NAME) -> int:
         """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
         authorizer = self.services.authorizer
@@ -223,6 +231,11 @@ class Dispatcher:
         self.listener = listener
         self._env = services.env
 
+    @property
+    def is_of_controllers(self) -> bool:
+        """Whether it is the way at a listener where controllers are asked."""
+        return ApiKey.ENVELOPE in self.apis
+
     @cached_property
     def complaints(self) -> Complaints:
         """What is said in the log of this listener's connections."""
@@ -257,7 +270,7 @@ class Dispatcher:
 
     def _handled(self, context: Context, handler: Handler, body: Any) -> Answer | Preparing:
         if self.services.authorizer is not None:
-            handler = guarding(handler, at_controller=ApiKey.ENVELOPE in self.apis)
+            handler = guarding(handler, at_controller=self.is_of_controllers)
         if self.services.making and context.key in NAMING:  # a topic of many partitions was made a moment ago
             return Preparing(self._once_made(context, handler, body))
         return handler(context, body)

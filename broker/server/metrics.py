@@ -28,6 +28,7 @@ from ottla.world.env import Env, Listener, Stream
 
 if TYPE_CHECKING:
     from ottla.broker.replica.health import Health
+    from ottla.broker.telemetry.pushed import Pushed
 
 logger = logging.getLogger("ottla.metrics")
 MAX_REQUEST_BYTES = 8192
@@ -64,6 +65,8 @@ class Numbers(NamedTuple):
     """Whether this node is a broker."""
     decides: bool
     """Whether it is one of the controllers."""
+    pushed: Callable[[], Pushed | None] = lambda: None
+    """What clients pushed, once one did."""
 
     def gauges(self, health: Health) -> Iterable[Row]:
         """What goes up and down, of the node as a whole."""
@@ -107,7 +110,7 @@ def _head(name: str, about: str, kind: str) -> str:
 async def page(env: Env, numbers: Numbers) -> bytes:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
     turn = Turn(env, BESIDE_MS)
-    out = await _of_a_broker(numbers, turn) if numbers.serves else []
+    out = await _of_a_broker(env, numbers, turn) if numbers.serves else []
     from ottla.broker.server import quorum_numbers  # who asks for no numbers does not load these
 
     for name, about, number in (
@@ -123,7 +126,7 @@ async def page(env: Env, numbers: Numbers) -> bytes:
     return "".join(out).encode()
 
 
-async def _of_a_broker(numbers: Numbers, turn: Turn) -> list[str]:
+async def _of_a_broker(env: Env, numbers: Numbers, turn: Turn) -> list[str]:
     """Its logs, its partitions, and what goes on beside."""
     out: list[str] = []
     logs = numbers.storage.logs()
@@ -147,6 +150,11 @@ async def _of_a_broker(numbers: Numbers, turn: Turn) -> list[str]:
         out.append(f"{_head(name, about, 'gauge')}{name} {number}\n")
     for name, about, number in numbers.counters():
         out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
+    pushed = numbers.pushed()
+    if pushed is not None:
+        for name, about, number in pushed.counters():
+            out.append(f"{_head(name + '_total', about, 'counter')}{name}_total {number}\n")
+        out += await turn.through(pushed.lines(env.monotonic_ms()))
     return out
 
 

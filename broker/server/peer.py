@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.server.stopwatch import Stopwatch
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a connection that proved nothing (``KafkaPrincipal.java``)."""
@@ -24,6 +28,7 @@ class Peer:
         "principal",
         "software_name",
         "software_version",
+        "stopwatch",
         "throttle_ms",
         "token_authenticated",
     )
@@ -41,6 +46,8 @@ class Peer:
         """Our own address as it dialled it."""
         self.software_name = "unknown"
         self.software_version = "unknown"
+        self.stopwatch: Stopwatch | None = None
+        """Runs while its request is worked on, where there is a quota of that."""
         self.throttle_ms = 0
         """For so long it is not read once it has its answer: it went over a quota."""
         self.closed = False

@@ -16,6 +16,7 @@ from ottla.broker.server import dispatch
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.peer import Peer
+from ottla.broker.services import Metering
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.broker.turn import Turn
@@ -62,6 +63,10 @@ class Local:
         return await self.submit((message, listener), version)
 
 
+def no_changes() -> None:
+    """There is no quota of changes."""
+
+
 class Remote:
     """A controller behind the wire: its answers are the test's, but for ApiVersions."""
 
@@ -72,7 +77,7 @@ class Remote:
         self.spoken = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
         self.spoken[ApiKey.ALTER_PARTITION] = (2, 3)
         apis = {key: Route(0, 9, f"remote-{port}") for key in self.spoken}
-        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=(), authorizer=None)
+        services: Any = SimpleNamespace(env=env, config=NodeConfig(), making=(), authorizer=None, metering=Metering())
         self.dispatcher = Dispatcher(services, apis)
         before = dispatch.handler_of
         found = {f"remote-{port}": self._handle}
@@ -122,7 +127,9 @@ class Stage:
         frame = request_frame(ApiKey(request.SPEC.key), version, 77, "the client", request)[4:]
         peer = Peer(host, ("here", 1))
         peer.principal = principal
-        return SimpleNamespace(version=version, peer=peer, turn=Turn(self.env), frame=frame, is_guarded=False)
+        return SimpleNamespace(
+            version=version, peer=peer, turn=Turn(self.env), frame=frame, is_guarded=False, changes=no_changes
+        )
 
 
 def sealed(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:

@@ -15,6 +15,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.server import dispatch
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.services import Metering
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.framing import request_frame
@@ -144,7 +145,9 @@ class Stage:
         self.env = World()
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
         config = NodeConfig(values=settings)
-        self.services: Any = SimpleNamespace(env=self.env, config=config, making=(), authorizer=None, audit=None)
+        self.services: Any = SimpleNamespace(
+            env=self.env, config=config, making=(), authorizer=None, audit=None, metering=Metering()
+        )
         self.apis: dict[ApiKey, Route] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)
         monkeypatch.setattr(dispatch, "handler_of", self.handlers.__getitem__)

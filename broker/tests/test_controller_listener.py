@@ -98,8 +98,7 @@ class Listener:
         listener = self
 
         class Metadata:
-            cluster_id = "cluster"
-            kraft_version = 1
+            cluster_id, kraft_version = "cluster", 1
 
             @property
             def image(self) -> Image:
@@ -113,6 +112,7 @@ class Listener:
             metadata=Metadata(),
             making=(),
             authorizer=None,
+            metering=SimpleNamespace(quotas=None, times_requests=False),
         )
         self.dispatcher = Dispatcher(services, CONTROLLER_ROUTES, "CONTROLLER")
 

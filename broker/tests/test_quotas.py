@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.quotas import FORGOTTEN_MS, MOST_COUNTERS, Quotas, Rate
+from ottla.broker.auth.counters import FORGOTTEN_MS, MOST_COUNTERS, Rate
+from ottla.broker.auth.quotas import Quotas
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -25,6 +26,17 @@ class Who:
     def __init__(self, principal: str = "User:u") -> None:
         self.principal = principal
         self.throttle_ms = 0
+        self.stopwatch: Any = None
+
+
+class Watch:
+    """Says that a request took so long."""
+
+    def __init__(self, *laps_ms: float) -> None:
+        self.laps_ms = list(laps_ms)
+
+    def lap_ms(self) -> float:
+        return self.laps_ms.pop(0)
 
 
 class Stage:
@@ -114,9 +126,63 @@ def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
 
 def test_keys_of_other_kinds_change_nothing() -> None:
     stage = Stage()
-    stage.set(1, key="request_percentage", user="u")
     stage.set(1, key="connection_creation_rate", ip="10.0.0.1")
     assert not stage.quotas.is_on
+
+
+# ---------------------------------------------------------------- time that requests take (346, 349)
+
+
+def timed(stage: Stage, *laps_ms: float) -> Who:
+    who = Who()
+    who.stopwatch = Watch(*laps_ms)
+    return who
+
+
+def test_requests_are_timed_only_while_there_is_a_quota_of_that() -> None:
+    stage = Stage()
+    stage.set(100, client_id="c")
+    assert (stage.quotas.is_on, stage.quotas.times_requests) == (True, False)
+    stage.set(10, key="request_percentage", client_id="c")
+    assert stage.quotas.times_requests
+    assert stage.quotas.requested(Who(), "c") == 0, "a request that is not timed"
+    stage.set(None, key="request_percentage", client_id="c")
+    assert (stage.quotas.is_on, stage.quotas.times_requests) == (True, False)
+
+
+def test_a_hundred_percent_is_one_second_in_a_second() -> None:
+    stage = Stage()
+    stage.set(10, key="request_percentage", user="u")
+    who = timed(stage, 1000, 20)
+    assert stage.quotas.requested(who, "c") == 0, "a second in ten is ten percent"
+    assert stage.quotas.requested(who, "c") == 200, "10.2 percent in ten seconds: a fiftieth of them too much"
+    assert who.throttle_ms == 200
+
+
+def test_nobody_waits_longer_than_a_second_for_time() -> None:
+    stage = Stage()
+    stage.set(1, key="request_percentage", user="u")
+    assert stage.quotas.requested(timed(stage, 60_000), "c") == 1000
+
+
+def test_what_the_answer_itself_took_counts_for_the_next_request() -> None:
+    stage = Stage()
+    stage.set(1, key="request_percentage", user="u")
+    who = timed(stage, 50, 100, 0)
+    assert stage.quotas.requested(who, "c") == 0
+    stage.quotas.answered(who, "c")
+    assert who.throttle_ms == 0
+    assert stage.quotas.requested(who, "c") == 1000, "1.5 percent: it would be five seconds"
+
+
+def test_a_fetch_whose_time_is_over_the_quota_gets_nothing_and_its_bytes_do_not_count() -> None:
+    stage = Stage()
+    stage.set(1, key="request_percentage", user="u")
+    stage.set(100, key="consumer_byte_rate", user="u")
+    who = timed(stage, 110, 0)
+    assert stage.quotas.fetched(who, "c", 900) == 1000
+    assert stage.quotas.fetched(Who(), "c", 1000) == 0, "nothing was counted before"
+    assert stage.quotas.fetched(Who(), "c", 500) == 5000
 
 
 def test_a_new_bound_holds_for_the_running_counters() -> None:

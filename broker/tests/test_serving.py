@@ -9,7 +9,7 @@ import trio
 
 from ottla.broker import serving
 from ottla.broker.config import NodeConfig
-from ottla.broker.services import Services
+from ottla.broker.services import Metering, Services
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.delta import Delta
@@ -28,7 +28,7 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
     controller: Any = SimpleNamespace(run=_forever, listeners=[], image=Image(), kraft_version=1)
     idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
     parts: Any = dict.fromkeys(Services.__dataclass_fields__)
-    parts |= {"env": env, "config": NodeConfig(), "controller": controller, "making": ()}
+    parts |= {"env": env, "config": NodeConfig(), "controller": controller, "making": (), "metering": Metering()}
     cache: Any = SimpleNamespace(cluster_id="c", image=Image())
     made: Any = SimpleNamespace(
         services=Services(**parts),

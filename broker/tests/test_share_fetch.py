@@ -7,15 +7,19 @@ from dataclasses import replace
 import trio
 import trio.testing
 
+from ottla.broker.auth.quotas import Quotas
 from ottla.broker.share.sessions import Place
 from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.shared import Shared
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.share_node import Node, T
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import describe_share_group_offsets as d
+from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import share_fetch as f
 
 MANY = 400
@@ -105,7 +109,7 @@ def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
     node = Node()
 
     async def story() -> None:
-        await node.fetch(0, 0)
+        await node.fetch(0, 0, max_wait_ms=1000)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
         shared = node.stage.services.shares._by_key["g", T, 0]
@@ -226,5 +230,22 @@ def test_a_new_leader_epoch_begins_anew() -> None:
         assert (new is old, old.closed, new.closed) == (False, True, False)
         shares._forget(old)
         assert shares.get("g", Place(T, 0)) is new
+
+    node.run(story)
+
+
+def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
+    node = Node()
+    quotas = Quotas(node.stage.env)  # type: ignore[arg-type]
+    draft = Draft(Image())
+    draft.take(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
+    quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
+    node.stage.services.metering.quotas = quotas
+
+    async def story() -> None:
+        node.produce(0)
+        answer = await node.fetch(0, 0, max_wait_ms=1000)
+        assert rows(answer)[0] == (0, 5)
+        assert answer.throttle_time_ms == node.peer.throttle_ms > 0
 
     node.run(story)

@@ -17,6 +17,7 @@ from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.peer import Peer
+from ottla.broker.services import Metering
 from ottla.broker.tests.memory_net import MemoryNet, Side
 from ottla.broker.tests.world import virtually
 from ottla.broker.turn import Turn
@@ -122,6 +123,7 @@ class Cluster:
                     metadata=metadata,
                     making=(),
                     authorizer=None,
+                    metering=Metering(),
                     watch=lambda: watch,
                 )
                 listener = await self.net.listen("h", CONTROLLER_PORT)

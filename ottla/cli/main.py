@@ -12,6 +12,7 @@ COMMANDS = {
     "random-uuid": "print a fresh id for a cluster or directory",
     "topic": "list, describe, create, configure, delete topics",
     "acl": "list, add and remove rules of who may do what",
+    "quota": "list, set and remove what clients may have in a second",
     "user": "list, add and remove users who log in with a password (SCRAM)",
     "token": "create, list, renew and end delegation tokens",
     "group": "list, describe, reset, delete groups of all four kinds",

@@ -23,9 +23,13 @@ def handle(context: Context, request: Message) -> Answer:
 
 async def submitted(context: Context, request: Message, event: Any) -> Message:
     """Hand in what stands for a request."""
-    controller = context.services.controller
+    controller, changes = context.services.controller, context.changes()
     try:
-        answer: Message = await controller.submit(event, context.version)
+        if changes is None:
+            answer: Message = await controller.submit(event, context.version)
+        else:
+            answer = await controller.submit(event, context.version, changes.spend)
+            changes.tell(answer)
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:

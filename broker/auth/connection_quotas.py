@@ -1,0 +1,184 @@
+"""How many connections there may be, and how fast new ones may come: of one node's clients, or of its controllers.
+
+Behaviour (items 355, 356): who comes waits for a place among all connections and among its listener's, and for the rate
+of both; over the rate of its own address it is kept unread for the delay, then closed, and counts for nothing; over the
+number of its address it is closed at once. No delay is longer than a second. The brokers' own listener, where there is
+another, is not held up by what is for all; where that leads to too many, others must leave.
+
+Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates count from when
+there is a limit.
+
+From KIP-402, KIP-612.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ottla.broker.auth.counters import SAMPLE_MS, Kind, Rate
+from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.quotas import CONNECTIONS, IP
+from ottla.wire.messages import metadata_records as m
+
+NO_LIMIT = 2**31 - 1
+MOST_DELAY_MS = int(SAMPLE_MS)
+MAX, RATE = "max.connections", "max.connection.creation.rate"
+PER_HOST, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+KEYS = (MAX, RATE, PER_HOST, OVERRIDES)
+
+
+def host_key(text: str) -> str:
+    """An address however it is written; a name is itself."""
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return text.strip().lower()
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def overrides_of(text: str) -> dict[str, int]:
+    """The number for each address, of ``HOST:NUMBER,...``.
+
+    Raises:
+        ValueError: it is not that.
+    """
+    out = {}
+    for pair in filter(None, (x.strip() for x in text.split(","))):
+        host, separator, number = pair.rpartition(":")
+        if not separator or not host.strip():
+            raise ValueError(f"{pair} is no HOST:NUMBER")
+        out[host_key(host.strip().strip("[]"))] = int(number)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the settings and quotas say."""
+
+    total: int = NO_LIMIT
+    rate: int = NO_LIMIT
+    per_host: int = NO_LIMIT
+    overrides: Mapping[str, int] = field(default_factory=dict)
+    listeners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Number and rate by listener, where they are not those of all."""
+    host_rates: Mapping[str | None, float] = field(default_factory=dict)
+    """None is the rate of any other address."""
+
+    @classmethod
+    def of(cls, static: Mapping[str, str], image: Image, node_id: int, names: Iterable[str]) -> Limits:
+        """As they stand now; ``names``: the listeners'."""
+        everyone, own = (image.config(RESOURCE_BROKER, at) for at in ("", str(node_id)))
+        values = {**static, **everyone, **own}
+        listeners = {}
+        for name in names:
+            prefix = f"listener.name.{name.lower()}."
+            if prefix + MAX in values or prefix + RATE in values:
+                number, speed = (int(values.get(prefix + key, values.get(key, NO_LIMIT))) for key in (MAX, RATE))
+                listeners[name] = number, speed
+        rates: dict[str | None, float] = {}
+        for about in image.others:
+            if about[0] == "quota" and about[2] == CONNECTIONS:
+                ((kind, name),), record = about[1], image.others[about]
+                assert kind == IP
+                assert isinstance(record, m.ClientQuotaRecord)
+                rates[None if name is None else host_key(name)] = record.value
+        overrides = overrides_of(values.get(OVERRIDES, ""))
+        total, rate, per_host = (int(values.get(key, NO_LIMIT)) for key in (MAX, RATE, PER_HOST))
+        return cls(total, rate, per_host, overrides, listeners, rates)
+
+    def of_listener(self, name: str) -> tuple[int, int]:
+        """Number and rate of one listener."""
+        return self.listeners.get(name, (self.total, self.rate))
+
+
+class ConnectionQuotas:
+    """Who is connected, counted; and who may come."""
+
+    def __init__(self, protected: str | None = None) -> None:
+        """``protected``: the brokers' own listener, where there is another."""
+        self._protected = protected
+        self.limits = Limits()
+        self._total = 0
+        self._hosts: Counter[str] = Counter()
+        self._listeners: Counter[str] = Counter()
+        self._rate = Rate()
+        self._rates: dict[str, Rate] = {}
+        self._host_rates = Kind(Rate)
+
+    def is_protected(self, listener: str) -> bool:
+        """Whether a listener is not bound by what is for all."""
+        return listener == self._protected
+
+    def arrived(self, listener: str, now_ms: float) -> int:
+        """Somebody came: how long it must wait for the rates, in milliseconds."""
+        delay_ms = 0
+        if not self.is_protected(listener):
+            delay_ms = _delay_ms(self._rate, self.limits.rate, now_ms)
+        own = self._rates.setdefault(listener, Rate())
+        return max(delay_ms, _delay_ms(own, self.limits.of_listener(listener)[1], now_ms))
+
+    def has_room(self, listener: str) -> bool:
+        """Whether there is a place."""
+        if self._listeners[listener] >= self.limits.of_listener(listener)[0]:
+            return False
+        return self.is_protected(listener) or self._total < self.limits.total
+
+    def held_ms(self, listener: str, host: str, now_ms: float) -> int:
+        """How long somebody is kept before it is closed, as its address comes too often; 0 where it does not."""
+        host = host_key(host)
+        rates = self.limits.host_rates
+        bound = rates.get(host, rates.get(None)) if rates else None
+        if bound is None:
+            return 0
+        rate = self._host_rates.counter((host, ""), now_ms)
+        delay_ms = _delay_ms(rate, bound, now_ms)
+        if delay_ms:
+            rate.count(-1, now_ms)
+            self._rates[listener].count(-1, now_ms)
+            if not self.is_protected(listener):
+                self._rate.count(-1, now_ms)
+        return delay_ms
+
+    def enter(self, listener: str, host: str) -> bool:
+        """Count somebody in; False, and nothing counted, where there are too many of its address."""
+        host = host_key(host)
+        if self._hosts[host] >= self.limits.overrides.get(host, self.limits.per_host):
+            return False
+        self._count(listener, host)
+        return True
+
+    def adopt(self, listener: str, host: str) -> None:
+        """Count somebody who was there before there was a limit."""
+        self._count(listener, host_key(host))
+
+    def _count(self, listener: str, host: str) -> None:
+        self._hosts[host] += 1
+        self._listeners[listener] += 1
+        self._total += 1
+
+    def left(self, listener: str, host: str) -> None:
+        """Somebody is gone."""
+        host = host_key(host)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+        self._listeners[listener] -= 1
+        self._total -= 1
+        assert self._total >= 0, "whoever leaves was counted"
+
+    @property
+    def excess(self) -> int:
+        """So many must leave, of listeners that are not protected."""
+        return max(0, self._total - self.limits.total)
+
+
+def _delay_ms(rate: Rate, bound: float, now_ms: float) -> int:
+    """Count one; gives how long it must wait (`QuotaUtils.boundedThrottleTime`)."""
+    rate.count(1, now_ms)
+    measured, window_ms = rate.look(now_ms)
+    if measured <= bound:
+        return 0
+    return MOST_DELAY_MS if bound <= 0 else min(MOST_DELAY_MS, round((measured - bound) / bound * window_ms))

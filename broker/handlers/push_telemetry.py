@@ -1,0 +1,32 @@
+"""PushTelemetry (72), v0: a client's metrics.
+
+Behaviour: the subscription must be the one it was told, its interval over, the codec known and the size no more than
+``telemetry.max.bytes``, packed and unpacked; what cannot be unpacked or read is INVALID_RECORD. Nobody needs a right
+for it. Where the node has a metrics page they are shown there.
+
+Source: ``ClientMetricsManager.processPushTelemetryRequest`` (apache/kafka 4.3.1).
+
+From KIP-714.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.get_telemetry_subscriptions import who_is
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+
+def handle(context: Context, request: PushTelemetryRequest) -> Answer:
+    """Take them."""
+    return context.turn.go(_taken(context, request))
+
+
+def _taken(context: Context, request: PushTelemetryRequest) -> Steps[Answer]:
+    services, who = context.services, who_is(context)
+    try:
+        yield from services.telemetry.push(request, who, context.peer, services.config.number("telemetry.max.bytes"))
+    except ProtocolError as error:
+        return PushTelemetryResponse(error_code=error.code)
+    return PushTelemetryResponse()

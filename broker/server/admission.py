@@ -1,0 +1,140 @@
+"""Carries out what `ConnectionQuotas` says: has newcomers wait, keeps them unread, and hangs up on who must leave.
+
+Loaded once there is a limit. Source: ``Acceptor``, ``Processor.closeExcessConnections`` in ``SocketServer.scala``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits
+from ottla.broker.config import NodeConfig
+from ottla.controller.image import Image
+from ottla.world.env import FOREVER_S, Accepted, Env
+
+if TYPE_CHECKING:
+    from ottla.broker.server.complaints import Complaints
+
+logger = logging.getLogger("ottla.connection")
+
+
+class Connected(Protocol):
+    """A connection: `ottla.broker.server.connection.Connection`."""
+
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long it has said nothing."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class Listened(Protocol):
+    """One listener's connections: `ottla.broker.server.acceptor.Acceptor`."""
+
+    admission: Admission | None
+
+    @property
+    def complaints(self) -> Complaints:
+        """What is said of its connections in the log."""
+
+    @property
+    def connections(self) -> Iterable[Connected]:
+        """Everybody who is connected there."""
+
+
+class Admission:
+    """Who may come in, over all listeners of one kind."""
+
+    def __init__(self, env: Env, config: NodeConfig, listeners: Mapping[str, Listened], protected: str | None) -> None:
+        """``protected``: the brokers' own listener."""
+        self._env, self._config, self._listeners = env, config, listeners
+        self._quotas = ConnectionQuotas(protected if len(listeners) > 1 else None)
+        self._ousted: set[Connected] = set()
+        self._changed = trio.Event()
+        for name, listener in listeners.items():
+            listener.admission = self
+            for connection in listener.connections:
+                self._quotas.adopt(name, connection.host)
+
+    def publish(self, image: Image) -> None:
+        """Settings or quotas have changed."""
+        config = self._config
+        try:
+            self._quotas.limits = Limits.of(config.values, image, config.node_id, self._listeners)
+        except ValueError as error:
+            logger.warning("limits of connections stay as they are: %s", error)
+        self._oust()
+        self._tell()
+
+    async def admit(self, listener: str, stream: Accepted) -> int | None:
+        """Wait until somebody may come in, as long as it takes.
+
+        Gives None where it may; else for how many milliseconds it is kept before it is hung up on.
+        """
+        quotas, env = self._quotas, self._env
+        try:
+            until_ms = env.monotonic_ms()
+            until_ms += quotas.arrived(listener, until_ms)
+            while True:
+                left_ms = until_ms - env.monotonic_ms()
+                if left_ms <= 0 and quotas.has_room(listener):
+                    break
+                with env.timeout(left_ms / 1000 if left_ms > 0 else FOREVER_S):
+                    await self._changed.wait()
+        except BaseException:
+            stream.close()
+            raise
+        held_ms = quotas.held_ms(listener, stream.peer, env.monotonic_ms())
+        if held_ms:
+            return held_ms
+        if not quotas.enter(listener, stream.peer):
+            text = "connection from %s refused: there are as many as that address may have"
+            self._listeners[listener].complaints.say(logger, logging.INFO, text, stream.peer)
+            return 0
+        self._oust()
+        return None
+
+    async def keep(self, stream: Accepted, held_ms: int) -> None:
+        """Hang up on somebody after a while, unread."""
+        try:
+            if held_ms:
+                await self._env.sleep(held_ms / 1000)
+        finally:
+            stream.close()
+
+    def left(self, listener: str, connection: Connected) -> None:
+        """Somebody is gone: the next may come."""
+        self._quotas.left(listener, connection.host)
+        self._ousted.discard(connection)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _oust(self) -> None:
+        """Hang up on whom nothing was heard from for longest, where there are too many."""
+        excess = self._quotas.excess - len(self._ousted)
+        if excess <= 0:
+            return
+        now_ms = self._env.monotonic_ms()
+        others = [
+            connection
+            for name, listener in self._listeners.items()
+            if not self._quotas.is_protected(name)
+            for connection in listener.connections
+            if connection not in self._ousted
+        ]
+        others.sort(key=lambda connection: -connection.idle_ms(now_ms))
+        for connection in others[:excess]:
+            self._ousted.add(connection)
+            connection.close()

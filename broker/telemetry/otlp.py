@@ -1,0 +1,166 @@
+"""What a client's metrics say: a reader of the few fields of OpenTelemetry's protobuf that clients fill.
+
+It goes through the bytes a field at a time, yields often, and makes nothing of what it does not know; whatever claims
+more than there is ends it with a `WireError`. Gauges and sums are read, histograms are passed over.
+
+Source: ``opentelemetry/proto/metrics/v1/metrics.proto``; ``SinglePointMetric.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+from ottla.wire.errors import WireError
+
+MOST_CHARS = 200
+"""Of a name or a label: what is longer is cut off."""
+MOST_LABELS = 16
+MOST_FIELDS = 100
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
+_DELTA = 1
+Labels = tuple[tuple[str, str], ...]
+
+
+class Sample(NamedTuple):
+    """One value."""
+
+    name: str
+    labels: Labels
+    value: float
+    is_delta: bool
+    """Whether it is what came since the last one."""
+    is_counter: bool
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise WireError("a number in the metrics does not end")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+    """Number, kind and value of each field of a message."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield tag >> 3, kind, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise WireError(f"a field of kind {kind} in the metrics")
+        if size > len(data) - at:
+            raise WireError("a field in the metrics claims more than there is")
+        yield tag >> 3, kind, data[at : at + size]
+        at += size
+
+
+def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
+    """The messages in a field; None for each other field, of which there may be very many."""
+    for number, _, value in _fields(data):
+        yield value if number == wanted and isinstance(value, memoryview) else None
+
+
+def _few(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+    """The fields of a small message, within which nobody stops to let others in."""
+    for count, found in enumerate(_fields(data)):
+        if count >= MOST_FIELDS:
+            raise WireError(f"a value in the metrics has more than {MOST_FIELDS} fields")
+        yield found
+
+
+def _text(data: memoryview) -> str:
+    return bytes(data[: 4 * MOST_CHARS]).decode("utf-8", "replace")[:MOST_CHARS]
+
+
+def _any_value(data: memoryview) -> str:
+    for number, _, value in _few(data):
+        if number == 1 and isinstance(value, memoryview):
+            return _text(value)
+        if number in (2, 3) and isinstance(value, int):
+            return ("false", "true")[value & 1] if number == 2 else str(value)
+        if number == 4 and isinstance(value, memoryview) and len(value) == 8:
+            return repr(_DOUBLE.unpack(value)[0])
+    return ""
+
+
+def _label(data: memoryview) -> tuple[str, str]:
+    key = value = ""
+    for number, _, part in _few(data):
+        if isinstance(part, memoryview):
+            if number == 1:
+                key = _NO_NAME.sub("_", _text(part))
+            elif number == 2:
+                value = _any_value(part)
+    return f"_{key}" if key[:1].isdigit() else key, value
+
+
+def _point(data: memoryview) -> tuple[Labels, float | None]:
+    labels: dict[str, str] = {}
+    value: float | None = None
+    for number, _, part in _few(data):
+        if not isinstance(part, memoryview):
+            continue
+        if number == 7 and len(labels) < MOST_LABELS:
+            key, text = _label(part)
+            if key:
+                labels[key] = text
+        elif number in (4, 6) and len(part) == 8:
+            value = float((_DOUBLE if number == 4 else _LONG).unpack(part)[0])
+    return tuple(sorted(labels.items())), value
+
+
+def _metric(data: memoryview) -> Generator[Sample | None, None, None]:
+    name = ""
+    for number, _, body in _fields(data):
+        if not isinstance(body, memoryview):
+            yield None
+            continue
+        if number == 1:
+            name = _NO_NAME.sub("_", _text(body))
+        elif number in (5, 7):
+            temporality = monotonic = 0
+            if number == 7:
+                for field, kind, value in _fields(body):
+                    if kind == _VARINT and isinstance(value, int):
+                        temporality = value if field == 2 else temporality
+                        monotonic = value if field == 3 else monotonic
+                    yield None
+            is_delta, is_counter = temporality == _DELTA, number == 7 and bool(monotonic)
+            for point in _parts(body, 1):
+                labels, found = ((), None) if point is None else _point(point)
+                yield None if found is None or not name else Sample(name, labels, found, is_delta, is_counter)
+        yield None
+
+
+def samples(data: bytes) -> Generator[Sample | None, None, None]:
+    """Everything in a message of metrics; None now and then, where nothing was found yet.
+
+    Raises:
+        WireError: the bytes are none.
+    """
+    nothing = memoryview(b"")
+    for resource in _parts(memoryview(data), 1):
+        for scope in _parts(resource or nothing, 2):
+            for metric in _parts(scope or nothing, 2):
+                yield None
+                yield from _metric(metric or nothing)
+            yield None
+        yield None

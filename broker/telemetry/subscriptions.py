@@ -1,0 +1,99 @@
+"""Which metrics a client shall push, and how often: what the cluster's subscriptions make of who it is.
+
+Behaviour: a subscription without patterns is everybody's; the metrics of all that match are joined, ``*`` stands for
+all others, and the shortest interval counts. The subscription's id is a checksum of that, in the order of Java's hash
+set, mixed with the client's id: whoever pushes under another one must ask again.
+
+Source: ``ClientMetricsManager.createClientInstance``, ``ClientMetricsConfigs.java``,
+``ClientMetricsInstanceMetadata.java`` (apache/kafka 4.3.1).
+
+From KIP-714.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import re2
+
+from ottla.broker.groups.java_map import JavaMap
+from ottla.broker.groups.java_order import id_hash, text_hash
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
+from ottla.wire.crc import crc32c
+
+logger = logging.getLogger("ottla.telemetry")
+DEFAULT_INTERVAL_MS = 300_000
+ALL = "*"
+Who = Mapping[str, str | None]
+"""What a client is, by the names patterns have for it."""
+
+
+class Wanted(NamedTuple):
+    """What one client shall push."""
+
+    metrics: tuple[str, ...]
+    """Beginnings of names, in the order of Java's set."""
+    interval_ms: int
+
+    def id_for(self, instance_id: bytes) -> int:
+        """The id of this subscription, as a signed number of 32 bits."""
+        text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
+        mixed = crc32c(text.encode()) ^ id_hash(instance_id)
+        return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+class Subscription(NamedTuple):
+    """One of the cluster's."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, Any]
+    """What each attribute must look like; None matches nobody."""
+
+    def matches(self, who: Who) -> bool:
+        """Whether a client is meant."""
+        for name, pattern in self.patterns.items():
+            text = who.get(name)
+            if text is None or pattern is None or not pattern.fullmatch(text):
+                return False
+        return True
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (x.strip() for x in text.split(","))))
+
+
+def _pattern(name: str, text: str) -> Any:
+    """A pattern that takes no longer for what a client thought out to make it take long."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeError):
+        logger.warning("client metrics %s: the pattern %r is not one of RE2's and matches nobody", name, text)
+        return None
+
+
+def subscriptions_in(image: Image) -> list[Subscription]:
+    """Those the cluster has."""
+    out = []
+    for kind, name in image.configs:
+        if kind == RESOURCE_CLIENT_METRICS:
+            values = image.config(kind, name)
+            pairs = (x.partition("=") for x in _listed(values.get("match", "")))
+            patterns = {key.strip(): _pattern(name, text.strip()) for key, _, text in pairs}
+            interval_ms = int(values.get("interval.ms", DEFAULT_INTERVAL_MS))
+            out.append(Subscription(_listed(values.get("metrics", "")), interval_ms, patterns))
+    return out
+
+
+def wanted_of(subscriptions: Iterable[Subscription]) -> Wanted:
+    """What a client shall push for whom these are meant; nothing, each five minutes, where there are none."""
+    interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaMap[str, None](text_hash)
+    for each in subscriptions:
+        interval_ms = min(interval_ms, each.interval_ms)
+        for name in each.metrics:
+            metrics.put(name, None)
+    return Wanted((ALL,) if ALL in metrics else tuple(metrics), interval_ms)

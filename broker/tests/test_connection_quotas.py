@@ -1,0 +1,340 @@
+"""How many connections there may be: rows of items 355 and 356, and how a listener carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker import serving
+from ottla.broker.addresses import BadConfig
+from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits, host_key, overrides_of
+from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
+from ottla.controller.config_rules import check_broker
+from ottla.controller.delta import Delta
+from ottla.controller.draft import Draft
+from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+BEAT = ApiKey.HEARTBEAT
+HOST = "10.0.0.9"
+
+
+def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
+    out = ConnectionQuotas(protected)
+    out.limits = Limits(**limits)
+    return out
+
+
+# ---------------------------------------------------------------- the rules
+
+
+@pytest.mark.parametrize(
+    ("limits", "protected", "here", "there", "room"),
+    [
+        ({}, None, 100, 100, True),
+        ({"total": 5}, None, 2, 2, True),
+        ({"total": 5}, None, 3, 2, False),
+        ({"total": 5}, "A", 4, 9, True),
+        ({"total": 5}, "A", 5, 0, False),  # the number of all is each listener's own, too
+        ({"total": 5}, "B", 3, 2, False),
+        ({"listeners": {"A": (2, 9)}}, None, 1, 50, True),
+        ({"listeners": {"A": (2, 9)}}, None, 2, 0, False),
+        ({"listeners": {"A": (2, 9)}}, "A", 2, 0, False),
+        ({"total": 5, "listeners": {"A": (9, 9)}}, "A", 8, 9, True),
+    ],
+)
+def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: int, there: int, *, room: bool) -> None:
+    kept = quotas(protected, **limits)
+    for listener, count in (("A", here), ("B", there)):
+        for _ in range(count):
+            assert kept.enter(listener, HOST)
+    assert kept.has_room("A") is room
+
+
+def test_an_address_has_its_own_number_over_all_listeners() -> None:
+    kept = quotas(per_host=2, overrides={"10.0.0.7": 1})
+    assert [kept.enter(x, HOST) for x in "ABA"] == [True, True, False]
+    assert [kept.enter("A", "10.0.0.7"), kept.enter("A", "10.0.0.7")] == [True, False]
+    assert kept.enter("A", "10.0.0.8")
+    kept.left("B", HOST)
+    assert [kept.enter("A", HOST), kept.enter("A", HOST)] == [True, False]
+
+
+def test_over_the_rate_who_comes_waits_a_second_at_most() -> None:
+    kept = quotas(rate=2)
+    assert [kept.arrived("A", 0) for _ in range(20)] == [0] * 20
+    assert kept.arrived("A", 0) == 500
+    assert kept.arrived("B", 0) == 1000, "all listeners together"
+    assert [kept.arrived("B", 0) for _ in range(9)] == [1000] * 9
+
+
+def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_own() -> None:
+    kept = quotas("A", rate=1)
+    for _ in range(10):
+        assert kept.arrived("B", 0) == 0
+    assert kept.arrived("B", 0) > 0
+    assert [kept.arrived("A", 0) for _ in range(10)] == [0] * 10
+    assert kept.arrived("A", 0) > 0, "but its own rate does"
+    wide = quotas(rate=1, listeners={"B": (9, 100)})
+    assert [wide.arrived("B", 0) for _ in range(11)] == [0] * 10 + [1000], "the rate of all binds it still"
+
+
+def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
+    kept = quotas(rate=100, host_rates={None: 1, "10.0.0.7": 2})
+    for number in range(30):
+        kept.arrived("A", 0)
+        assert (kept.held_ms("A", HOST, 0) > 0) is (number >= 10)
+    assert kept._host_rates.counter((HOST, ""), 0).look(0)[0] == 1.0, "nor for itself"
+    assert kept._rate.look(0)[0] == 1.0
+    assert kept._rates["A"].look(0)[0] == 1.0
+    for number in range(25):
+        kept.arrived("A", 0)
+        assert (kept.held_ms("A", "10.0.0.7", 0) > 0) is (number >= 20)
+    assert quotas().held_ms("A", HOST, 0) == 0
+
+
+def test_so_many_must_leave_as_are_too_many() -> None:
+    kept = quotas("A", total=2)
+    for listener in "BBAA":
+        kept.enter(listener, HOST)
+    assert kept.excess == 2
+    kept.left("B", HOST)
+    assert kept.excess == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", {}),
+        ("10.0.0.1:5, 10.0.0.2:0", {"10.0.0.1": 5, "10.0.0.2": 0}),
+        ("::1:7", {"::1": 7}),
+        ("[2001:DB8::1]:7", {"2001:db8::1": 7}),
+    ],
+)
+def test_overrides_are_read(text: str, read: dict[str, int]) -> None:
+    assert overrides_of(text) == read
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", ":5"])
+def test_overrides_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        overrides_of(text)
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    assert host_key("0:0:0:0:0:0:0:1") == host_key("::1")
+    assert host_key("::ffff:10.0.0.1") == "10.0.0.1"
+
+
+def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start() -> None:
+    static = {"max.connections": "9", "max.connection.creation.rate": "8", "max.connections.per.ip": "7"}
+    draft = Draft(Image())
+    for name, key, value in (
+        ("", "max.connections", "6"),
+        ("3", "max.connections", "5"),
+        ("", "listener.name.a.max.connections", "4"),
+    ):
+        draft.take(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
+    draft.take(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
+    found = Limits.of(static, draft.image(1, 1), 3, ["A", "B"])
+    assert found == Limits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
+    assert found.of_listener("B") == (5, 8)
+
+
+# ---------------------------------------------------------------- listeners
+
+
+def beat() -> bytes:
+    return frame(BEAT, 0, 1, HeartbeatRequest("g", 0, "m"))
+
+
+class Node:
+    """Listeners with their acceptors, and settings that change."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str, **static: str) -> None:
+        self.stage = Stage(monkeypatch)
+        self.stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        config = NodeConfig({k.replace("_", "."): v for k, v in static.items()})
+        self.stage.services.config = config
+        self.doors = {name: Door() for name in names or ("A",)}
+        self.acceptors = {name: self._acceptor(name) for name in self.doors}
+        self.controller: Any = SimpleNamespace(image=Image(), listeners=[])
+        made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
+        serving._limit(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
+
+    def _acceptor(self, name: str) -> Acceptor:
+        from ottla.broker.server.dispatch import Dispatcher
+
+        return Acceptor(Dispatcher(self.stage.services, self.stage.apis, name))
+
+    async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[Line]:
+        """Connect, and ask something."""
+        lines = []
+        for _ in range(count):
+            line = Line()
+            line.peer = host
+            line.say(beat())
+            await self.doors[name].send.send(line)
+            lines.append(line)
+        await trio.sleep(0.001)
+        return lines
+
+    def say(self, *records: Any) -> None:
+        """The metadata changes."""
+        before = self.controller.image
+        draft = Draft(before)
+        for record in records:
+            draft.take(record)
+        self.controller.image = after = draft.image(before.offset + 1, 1)
+        delta: Delta = draft.delta(after)
+        for hear in self.controller.listeners:
+            hear(after, delta)
+
+    def set(self, key: str, value: str) -> None:
+        self.say(m.ConfigRecord(RESOURCE_BROKER, "", key, value))
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                for name, acceptor in self.acceptors.items():
+                    nursery.start_soon(acceptor.run, self.doors[name])
+                await story()
+                nursery.cancel_scope.cancel()
+
+        in_virtual_time(main)
+
+
+def served(lines: list[Line]) -> int:
+    return sum(bool(line.sends) for line in lines)
+
+
+def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, max_connections="2")
+
+    async def story() -> None:
+        lines = await node.come(count=4)
+        assert served(lines) == 2
+        await trio.sleep(60)
+        assert served(lines) == 2
+        assert not any(line.is_closed for line in lines)
+        lines[0].leave()
+        await trio.sleep(0.001)
+        assert [bool(line.sends) for line in lines] == [True, True, True, False]
+        node.set("max.connections", "9")
+        await trio.sleep(0.001)
+        assert served(lines) == 4
+
+    node.play(story)
+
+
+def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, max_connections_per_ip="2")
+
+    async def story() -> None:
+        lines = await node.come(count=3)
+        assert [(bool(x.sends), x.is_closed) for x in lines] == [(True, False), (True, False), (False, True)]
+        assert served(await node.come(host="10.0.0.8")) == 1
+        lines[1].leave()
+        await trio.sleep(0.001)
+        assert served(await node.come(count=2)) == 1
+
+    node.play(story)
+
+
+def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address_closed_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node(monkeypatch, max_connection_creation_rate="10")
+
+    async def story() -> None:
+        began = trio.current_time()
+        lines = await node.come(count=100)
+        assert served(lines) == 100
+        late = await node.come(count=5)
+        while served(late) < 5:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        assert trio.current_time() - began == pytest.approx(0.5, abs=0.1), "ten a second"
+        node.set("max.connection.creation.rate", "1000000")
+        quota = [m.EntityData("ip", "10.0.0.8")]
+        node.say(m.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
+        await trio.sleep(2)
+        others = await node.come(host="10.0.0.8", count=11)
+        assert served(others) == 10
+        held = others[-1]
+        await trio.sleep(0.9)
+        assert (held.is_closed, held.receives) == (False, 0)
+        await trio.sleep(0.2)
+        assert (held.is_closed, held.receives) == (True, 0)
+
+    node.play(story)
+
+
+def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch, "A", "B", max_connections="3")
+
+    async def story() -> None:
+        lines = [(await node.come("B"))[0] for _ in range(3)]
+        await trio.sleep(1)
+        lines[0].say(beat())
+        await trio.sleep(1)
+        lines[2].say(beat())
+        await trio.sleep(1)
+        (broker,) = await node.come("A")
+        assert broker.sends
+        await trio.sleep(0.001)
+        assert [line.is_closed for line in lines] == [False, True, False]
+        assert not (await node.come("B"))[0].sends, "there are three"
+
+    node.play(story)
+
+
+def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(monkeypatch)
+    assert node.acceptors["A"].admission is None
+
+    async def story() -> None:
+        lines = await node.come(count=5)
+        assert served(lines) == 5
+        node.set("num.io.threads", "7")
+        assert node.acceptors["A"].admission is None
+        node.set("max.connections", "3")
+        await trio.sleep(0.001)
+        assert sum(line.is_closed for line in lines) == 2
+        assert served(await node.come()) == 0
+
+    node.play(story)
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("max.connections", "0", True),
+        ("max.connections", "1", False),
+        ("listener.name.plaintext.max.connections", "0", True),
+        ("max.connection.creation.rate", "0", True),
+        ("max.connections.per.ip", "0", False),
+        ("max.connections.per.ip.overrides", "10.0.0.1:5,::1:6", False),
+        ("max.connections.per.ip.overrides", "10.0.0.1", True),
+    ],
+)
+def test_settings_under_which_nobody_could_come_again_are_refused(key: str, value: str, *, refused: bool) -> None:
+    with pytest.raises(ProtocolError) if refused else nullcontext():
+        check_broker("", {key: value})
+
+
+def test_a_node_does_not_start_with_overrides_that_are_none() -> None:
+    with pytest.raises(BadConfig, match="HOST:NUMBER"):
+        check_values({"max.connections.per.ip.overrides": "everybody"})
