@@ -78,7 +78,7 @@ class KerberosExchange:
             self.authorization_id = self._short_name(talk.client)
         except NoName as error:
             raise Nameless(f"Kerberos: {error}") from None
-        self.is_done = True
+        self.is_done, self._talk = True, None  # the connection stands for long, and needs its keys no more
         return None
 
     def _offer(self, talk: Talk) -> bytes:

@@ -1,4 +1,4 @@
-"""Kerberos through the machine's own library, MIT's or Heimdal's, by the package ``gssapi``: loaded where it is needed.
+"""Kerberos through the machine's own library, MIT's, by the package ``gssapi``: loaded where it is needed.
 
 A keytab is read again for each client, so a key that is added counts at once; no KDC is spoken to. Replays are found by
 the library's cache, a file that all who take tickets on this machine share.
@@ -14,10 +14,15 @@ from typing import Any
 
 from ottla.world.kerberos import BadKeytab, BadTicket, Keytab, Talk
 
+_SAYS_NOTHING = ("Success", "Unknown error")
+
 
 def _text(error: Any) -> str:
-    """A library's error in one line, without what it says twice."""
-    return " ".join(str(error).split())
+    """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing."""
+    said = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    if not said or said[0] in _SAYS_NOTHING:
+        said = error.get_all_statuses(error.maj_code, True)
+    return " ".join("; ".join(map(str, said)).split())
 
 
 class RealTalk:
