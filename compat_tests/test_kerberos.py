@@ -28,10 +28,8 @@ from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.world.tests.authority import Authority
 
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
-    pytest.mark.xdist_group("kafka-9093"),
-]
+pytestmark = pytest.mark.xdist_group("kafka-9093")
+with_a_kdc = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 ALL = os.environ.get("OTTLA_KERBEROS") == "all"
 PROTOCOLS = {
@@ -283,6 +281,7 @@ def by_name(cells: dict[str, dict[str, str]], ports: dict[str, int]) -> dict[str
     }
 
 
+@with_a_kdc
 def test_clients_get_in_exactly_where_kafka_lets_them_in(
     place: Place, taking: Taking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +301,7 @@ def test_clients_get_in_exactly_where_kafka_lets_them_in(
 def test_names_are_made_of_principals_as_kafkas_own_class_makes_them(tmp_path: Path) -> None:
     from ottla.broker.tests.test_short_names import made
 
+    jars("kafka")
     table = tmp_path / "rows"
     rows = [(rules, name) for rules in RULES for name in NAMES]
     table.write_text("".join(f"{rules}\t{name}\n" for rules, name in rows))
@@ -327,6 +327,7 @@ def kcat(place: Place, taking: Taking, listener: str, *arguments: str, said: str
     )
 
 
+@with_a_kdc
 @pytest.mark.parametrize("listener", ["TICKETS", "BOTH"])
 def test_kcat_produces_and_consumes(place: Place, taking: Taking, topic: str, listener: str) -> None:
     done = kcat(place, taking, listener, "-P", "-t", topic, said="one\ntwo\n")
