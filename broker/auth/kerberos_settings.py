@@ -43,7 +43,7 @@ class Kerberos(NamedTuple):
 def _options(jaas: str | None) -> Mapping[str, str]:
     """Of the JAAS line. Raises BadAccess, BadJaas."""
     if jaas is None:
-        raise BadAccess(f"is where the keys of GSSAPI are named: {_LINE}")
+        raise BadAccess(f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_LINE}")
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
     if len(is_set) < 2 or not options.get("principal"):
