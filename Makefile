@@ -12,6 +12,8 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[spark,test]"
+	@if command -v krb5-config >/dev/null; then $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[kerberos]" || echo "gssapi could not be built: what is proved against a KDC will be skipped"; fi
 	touch $@
 
 run: setup
@@ -44,6 +46,8 @@ bench: setup
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python -m bench.lookups
 	$(BIN)/python -m bench.fetch
+	$(BIN)/python -m bench.security
+	$(BIN)/python -m bench.security --checked
 	$(BIN)/python -m bench.cluster
 
 clean:

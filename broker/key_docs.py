@@ -139,9 +139,11 @@ BROKER_DOCS: dict[str, str] = {
     "replica.lag.time.max.ms": "A follower that has not had everything for so long is no longer in sync.",
     "replica.selector.class": "`...RackAwareReplicaSelector` sends consumers to a replica in their own rack.",
     "replica.socket.timeout.ms": "How long a follower waits for a connection to its leader, and for each answer.",
-    "sasl.enabled.mechanisms": "Ways to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; also for one "
-    "listener.",
+    "sasl.enabled.mechanisms": "Ways to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI; also for "
+    "one listener.",
     "sasl.jaas.config": "A login module with its options, written listener.name.NAME.MECHANISM.sasl.jaas.config.",
+    "sasl.kerberos.principal.to.local.rules": "What makes names of Kerberos principals: DEFAULT, RULE:[n:format]...",
+    "sasl.kerberos.service.name": "The service that clients ask tickets for; the JAAS line may say it instead.",
     "sasl.login.callback.handler.class": "Who gets this node's own tokens: OAuthBearerLoginCallbackHandler, by "
     "the name of Kafka's class.",
     "sasl.mechanism.controller.protocol": "How this node logs in at controllers.",
@@ -329,7 +331,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("remote.", "there is no tiered storage"),
     ("log.local.", "there is no tiered storage"),
     ("follower.fetch.last.tiered", "there is no tiered storage"),
-    ("sasl.kerberos.", "GSSAPI is not spoken yet"),
+    ("sasl.kerberos.", "the node asks no KDC for a ticket: keys are enough to take them"),
     ("sasl.oauthbearer.", "it is a setting of clients"),
     ("sasl.login.", "a token is fetched for each login, within twenty seconds, and whoever logs in tries again"),
     ("sasl.", "no class is ever loaded by name"),

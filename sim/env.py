@@ -11,6 +11,7 @@ import trio
 
 from ottla.world.disk import Disk
 from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Net
+from ottla.world.kerberos import BadKeytab, Keytab, Tickets
 from sim.network import HostNet
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
-THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1}
+THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2}
 
 
 class SimDeadline:
@@ -104,6 +105,14 @@ class SimEnv:
                 return result
 
         return later()
+
+    def tickets(self, keytab: Keytab) -> Tickets:
+        """Nobody has any in here.
+
+        Raises:
+            BadKeytab: always.
+        """
+        raise BadKeytab("there is no Kerberos in a simulation")
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """In a process of its own on the same host."""

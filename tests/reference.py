@@ -25,7 +25,7 @@ REJECTED = {
     "controller.quorum.voters": "what is not ID@HOST:PORT; a controller that is missing, a broker that is named",
     "listeners": "two listeners with one name or port, one without a protocol, one with TLS and no key",
     "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
-    "sasl.enabled.mechanisms": "GSSAPI (Kafka's default), OAUTHBEARER, where a listener has SASL",
+    "sasl.enabled.mechanisms": "GSSAPI (Kafka's default) without a keytab, OAUTHBEARER without who checks tokens",
     "process.roles": "anything but `broker`, `controller` or both",
     "remote.log.storage.system.enable": "true",
 }

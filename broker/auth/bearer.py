@@ -52,6 +52,7 @@ class BearerExchange:
     """One login."""
 
     is_token = False
+    waits = False
 
     def __init__(self, tokens: Reads) -> None:
         self._tokens = tokens

@@ -29,13 +29,15 @@ from ottla.world.tls import Tls
 
 if TYPE_CHECKING:
     from ottla.broker.auth.audit import Audit
+    from ottla.broker.auth.kerberos_settings import Kerberos
     from ottla.broker.auth.token_settings import Tokens
 
 ENABLED = "sasl.enabled.mechanisms"
 JAAS = "sasl.jaas.config"
 HANDLER = "sasl.server.callback.handler.class"
 OAUTHBEARER = "OAUTHBEARER"
-SPOKEN = (*MECHANISMS, OAUTHBEARER)
+GSSAPI = "GSSAPI"
+SPOKEN = (*MECHANISMS, OAUTHBEARER, GSSAPI)
 """What can be logged in with at a listener."""
 MAX_REAUTH = "connections.max.reauth.ms"
 
@@ -84,6 +86,8 @@ class Door:
     token_of: TokenOf = no_tokens
     tokens: Tokens | None = None
     """Who takes tokens; None where OAUTHBEARER is not enabled."""
+    kerberos: Kerberos | None = None
+    """Who takes tickets; None where GSSAPI is not enabled."""
     strangers: Strangers = field(default_factory=Strangers)
     audit: Audit | None = None
     """Who writes down logins; None: nobody."""
@@ -99,6 +103,8 @@ class Door:
                 out[name] = partial(PlainExchange, self.passwords or {})
             elif self.tokens is not None and name == OAUTHBEARER:
                 out[name] = partial(_bearer, self.tokens)
+            elif self.kerberos is not None and name == GSSAPI:
+                out[name] = self.kerberos.begin
             else:
                 out[name] = partial(self._scram, env, name)
         return out
@@ -111,6 +117,17 @@ def _bearer(tokens: Tokens) -> Exchange:
     from ottla.broker.auth.bearer import BearerExchange
 
     return BearerExchange(tokens.reads)
+
+
+def look_at_keys(values: Mapping[str, str], listener: str, protocol: str, env: Env) -> None:
+    """See whether the keys a listener takes tickets by are there: better at the start than at the first client.
+
+    Raises:
+        BadKeytab: they cannot be used; BadAccess, BadJaas, BadRule: settings that cannot be.
+    """
+    get = setting(values, listener)
+    if protocol.startswith("SASL") and GSSAPI in _enabled(get):
+        _kerberos(get, env)
 
 
 def tls_for(values: Mapping[str, str], listener: str, protocol: str) -> Tls | None:
@@ -140,10 +157,10 @@ def door_of(
     token_of: TokenOf = no_tokens,
     audit: Audit | None = None,
 ) -> Door | None:
-    """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER is enabled.
+    """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER or GSSAPI is enabled.
 
     Raises:
-        BadAccess, BadJaas, BadRule: settings that cannot be.
+        BadAccess, BadJaas, BadRule: settings that cannot be; BadKeytab: keys that cannot be used.
     """
     if protocol == "PLAINTEXT":
         return None
@@ -164,6 +181,7 @@ def door_of(
         token_of=token_of,
         tokens=_tokens(get, env) if OAUTHBEARER in enabled else None,
         audit=audit,
+        kerberos=_kerberos(get, env) if GSSAPI in enabled else None,
     )
 
 
@@ -172,6 +190,13 @@ def _tokens(get: Get, env: Env | None) -> Tokens:
 
     assert env is not None, "keys are fetched, and tokens end"
     return tokens_of(partial(_of_bearer, get), env)
+
+
+def _kerberos(get: Get, env: Env | None) -> Kerberos:
+    from ottla.broker.auth.kerberos_settings import kerberos_of  # few nodes take tickets
+
+    assert env is not None, "keys lie in a file"
+    return kerberos_of(get, _mechanism(get, GSSAPI, JAAS), env)
 
 
 def _of_bearer(get: Get, name: str) -> str | None:
@@ -227,6 +252,10 @@ def _login_refusals(get: Get, prefix: str) -> Iterator[Refusal]:
         from ottla.broker.auth.token_settings import refusals as refused
 
         yield from ((f"{prefix}{OAUTHBEARER.lower()}.{key}", why) for key, why in refused(partial(_of_bearer, get)))
+    if GSSAPI in enabled:
+        from ottla.broker.auth import kerberos_settings
+
+        yield from kerberos_settings.refusals(get, f"{prefix}{GSSAPI.lower()}.{JAAS}", _mechanism(get, GSSAPI, JAAS))
     for mechanism in (x for x in enabled if x in MECHANISMS):
         key = f"{prefix}{mechanism.lower()}.{JAAS}"
         try:

@@ -18,6 +18,14 @@ class NotAuthentic(Exception):
         self.told = told
 
 
+class Unanswered(NotAuthentic):
+    """One after which the connection ends at once and without a word."""
+
+
+class Nameless(NotAuthentic):
+    """The client has proved who it is, and has no name here: it is told of success, and the connection ends."""
+
+
 class Exchange(Protocol):
     """The server's side of one login."""
 
@@ -29,9 +37,11 @@ class Exchange(Protocol):
     """When the credentials end, by the wall clock; None: never."""
     is_token: bool
     """Whether a delegation token was shown."""
+    waits: bool
+    """Whether `evaluate` may wait for files: then it is called in a thread."""
 
-    def evaluate(self, token: bytes) -> bytes:
-        """Take what the client says; gives what it is told. Raises NotAuthentic."""
+    def evaluate(self, token: bytes) -> bytes | None:
+        """Take what the client says; gives what it is told, None where that is nothing. Raises NotAuthentic."""
 
 
 Begin = Callable[[], Exchange]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.broker.auth.exchange import Begin, Exchange, NotAuthentic
+from ottla.broker.auth.exchange import Begin, Exchange, Nameless, NotAuthentic, Unanswered
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
 from ottla.wire.errors import ErrorCode, WireError
@@ -70,6 +70,12 @@ class Said(NamedTuple):
     """Why the connection ends, for the log."""
     held_back: bool = False
     """Whether the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
+    token: bytes | None = None
+    """What the client said where that is not decided yet: `weigh` it in a thread, and `settle` what came of it."""
+
+
+Weighed = bytes | None | NotAuthentic
+"""What a mechanism made of a token: what the client is told, or why it is not let in."""
 
 
 class Gate:
@@ -118,7 +124,7 @@ class Gate:
         if self.state is State.OTHER_MECHANISM:
             return Said(failure=f"a login by another mechanism than {self._mechanism}", held_back=True)
         if self.state is State.RAW_TOKENS:
-            return self._raw(bytes(frame), now_ms)
+            return self._heard(None, bytes(frame), now_ms)
         request = parse_request(frame)
         if self.state is State.TOKENS:
             return self._token(request, now_ms)
@@ -153,15 +159,44 @@ class Gate:
             self.state = State.TOKENS if request.version > 0 else State.RAW_TOKENS
         return Said(request, SaslHandshakeResponse(0, enabled))
 
+    def weigh(self, token: bytes) -> Weighed:
+        """Have the mechanism decide on a token. Touches nothing else of the gate, so it may be called in a thread."""
+        assert self._exchange is not None
+        try:
+            return self._exchange.evaluate(token)
+        except NotAuthentic as error:
+            return error
+
+    def settle(self, request: Request | None, weighed: Weighed, now_ms: float) -> Said:
+        """What comes of a token; ``request``: what it came in, None where tokens travel raw."""
+        try:
+            raw, lifetime_ms = self._evaluated(weighed, now_ms)
+        except NotAuthentic as error:
+            return self._failed(request, error)
+        if request is None:
+            return Said(None, raw)
+        return Said(request, SaslAuthenticateResponse(0, None, raw or b"", lifetime_ms))
+
+    def _failed(self, request: Request | None, error: NotAuthentic) -> Said:
+        if isinstance(error, Unanswered) or (isinstance(error, Nameless) and (request is None or self._known)):
+            return Said(request, failure=str(error))
+        if request is None:
+            return Said(failure=str(error), held_back=error.told is not None)
+        if isinstance(error, Nameless):
+            return Said(request, SaslAuthenticateResponse(), str(error))
+        answer = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error))
+        return Said(request, answer, str(error), held_back=True)
+
     def _token(self, request: Request, now_ms: float) -> Said:
         if request.key is not ApiKey.SASL_AUTHENTICATE:
             return Said(request, _illegal(request), f"{request.key.name} in the middle of a login", held_back=True)
-        try:
-            raw, lifetime_ms = self._evaluated(bytes(_decoded(request).auth_bytes), now_ms)
-        except NotAuthentic as error:
-            answer = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error))
-            return Said(request, answer, str(error), held_back=True)
-        return Said(request, SaslAuthenticateResponse(0, None, raw, lifetime_ms))
+        return self._heard(request, bytes(_decoded(request).auth_bytes), now_ms)
+
+    def _heard(self, request: Request | None, token: bytes, now_ms: float) -> Said:
+        assert self._exchange is not None
+        if self._exchange.waits:
+            return Said(request, token=token)
+        return self.settle(request, self.weigh(token), now_ms)
 
     def _told(self, error: NotAuthentic) -> str:
         """What the client learns: no more than Kafka says (item 314)."""
@@ -170,17 +205,12 @@ class Gate:
         what = "authentication" if self._known is None else "re-authentication"
         return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
 
-    def _raw(self, token: bytes, now_ms: float) -> Said:
-        try:
-            return Said(None, self._evaluated(token, now_ms)[0])
-        except NotAuthentic as error:
-            return Said(failure=str(error), held_back=error.told is not None)
-
-    def _evaluated(self, token: bytes, now_ms: float) -> tuple[bytes, int]:
+    def _evaluated(self, answer: Weighed, now_ms: float) -> tuple[bytes | None, int]:
         """What the client is told, and for how long it is let in; 0 for ever, or not yet."""
         exchange = self._exchange
         assert exchange is not None
-        answer = exchange.evaluate(token)
+        if isinstance(answer, NotAuthentic):
+            raise answer
         if not exchange.is_done:
             return answer, 0
         if self._known is not None and self._known[1] != exchange.authorization_id:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -41,6 +42,7 @@ class Asking(Protocol):
 
 
 A = TypeVar("A", bound=Asking)
+_Before = tuple[ApiKey, tuple[Whole, ...], list[Rows], tuple[str, Split] | None]
 Handling = Callable[[A, Any], Any]
 """A handler: gives an answer, or something that is waited for."""
 
@@ -52,20 +54,29 @@ def needs_of(key: ApiKey, *, at_controller: bool) -> tuple[Need, ...]:
 
 def guarded(asking: A, request: Any, handler: Handling[A], *, at_controller: bool) -> Any:
     """Handle a request as far as who asks may; gives what a handler gives."""
-    key = ApiKey(request.SPEC.key)
-    rows: list[Rows] = []
-    for need in needs_of(key, at_controller=at_controller):
-        if isinstance(need, Whole):
-            code = _refused(asking, request, need)
-            if code is not None:
-                text = None if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED else _words(key, need.operation)
-                return asking.turn.go(refusing(request, asking.version, code, text))
-        elif isinstance(need, Rows):
-            rows.append(need)
-    special = SPLITS.get(key)
+    before = _before(request.SPEC.key, at_controller=at_controller)
+    if before is None:
+        return handler(asking, request)
+    key, wholes, rows, special = before
+    for need in wholes:
+        code = _refused(asking, request, need)
+        if code is not None:
+            text = None if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED else _words(key, need.operation)
+            return asking.turn.go(refusing(request, asking.version, code, text))
     if not rows and special is None:
         return handler(asking, request)
     return asking.turn.go(_by_rows(asking, request, handler, rows, special))
+
+
+@cache
+def _before(number: int, *, at_controller: bool) -> _Before | None:
+    """What stands before an API's handler; None where nothing does: Produce and Fetch look themselves."""
+    key = ApiKey(number)
+    needs = needs_of(key, at_controller=at_controller)
+    wholes = tuple(x for x in needs if isinstance(x, Whole))
+    rows = [x for x in needs if isinstance(x, Rows)]
+    special = SPLITS.get(key)
+    return (key, wholes, rows, special) if wholes or rows or special is not None else None
 
 
 def _words(key: ApiKey, operation: Operation) -> str:

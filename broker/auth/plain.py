@@ -28,6 +28,7 @@ class PlainExchange:
 
     expires_ms: int | None = None
     is_token = False
+    waits = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

@@ -51,6 +51,8 @@ def keys_in(image: Image, user: str, mechanism: str) -> Keys | None:
 class ScramExchange:
     """One login."""
 
+    waits = False
+
     def __init__(self, mechanism: str, nonce: str, keys_of: KeysOf, token_of: TokenOf = no_tokens) -> None:
         """``nonce``: the server's part, fresh and not to be guessed."""
         self._mechanism, self._own_nonce = mechanism, nonce

@@ -208,6 +208,7 @@ def handler_of(module: str) -> Handler:
     return handler
 
 
+@cache
 def guarding(handler: Handler, *, at_controller: bool) -> Handler:
     """The handler, behind what stands before it where there is an authorizer."""
     from ottla.broker.auth.guard import guarded

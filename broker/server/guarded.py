@@ -9,6 +9,7 @@ Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -19,7 +20,7 @@ from ottla.broker.server.connection import CloseConnection, Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request, response_chunks
 from ottla.wire.schema import Message
-from ottla.world.env import Accepted, Secured
+from ottla.world.env import Accepted, Lane, Secured
 
 if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
@@ -127,7 +128,11 @@ class GuardedConnection(Connection):
                 return await super()._answer(frame)
             if lets is None:
                 raise CloseConnection
-        await self._through(gate, gate.handle(frame, now_ms))
+        said = gate.handle(frame, now_ms)
+        if said.token is not None:
+            weighed = await self._env.in_thread(partial(gate.weigh, said.token), Lane.LOGINS)
+            said = gate.settle(said.request, weighed, self._env.monotonic_ms())
+        await self._through(gate, said)
         return False
 
     async def _through(self, gate: Gate, said: Said) -> None:

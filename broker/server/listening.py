@@ -90,12 +90,21 @@ class Listening:
         net, buffers = self._env.net, self._config.socket_buffers
         try:
             tls = self._tls(name)
+            self._look_at_keys(name)
             return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
                 raise CannotListen(f"listener {name}: {error.filename}: {why}") from None
             raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}") from None
+
+    def _look_at_keys(self, name: str) -> None:
+        """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""
+        protocol = self._config.protocol(name)
+        if protocol.startswith("SASL"):
+            from ottla.broker.auth.doors import look_at_keys
+
+            look_at_keys(self._config.values, name, protocol, self._env)
 
     def _tls(self, name: str) -> Tls | None:
         """What a listener encrypts with."""

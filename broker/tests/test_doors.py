@@ -56,7 +56,8 @@ def test_305_with_a_login_only_the_listeners_own_client_auth_counts(protocol, va
 @pytest.mark.parametrize(
     ("values", "protocol", "key"),
     [
-        ({}, "SASL_PLAINTEXT", "sasl.enabled.mechanisms"),  # GSSAPI is Kafka's default
+        ({}, "SASL_PLAINTEXT", "listener.name.in.gssapi.sasl.jaas.config"),  # GSSAPI is Kafka's default
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "SASL_PLAINTEXT", "sasl.enabled.mechanisms"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "SASL_PLAINTEXT", "listener.name.in.plain.sasl.jaas.config"),
         (
             {**SASL, "listener.name.in.plain.sasl.jaas.config": "nonsense"},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from ottla.world.disk import Disk
 
 if TYPE_CHECKING:
+    from ottla.world.kerberos import Keytab, Tickets
     from ottla.world.tls import Tls
 
 T = TypeVar("T")
@@ -47,6 +48,8 @@ class Lane(Enum):
     """Opening, making and looking at files."""
     REMOVAL = "removal"
     """Removing what nobody needs any more."""
+    LOGINS = "logins"
+    """Looking at what strangers show where that needs files."""
 
 
 class Deadline(Protocol):
@@ -161,6 +164,9 @@ class Env(Protocol):
 
         Each lane has its own limit of threads: what is urgent never queues behind what is not.
         """
+
+    def tickets(self, keytab: Keytab) -> Tickets:
+        """Who takes Kerberos tickets by those keys. Raises BadKeytab."""
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import random
 import time
+from typing import TYPE_CHECKING
 
 from ottla.world.disk import Disk
 from ottla.world.real_disk import RealDisk
+
+if TYPE_CHECKING:
+    from ottla.world.kerberos import Keytab, Tickets
 
 
 def monotonic_s() -> float:
@@ -42,3 +46,13 @@ class ThisMachine:
     def random(self) -> float:
         """Chance for placement and jitter; nothing secret hangs on it."""
         return random.random()
+
+    def tickets(self, keytab: Keytab) -> Tickets:
+        """Who takes Kerberos tickets by those keys.
+
+        Raises:
+            BadKeytab: there is no library, no such file, or no such key in it.
+        """
+        from ottla.world.real_kerberos import RealTickets  # it loads a library that few nodes need
+
+        return RealTickets(keytab)

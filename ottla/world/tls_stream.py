@@ -22,6 +22,10 @@ from ottla.world.real_stream import RealStream
 from ottla.world.real_tls import dialled_as, subject_of
 
 _PIECE_BYTES = 256 * 1024
+_RECORD_BYTES = 16 * 1024
+"""Of TLS, at most."""
+_AT_ONCE_BYTES = 1024 * 1024
+"""Received in one go, in about a millisecond."""
 _A_TURN_BYTES = 4 * 1024 * 1024
 """After so much others get their turn, however fast the other side reads: some milliseconds."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -69,14 +73,15 @@ class TlsStream(RealStream):
             await trio.lowlevel.wait_readable(self._sock)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """As `RealStream.receive_into`; a record at a time."""
+        """As `RealStream.receive_into`; a record at a time, full ones together."""
         self._turns += 1
         if self._turns >= 64:
             self._turns = 0
             await trio.lowlevel.checkpoint()
         while True:
             try:
-                return self._tls.recv_into(buffer)
+                count = self._tls.recv_into(buffer)
+                return count if count < _RECORD_BYTES else self._receive_more(buffer, count)
             except _BUSY as busy:
                 self._turns = 0
                 if timeout_s == FOREVER_S:
@@ -86,6 +91,18 @@ class TlsStream(RealStream):
                     await self._wait(busy)
                 if scope.cancelled_caught:
                     return 0
+
+    def _receive_more(self, buffer: memoryview, count: int) -> int:
+        """What follows a full record, as far as it is here: mostly it is the rest of a large request."""
+        end = min(len(buffer), _AT_ONCE_BYTES)
+        with suppress(OSError):  # nothing is here now; or it broke, which the next call hears, after what came before
+            while count < end:
+                more = self._tls.recv_into(buffer[count:end])
+                count += more
+                if more < _RECORD_BYTES:
+                    break
+        self._turns += count // _RECORD_BYTES
+        return count
 
     async def _send_bytes(self, data: Any) -> None:
         done = 0

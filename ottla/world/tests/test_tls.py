@@ -101,6 +101,57 @@ def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, ve
     over_tls(main, Tls(keys=keys, protocols=(version,)), Tls(trusted=authority.trusted))
 
 
+class Full:
+    """A peer whose records are full: so many, then it has reset the connection."""
+
+    def __init__(self, count: float) -> None:
+        self.left = count
+
+    def recv_into(self, buffer: Any) -> int:
+        if not self.left:
+            raise ConnectionResetError
+        self.left -= 1
+        return min(len(buffer), 16384)
+
+
+def test_what_came_before_a_connection_broke_is_received(authority, keys):
+    """A request that was sent is served, though nobody waits for its answer."""
+
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        real: Any = ours._tls
+        ours._tls = Full(2)  # type: ignore[assignment]
+        buffer = memoryview(bytearray(MIB))
+        assert await ours.receive_into(buffer, FOREVER_S) == 32768
+        with pytest.raises(ConnectionResetError):
+            await ours.receive_into(buffer, FOREVER_S)
+        ours._tls = real
+
+    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
+
+
+def test_full_records_are_received_together_and_others_get_their_turn(authority, keys):
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        turns: list[int] = []
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(1)
+                await trio.lowlevel.checkpoint()
+
+        real: Any = ours._tls
+        ours._tls = Full(FOREVER_S)  # type: ignore[assignment]
+        buffer = memoryview(bytearray(4 * MIB))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_turns)
+            sizes = [await ours.receive_into(buffer, FOREVER_S) for _ in range(8)]
+            nursery.cancel_scope.cancel()
+        ours._tls = real
+        assert sizes == [MIB] * 8, "so much at once, and no more"
+        assert len(turns) >= 5
+
+    over_tls(main, Tls(keys), Tls(trusted=authority.trusted))
+
+
 def test_the_end_is_told(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         ours.close()

@@ -1,0 +1,104 @@
+"""Kerberos through the machine's own library, MIT's, by the package ``gssapi``: loaded where it is needed.
+
+A keytab is read again for each client, so a key that is added counts at once; no KDC is spoken to. Replays are found by
+the library's cache, a file that all who take tickets on this machine share.
+
+Source: what ``GssKrb5Server`` of Java's ``jdk.security.jgss`` asks of its own library; RFC 2743, RFC 4121.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from importlib import import_module
+from typing import Any
+
+from ottla.world.kerberos import BadKeytab, BadTicket, Keytab, Talk
+
+_SAYS_NOTHING = ("Success", "Unknown error")
+
+
+def _text(error: Any) -> str:
+    """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing."""
+    said = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    if not said or said[0] in _SAYS_NOTHING:
+        said = error.get_all_statuses(error.maj_code, True)
+    return " ".join("; ".join(map(str, said)).split())
+
+
+class RealTalk:
+    """One client."""
+
+    def __init__(self, library: Any, credentials: Any) -> None:
+        self._wrong = library.exceptions.GSSError
+        self._context = library.SecurityContext(creds=credentials, usage="accept")
+        self.is_established = False
+        self.client = ""
+
+    def accept(self, token: bytes) -> bytes:
+        """Take what the client shows; gives what it is told, perhaps nothing.
+
+        Raises:
+            BadTicket: it is none, or not for us, or not good now.
+        """
+        try:
+            told = self._context.step(token)
+            if self._context.complete:
+                self.client = str(self._context.initiator_name)
+                self.is_established = True
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+        return told or b""
+
+    def wrap(self, data: bytes) -> bytes:
+        """Data with proof that it is ours.
+
+        Raises:
+            BadTicket: the context has ended.
+        """
+        try:
+            return bytes(self._context.wrap(data, encrypt=False).message)
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+
+    def unwrap(self, token: bytes) -> bytes:
+        """Data with the proof looked at.
+
+        Raises:
+            BadTicket: it is not the client's, or came twice, or out of order.
+        """
+        try:
+            return bytes(self._context.unwrap(token).message)
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+
+
+class RealTickets:
+    """Who takes tickets for a service, by the keys in a file."""
+
+    def __init__(self, keytab: Keytab) -> None:
+        """Look at the keys.
+
+        Raises:
+            BadKeytab: there is no library, no such file, or no such key in it.
+        """
+        try:
+            self._library: Any = import_module("gssapi")
+        except (ImportError, OSError) as error:  # the package is there, and the library under it is not
+            raise BadKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
+        gss = self._library
+        store = {"keytab": keytab.path} if keytab.path else None
+        try:
+            name = gss.Name(keytab.principal, gss.NameType.kerberos_principal)
+            mechanisms = [gss.MechType.kerberos]
+            self._credentials = gss.Credentials(name=name, usage="accept", mechs=mechanisms, store=store)
+        except gss.exceptions.GSSError as error:
+            where = keytab.path or "the default keytab"
+            raise BadKeytab(f"no key of {keytab.principal} in {where}: {_text(error)}") from None
+        self.default_realm = ""
+        with contextlib.suppress(gss.exceptions.GSSError):
+            anybody = gss.Name("anybody", gss.NameType.kerberos_principal).canonicalize(gss.MechType.kerberos)
+            self.default_realm = str(anybody).rpartition("@")[2]
+
+    def begin(self) -> Talk:
+        """Begin with one client."""
+        return RealTalk(self._library, self._credentials)
