@@ -20,7 +20,7 @@ from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import produce
 from ottla.wire.messages import txn_offset_commit as tc
-from sim.clients import Address, Again, Service, SimClient
+from sim.clients import Address, Again, Service, SimClient, Unsure
 from sim.committed import TRANSACTIONAL_BIT, fetch_from
 from sim.history import Outcome, Place, Send
 
@@ -41,6 +41,8 @@ MOST_COPIED = 5
 RELIEVED_SHARE = 0.03
 """Of the transactions of a copier, after which another takes over."""
 GROUP_KIND, TRANSACTION_KIND = 0, 1
+LATEST_S = 30.0
+"""So long after it was asked something may still come."""
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 BROKEN = frozenset(
     {
@@ -92,6 +94,8 @@ class Transactional(SimClient):
         self._wrote = False
         """Whether anything of it was taken by a leader."""
         self._began_s = 0.0
+        self._lost_init_s = -LATEST_S
+        """When it last asked for its id and heard nothing."""
 
     # ------------------------------------------------------------------ whom to ask
 
@@ -119,7 +123,11 @@ class Transactional(SimClient):
         """Take the transactional id over: whoever had it is fenced, and what it had begun is ended."""
 
         async def once() -> None:
-            answer = await self._told(ip.InitProducerIdRequest(self._id, TRANSACTION_MS), 4)
+            try:
+                answer = await self._told(ip.InitProducerIdRequest(self._id, TRANSACTION_MS), 4)
+            except Unsure:
+                self._lost_init_s = self.world.now_s()
+                raise
             if answer.error_code:
                 raise Again(ErrorCode(answer.error_code).name)
             self.pid, self.epoch = answer.producer_id, answer.producer_epoch
@@ -188,7 +196,11 @@ class Transactional(SimClient):
         await self.until_done(once)
 
     def _may_be_over(self) -> bool:
-        """Whether the coordinator may have ended the transaction for its time, by its own clock."""
+        """Whether the coordinator may have ended the transaction: for its time, by its own clock, or as its producer's
+        own question for its id came late, and fenced it.
+        """
+        if self.world.now_s() < self._lost_init_s + LATEST_S:
+            return True
         clocks_are_right = all(host.clock.offset_ms == 0 for host in self.world.hosts.values())
         return not clocks_are_right or self.world.now_s() - self._began_s > TRANSACTION_MS / 1000 * 0.9
 

@@ -94,6 +94,10 @@ def test_what_comes_late_breaks_transactions_of_version_1_as_in_kafka_and_none_o
     assert all(late(2, same, found=False).endswith(" ok") for same in range(1, seed + 1))
 
 
+def test_a_producer_that_is_fenced_by_its_own_late_question_is_not_refused_without_reason() -> None:
+    assert late(2, 27, found=False).endswith(" ok")
+
+
 def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_break_no_promise() -> None:
     lines = run_sim(
         "--cluster", "--nodes", "4", "--apart", "3", "--moves", "--seed", "4000", "--seeds", "2", "--seconds", "10"
