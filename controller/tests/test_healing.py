@@ -159,4 +159,4 @@ def test_off_unless_set(after: str, every: int) -> None:
     assert RECOVER.every_ms({REPLICA_RECOVERY: after}) == every
     assert bool(do(controller, RECOVER)[1]) == (after != "0")
     assert RECOVER.every_ms({}) == 0
-    assert CHORES[4:] == (GROW, RECOVER)
+    assert CHORES[4:6] == (GROW, RECOVER)
