@@ -71,13 +71,19 @@ class _Sample:
 
 
 class Rate:
-    """What was counted lately, by the second (item 345)."""
+    """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second."""
 
-    __slots__ = ("_current", "_samples")
+    __slots__ = ("_again_ms", "_began_ms", "_current", "_others", "_samples")
 
     def __init__(self) -> None:
         self._samples: list[_Sample] = []
         self._current = 0
+        self._others = 0.0
+        """What all samples but the current one hold."""
+        self._began_ms = 0.0
+        """When the oldest began."""
+        self._again_ms = float("-inf")
+        """From then on these two are to be made anew: one of the samples has been silent for too long."""
 
     def count(self, value: float, now_ms: float) -> None:
         """Count something that happened now."""
@@ -92,21 +98,33 @@ class Rate:
             else:
                 samples[self._current].reset(now_ms)
             sample = samples[self._current]
+            self._again_ms = float("-inf")
         sample.value += value
         sample.last_ms = now_ms
 
     def look(self, now_ms: float) -> tuple[float, float]:
         """What a second brings, and over how many milliseconds that was taken."""
-        for sample in self._samples:
-            if now_ms - sample.last_ms >= SAMPLES * SAMPLE_MS:
-                sample.reset(now_ms)
-        began_ms = min((s.began_ms for s in self._samples), default=now_ms)
-        window_ms = now_ms - began_ms
+        samples = self._samples
+        if not samples:
+            return 0.0, SAMPLES * SAMPLE_MS - SAMPLE_MS
+        current = samples[self._current]
+        if now_ms >= self._again_ms or now_ms - current.last_ms >= SAMPLES * SAMPLE_MS:
+            self._sum_up(current, now_ms)
+        window_ms = now_ms - self._began_ms
         whole = int(window_ms // SAMPLE_MS)
         if whole < SAMPLES - 1:
             window_ms += (SAMPLES - 1 - whole) * SAMPLE_MS
         window_ms = max(window_ms, 1.0)
-        return sum(s.value for s in self._samples) * 1000 / window_ms, window_ms
+        return (self._others + current.value) * 1000 / window_ms, window_ms
+
+    def _sum_up(self, current: _Sample, now_ms: float) -> None:
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= SAMPLES * SAMPLE_MS:
+                sample.reset(now_ms)
+        others = [s for s in self._samples if s is not current]
+        self._began_ms = min(s.began_ms for s in self._samples)
+        self._others = sum(s.value for s in others)
+        self._again_ms = min((s.last_ms for s in others), default=float("inf")) + SAMPLES * SAMPLE_MS
 
     def last_ms(self) -> float:
         """When something was counted last."""

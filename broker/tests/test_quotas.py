@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -97,6 +98,29 @@ def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
 
 
 # ---------------------------------------------------------------- the delay (346)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_345_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
+    """Against the rule as it is written: a list of samples, summed up at each look."""
+    rng, rate, now_ms = Random(seed), Rate(), 5_000.0
+    samples: list[list[float]] = []  # [began, last, value] each, those after the newest first
+    for _ in range(2_000):
+        now_ms += rng.choice([0.0, 0.5, 90.0, 400.0, 999.0, 1_000.0, 3_000.0 * rng.random(), 12_000.0 * rng.random()])
+        if rng.random() < 0.7:
+            value = float(rng.randrange(1_000))
+            rate.count(value, now_ms)
+            if not samples or now_ms - samples[-1][0] >= 1_000:
+                samples = [*samples[-11:], [now_ms, now_ms, 0.0]]
+            samples[-1][1:] = [now_ms, samples[-1][2] + value]
+        else:
+            for sample in samples:
+                if now_ms - sample[1] >= 11_000:
+                    sample[:] = [now_ms, now_ms, 0.0]
+            window_ms = now_ms - min((x[0] for x in samples), default=now_ms)
+            window_ms = max(window_ms + max(0, 10 - window_ms // 1_000) * 1_000, 1.0)
+            total = sum(x[2] for x in samples)
+            assert rate.look(now_ms) == pytest.approx((total * 1_000 / window_ms, window_ms))
 
 
 def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
