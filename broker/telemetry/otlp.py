@@ -18,7 +18,8 @@ from ottla.wire.errors import WireError
 MOST_CHARS = 200
 """Of a name or a label: what is longer is cut off."""
 MOST_LABELS = 16
-MOST_FIELDS = 100
+MOST_FIELDS = 500
+"""Of a value with its labels, all told: nobody else gets a turn within one."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -78,10 +79,12 @@ def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
         yield value if number == wanted and isinstance(value, memoryview) else None
 
 
-def _few(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    """The fields of a small message, within which nobody stops to let others in."""
-    for count, found in enumerate(_fields(data)):
-        if count >= MOST_FIELDS:
+def _few(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int, memoryview | int]]:
+    """The fields of a small message, within which nobody stops to let others in; ``left``: one for each there may be,
+    here and in what it lies in.
+    """
+    for found in _fields(data):
+        if next(left, None) is None:
             raise WireError(f"a value in the metrics has more than {MOST_FIELDS} fields")
         yield found
 
@@ -90,8 +93,8 @@ def _text(data: memoryview) -> str:
     return bytes(data[: 4 * MOST_CHARS]).decode("utf-8", "replace")[:MOST_CHARS]
 
 
-def _any_value(data: memoryview) -> str:
-    for number, _, value in _few(data):
+def _any_value(data: memoryview, left: Iterator[int]) -> str:
+    for number, _, value in _few(data, left):
         if number == 1 and isinstance(value, memoryview):
             return _text(value)
         if number in (2, 3) and isinstance(value, int):
@@ -101,25 +104,26 @@ def _any_value(data: memoryview) -> str:
     return ""
 
 
-def _label(data: memoryview) -> tuple[str, str]:
+def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
     key = value = ""
-    for number, _, part in _few(data):
+    for number, _, part in _few(data, left):
         if isinstance(part, memoryview):
             if number == 1:
                 key = _NO_NAME.sub("_", _text(part))
             elif number == 2:
-                value = _any_value(part)
+                value = _any_value(part, left)
     return f"_{key}" if key[:1].isdigit() else key, value
 
 
 def _point(data: memoryview) -> tuple[Labels, float | None]:
     labels: dict[str, str] = {}
     value: float | None = None
-    for number, _, part in _few(data):
+    left = iter(range(MOST_FIELDS))
+    for number, _, part in _few(data, left):
         if not isinstance(part, memoryview):
             continue
         if number == 7 and len(labels) < MOST_LABELS:
-            key, text = _label(part)
+            key, text = _label(part, left)
             if key:
                 labels[key] = text
         elif number in (4, 6) and len(part) == 8:
