@@ -42,7 +42,7 @@ class _Pushed:
 
 
 class Pushed:
-    """Everybody's, in the order of the last push."""
+    """Everybody's of whom there is a value."""
 
     def __init__(self) -> None:
         self._clients: dict[bytes, _Pushed] = {}
@@ -59,24 +59,31 @@ class Pushed:
         """
         self._sweep(now_ms)
         self.pushes += 1
-        kept = self._clients.pop(instance.ident, None) or _Pushed(_labels(_about(instance)))
-        self._clients[instance.ident] = kept
-        kept.until_ms = now_ms + max(LEAST_KEPT_MS, 3 * instance.wanted.interval_ms)
+        until_ms = now_ms + max(LEAST_KEPT_MS, 3 * instance.wanted.interval_ms)
+        known = self._clients.get(instance.ident)
+        if known is not None:
+            known.until_ms = until_ms
         for sample in samples(data):
             if sample is not None:
-                self._keep(kept, sample)
+                self._keep(instance, sample, until_ms)
             yield
 
-    def _keep(self, kept: _Pushed, sample: Sample) -> None:
+    def _keep(self, instance: Instance, sample: Sample, until_ms: float) -> None:
+        """Who has no value that is kept is not kept either: clients give themselves as many ids as they like."""
+        kept = self._clients.get(instance.ident) or _Pushed(_labels(_about(instance)))
+        kept.until_ms = until_ms
         labels = tuple(each for each in sample.labels if each[0] not in _WHO)
         series = sample.name, labels
         before = kept.values.get(series)
         if before is None:
             size_bytes = _A_VALUE_BYTES + len(sample.name) + sum(len(name) + len(text) for name, text in labels)
+            if not kept.values:
+                size_bytes += len(kept.who)
             full = kept.size_bytes + size_bytes > MOST_OF_ONE_BYTES
             if full or self._size_bytes + size_bytes > MOST_OF_ALL_BYTES:
                 self.dropped += 1
                 return
+            self._clients[instance.ident] = kept
             kept.size_bytes += size_bytes
             self._size_bytes += size_bytes
         total = sample.value + (before.value if sample.is_delta and before is not None else 0.0)

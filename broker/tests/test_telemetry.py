@@ -279,7 +279,7 @@ def test_differences_are_added_up_and_sums_are_not() -> None:
 
 
 def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_OF_ONE_BYTES", 3_100)
+    monkeypatch.setattr(kept, "MOST_OF_ONE_BYTES", 3_300)
     node = Node(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -288,6 +288,41 @@ def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert len([line for line in shown(node) if line[0] != "#"]) == 10
     assert node.telemetry.pushed is not None
     assert node.telemetry.pushed.dropped == 40
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.MonkeyPatch, *, full: bool) -> None:
+    if full:
+        monkeypatch.setattr(kept, "MOST_OF_ALL_BYTES", 100)
+    node = Node(a=A)
+    pushed = node.telemetry.pushed
+    assert pushed is not None
+    for number in range(2, 102):
+        ident = bytes([number]) * 16
+        subscription_id = node.ask(ident).subscription_id
+        raw = message(metric("m", point(1))) if full else b"\x78\x01"
+        request = PushTelemetryRequest(ident, subscription_id, False, 0, raw)
+        at_once(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
+    assert pushed.pushes == 100
+    assert len(pushed._clients) == 0
+    assert pushed._size_bytes == 0
+
+
+def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
+    node = Node(a=A)
+    pushed = node.telemetry.pushed
+    assert pushed is not None
+    ident = node.ask().subscription_id
+    node.clock.ms += 1
+    node.push(ident, message(metric("m", point(1)), metric("n", point(1))))
+    assert pushed._size_bytes == 2 * 301 + len(pushed._clients[ID].who)
+    node.clock.ms += 10_000
+    node.push(ident, b"\x78\x01")  # it is still there, and has nothing new
+    node.clock.ms += kept.LEAST_KEPT_MS - 1
+    assert shown(node) != []
+    node.clock.ms += 1
+    assert shown(node) == []
+    assert pushed._size_bytes == 0
 
 
 def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
