@@ -22,6 +22,8 @@ SAMPLES = 11
 FORGOTTEN_MS = 3_600_000.0
 MOST_COUNTERS = 20_000
 """Clients name themselves as they like: the counter that was not used for longest makes room for a new one."""
+MOST_DELAY_MS = 2**31 - 1
+"""What an answer can say."""
 _KEPT_NAME_CHARS = 255
 _SWEEP_MS = 60_000.0
 Place = tuple[str | None, str | None]

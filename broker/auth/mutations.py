@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.auth.counters import SAMPLES, Bound, Kind, Metered, name_of
+from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLES, Bound, Kind, Metered, name_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -80,7 +80,7 @@ class Changes:
     def _over(self, tokens: float, now_ms: float) -> bool:
         if tokens >= 0:
             return False
-        self._wait_ms, self._told_ms = round(-tokens / self._bound.rate * 1000), now_ms
+        self._wait_ms, self._told_ms = round(min(MOST_DELAY_MS, -tokens / self._bound.rate * 1000)), now_ms
         return True
 
     def tell(self, answer: Any) -> None:

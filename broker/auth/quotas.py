@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.auth.counters import SAMPLE_MS, SAMPLES, Kind, Metered, Rate, name_of, place_of
+from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLE_MS, SAMPLES, Kind, Metered, Rate, name_of, place_of
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.controller.quotas import FETCH, MUTATION, PRODUCE, REQUEST
@@ -46,7 +46,7 @@ class Rates(Kind[Rate]):
             return 0
         if not keep:
             rate.count(-value, now_ms)
-        return round((measured - bound.rate) / bound.rate * window_ms)
+        return round(min(MOST_DELAY_MS, (measured - bound.rate) / bound.rate * window_ms))
 
     def count(self, user: str, client_id: str, value: float, now_ms: float) -> None:
         """Count something nobody waits for; a negative value takes back what was counted."""

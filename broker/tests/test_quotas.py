@@ -12,7 +12,9 @@ from ottla.broker.auth.quotas import Quotas
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.create_topics import CreateTopicsResponse
 
 
 class Clock:
@@ -132,6 +134,21 @@ def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
     assert stage.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
     stage.clock.ms += 6000
     assert stage.produce(0) == 0
+
+
+@pytest.mark.parametrize("rate", [1.0, 5e-324])
+def test_nobody_waits_longer_than_an_answer_can_say(rate: float) -> None:
+    """Kafka's number runs over; here the answer to what was written could not be sent at all."""
+    stage = Stage()
+    stage.set(rate, user="u")
+    assert stage.produce(100_000_000) == 2**31 - 1
+    stage.set(rate, key="controller_mutation_rate", user="u")
+    answer = CreateTopicsResponse()
+    changes = stage.quotas.changes(Who(), "c", ApiKey.CREATE_TOPICS, 5)
+    assert changes is not None
+    changes.spend(10_000_000)
+    changes.tell(answer)
+    assert answer.throttle_time_ms == 2**31 - 1
 
 
 def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
