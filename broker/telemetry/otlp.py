@@ -112,7 +112,9 @@ def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
                 key = _NO_NAME.sub("_", _text(part))
             elif number == 2:
                 value = _any_value(part, left)
-    return f"_{key}" if key[:1].isdigit() else key, value
+    if key[:1].isdigit() or key.startswith("__"):  # those are Prometheus' own: one __name__ spoils the whole page
+        key = f"_{key.lstrip('_')}"
+    return key, value
 
 
 def _point(data: memoryview) -> tuple[Labels, float | None]:

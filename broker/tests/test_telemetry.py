@@ -331,6 +331,12 @@ def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
     assert sample.labels == (("_1_y", "z" * 200),)
 
 
+@pytest.mark.parametrize(("said", "shown_as"), [("__name__", "_name__"), ("._x", "_x"), ("___", "_"), ("_x", "_x")])
+def test_labels_that_are_prometheus_own_are_named_otherwise(said: str, shown_as: str) -> None:
+    (sample,) = [x for x in samples(message(metric("m", point(1, **{said: "up"})))) if x]
+    assert sample.labels == ((shown_as, "up"),)
+
+
 JUNK = b"\x78\x01" * 5_000
 """A field nobody knows, very often."""
 
