@@ -47,9 +47,11 @@ _PASSING = frozenset(
 class _Call:
     """One on its way."""
 
-    __slots__ = ("holds", "over", "was_overtaken")
+    __slots__ = ("holds", "over", "tries", "was_overtaken")
 
     def __init__(self) -> None:
+        self.tries = 0
+        """How often it was asked in vain, or is taken to have been."""
         self.holds = False
         """Whether those that came later wait for it: it is asked again, or waits for such a one."""
         self.was_overtaken = False
@@ -135,6 +137,7 @@ class Persister:
             answer = await self._until_answered(at, event_of, request, before, own)
             for older in before:
                 older.was_overtaken = True
+            own.tries = 0
             return answer
         finally:
             own.over.set()
@@ -150,14 +153,16 @@ class Persister:
         before: list[_Call],
         own: _Call,
     ) -> Any:
-        failure, pause_s = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE), FIRST_RETRY_S
-        for attempt in range(TRIES):
+        failure = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        while own.tries < TRIES:
             if own.holds or any(older.holds for older in before):
                 own.holds = True
                 for older in before:
                     await older.over.wait()
+                    own.tries = max(own.tries, older.tries - 1)  # nobody waits for each of those that fail before him
             if own.was_overtaken:
                 break
+            own.tries += 1
             try:
                 return await self._once(at, event_of, request)
             except (OSError, WireError) as error:
@@ -167,9 +172,8 @@ class Persister:
                     raise
                 failure = error
             own.holds = True
-            if attempt + 1 < TRIES:
-                await self._around.env.sleep(pause_s)
-                pause_s *= 2
+            if own.tries < TRIES:
+                await self._around.env.sleep(FIRST_RETRY_S * 2 ** (own.tries - 1))
         raise failure.with_traceback(None)
 
     async def _once(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:

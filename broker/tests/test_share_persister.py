@@ -95,3 +95,24 @@ def test_what_was_overtaken_is_not_asked_again() -> None:
     virtually(main)
     assert coordinator.taken == [2]
     assert coordinator.failed == [1]
+
+
+def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None:
+    coordinator, took_s = story(*[is_on_its_way] * 1_000), list[float]()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for start in range(1, 31):
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+        took_s.append(trio.current_time())
+        coordinator.answers = [*[is_on_its_way] * 4, is_good, *[is_on_its_way] * 4, is_good]
+        async with trio.open_nursery() as nursery:
+            for start in (31, 32):  # the first is heard at last: the other has all its tries
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+
+    virtually(main)
+    assert coordinator.failed == list(range(1, 31))
+    assert coordinator.taken == [31, 32]
+    assert took_s[0] < 60
