@@ -60,7 +60,7 @@ def check_broker(name: str, values: Mapping[str, str]) -> None:
         wrong = wrong_overrides(value) if key_name == OVERRIDES else None
         if wrong is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
-        if _LIMIT.search(key_name) and value.strip() == "0":
+        if key is not None and _LIMIT.search(key_name) and int(value) == 0:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid {key_name} 0")  # nobody could take it back
     if "listeners" in values and name:
         if "://" not in values["listeners"]:

@@ -322,6 +322,8 @@ def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.Monke
     ("key", "value", "refused"),
     [
         ("max.connections", "0", True),
+        ("max.connections", " 00", True),
+        ("max.connection.creation.rate", "+0", True),
         ("max.connections", "1", False),
         ("listener.name.plaintext.max.connections", "0", True),
         ("max.connection.creation.rate", "0", True),
