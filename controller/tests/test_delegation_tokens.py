@@ -248,3 +248,15 @@ def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
     steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, Decision)
     assert sum(1 for _ in steps) == 20
+
+
+@pytest.mark.parametrize("size", [0, 63, 65, 50_000_000])
+def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
+    """Comparing takes as long as what is shown has bytes, for every token."""
+    image = with_records(*(a_token(f"t{n}") for n in range(200)))
+    request = rd.RenewDelegationTokenRequest(bytes(size), -1)
+    steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
+    assert not isinstance(steps, Decision)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
