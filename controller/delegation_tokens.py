@@ -204,6 +204,12 @@ def _ending(token: m.DelegationTokenRecord, expiry_ms: int, answer: Any) -> Deci
 def sweep(image: Image, now_ms: int) -> Steps:
     """Remove tokens whose time is over; the answer is whether there are more of them."""
     tokens = yield from tokens_of(image)
-    over = [x for x in tokens if is_over(x, now_ms)]
-    gone: list[Message] = [m.RemoveDelegationTokenRecord(x.token_id) for x in over[:MOST_SWEPT]]
-    return Decision(len(over) > MOST_SWEPT, gone)
+    gone: list[Message] = []
+    for number, token in enumerate(tokens, 1):
+        if is_over(token, now_ms):
+            if len(gone) == MOST_SWEPT:
+                return Decision(True, gone)
+            gone.append(m.RemoveDelegationTokenRecord(token.token_id))
+        if number % PAUSE_EVERY == 0:
+            yield
+    return Decision(False, gone)

@@ -214,6 +214,11 @@ def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
     assert at_once(dt.sweep(left, NOW)).records == []
 
 
+def test_the_sweep_pauses_while_it_looks() -> None:
+    steps = dt.sweep(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+    assert sum(1 for _ in steps) == 20
+
+
 def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
     assert SWEEP_TOKENS.every_ms(STATIC) == HOUR
     assert SWEEP_TOKENS.every_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
