@@ -26,7 +26,7 @@ from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import expire_delegation_token as ed
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages import renew_delegation_token as rd
-from ottla.wire.primitives import uuid_text
+from ottla.wire.primitives import Buffer, uuid_text
 from ottla.wire.schema import Message
 
 SECRET = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
@@ -38,6 +38,7 @@ USER = "User"
 REQUESTER_SINCE = 3
 """The version of Create and Describe from which on they say who asked for a token."""
 _NEVER_MS = 2**63 - 1
+_HMAC_BYTES = 64
 
 Static = Mapping[str, str]
 """What was set in this node's configuration."""
@@ -85,8 +86,10 @@ def _number(static: Static, name: str) -> int:
     return int(static.get(name) or BROKER_KEYS[name].default or 0)
 
 
-def _found(image: Image, secret: str, shown: bytes) -> Generator[None, None, m.DelegationTokenRecord | None]:
-    """The token of an hmac."""
+def _found(image: Image, secret: str, shown: Buffer) -> Generator[None, None, m.DelegationTokenRecord | None]:
+    """The token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
+    if len(shown) != _HMAC_BYTES:
+        return None
     tokens = yield from tokens_of(image)
     for number, token in enumerate(tokens, 1):
         if hmac.compare_digest(hmac_of(secret, token.token_id), shown):
@@ -156,7 +159,7 @@ def _parts(principal: str) -> tuple[str, str]:
 def _prolonged(image: Image, asked: TokenAsked, secret: str, static: Static) -> Steps:
     """Move the time of a token's end, or remove it."""
     request = asked.request
-    token = yield from _found(image, secret, bytes(request.hmac))
+    token = yield from _found(image, secret, request.hmac)
     if token is None:
         return Decision(_refused(request, ErrorCode.DELEGATION_TOKEN_NOT_FOUND))
     rule = _renew if isinstance(request, rd.RenewDelegationTokenRequest) else _expire
@@ -201,6 +204,12 @@ def _ending(token: m.DelegationTokenRecord, expiry_ms: int, answer: Any) -> Deci
 def sweep(image: Image, now_ms: int) -> Steps:
     """Remove tokens whose time is over; the answer is whether there are more of them."""
     tokens = yield from tokens_of(image)
-    over = [x for x in tokens if is_over(x, now_ms)]
-    gone: list[Message] = [m.RemoveDelegationTokenRecord(x.token_id) for x in over[:MOST_SWEPT]]
-    return Decision(len(over) > MOST_SWEPT, gone)
+    gone: list[Message] = []
+    for number, token in enumerate(tokens, 1):
+        if is_over(token, now_ms):
+            if len(gone) == MOST_SWEPT:
+                return Decision(True, gone)
+            gone.append(m.RemoveDelegationTokenRecord(token.token_id))
+        if number % PAUSE_EVERY == 0:
+            yield
+    return Decision(False, gone)

@@ -4,7 +4,8 @@ Behaviour: lines about decisions are written as Kafka writes them to ``kafka.aut
 those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
 are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
 refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
-`A_MINUTE` different ones are told; then how many were not. What others chose stands in them escaped and cut.
+`A_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is refused; then how
+many were not. What others chose stands in them escaped and cut.
 
 Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -74,6 +75,8 @@ class Audit:
         self._since_ms = float("-inf")
         self._told: dict[tuple[int, str], int] = {}
         """Levels and lines of this minute, and how often each would have been written again."""
+        self._allowed = 0
+        """How many of them are of what is allowed."""
         self._untold = 0
 
     @staticmethod
@@ -121,7 +124,8 @@ class Audit:
             self._begin(now_ms)
         if (level, line) in self._told:
             self._told[level, line] += 1
-        elif len(self._told) < A_MINUTE:
+        elif len(self._told) < A_MINUTE and (level > logging.DEBUG or self._allowed < A_MINUTE // 2):
+            self._allowed += level == logging.DEBUG
             self._told[level, line] = 0
             logger.log(level, "%s", line)
         else:
@@ -135,4 +139,4 @@ class Audit:
         if self._untold:
             logger.warning("%d decisions more within a minute were not told", self._untold)
         self._told.clear()
-        self._since_ms, self._untold = now_ms, 0
+        self._since_ms, self._allowed, self._untold = now_ms, 0, 0

@@ -98,9 +98,11 @@ class Authorizer:
         acl = self._rules.deciding(peer.principal, peer.host, operation, resource, name)
         if acl is None:
             return "DefaultAllow" if self.may(peer, operation, resource, name) else "DefaultDeny"
+        from ottla.broker.auth.audit import shown  # who asks this has loaded it
+
         return (
-            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={acl.name}, "
-            f"patternType={acl.pattern.name}, principal={acl.principal}, host={acl.host}, "
+            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={shown(acl.name)}, "
+            f"patternType={acl.pattern.name}, principal={shown(acl.principal)}, host={shown(acl.host)}, "
             f"operation={acl.operation.name}, permissionType={acl.permission.name}])"
         )
 

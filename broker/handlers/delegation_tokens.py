@@ -2,6 +2,7 @@
 
 Behaviour (items 333, 334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
 token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
+Deviation: a token has `MOST_RENEWERS` at most, with `MOST_CHARS` in all their names; in Kafka it must fit into a batch.
 
 Version notes: from v3 on a token may be for somebody else, and the answer says who asked for it.
 
@@ -25,6 +26,10 @@ from ottla.wire.messages.create_delegation_token import CreateDelegationTokenReq
 from ottla.wire.schema import Message
 
 NO_TIME_MS = -1
+MOST_RENEWERS = 1_000
+"""All of them are one record, which every node reads in one go and keeps in memory."""
+MOST_CHARS = 1024 * 1024
+"""A batch of the metadata log may have eight mebibytes, and a character four bytes."""
 
 
 def handle(context: Context, request: Message) -> Answer:
@@ -62,6 +67,8 @@ def refusing(context: Context, request: Any) -> Message | None:
     owner = owner_of(request, context.peer.principal)
     if owner != context.peer.principal and not context.may(Operation.CREATE_TOKENS, Resource.USER, owner):
         return _no_token(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    if len(request.renewers) > MOST_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MOST_CHARS:
+        return refusal(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
     return None
 
 

@@ -19,6 +19,7 @@ from ottla.broker.handlers.delegation_tokens import are_allowed
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.delegation_tokens import REQUESTER_SINCE, SECRET, hmac_of, tokens_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
@@ -42,9 +43,13 @@ def handle(context: Context, request: DescribeDelegationTokenRequest) -> Answer:
 
 def _each(context: Context, request: DescribeDelegationTokenRequest, secret: str) -> Steps[Answer]:
     response = DescribeDelegationTokenResponse()
-    owners: frozenset[str] | None = None
+    owners: set[str] | None = None
     if request.owners is not None:
-        owners = frozenset(f"{x.principal_type}:{x.principal_name}" for x in request.owners)
+        owners = set()
+        for number, asked in enumerate(request.owners, 1):
+            owners.add(f"{asked.principal_type}:{asked.principal_name}")
+            if number % PAUSE_EVERY == 0:
+                yield
         if not owners:
             return response
     tokens = yield from tokens_of(context.image)
@@ -59,7 +64,7 @@ def _concerned(token: DelegationTokenRecord) -> Collection[str]:
     return {token.owner, token.requester, *token.renewers}
 
 
-def _is_meant(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
+def _is_meant(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
     return owners is None or not owners.isdisjoint(_concerned(token))
 
 

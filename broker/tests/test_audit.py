@@ -159,6 +159,26 @@ def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCa
     assert len(stage.lines) == A_MINUTE + 2
 
 
+def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(caplog, logging.DEBUG)
+    for number in range(A_MINUTE + 250):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}", who="User:admin")
+    for number in range(A_MINUTE // 2 + 250):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+    levels = [level for level, _ in stage.lines]
+    assert (levels.count("DEBUG"), levels.count("INFO")) == (A_MINUTE // 2, A_MINUTE // 2)
+
+
+def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
+    name = "a\nb" + "x" * 900
+    stage = Stage(caplog, logging.INFO, acl(Permission.DENY, O.READ, name=name))
+    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, name)
+    ((_, told),) = stage.lines
+    assert "resourceName=a\\nbxxx" in told
+    assert told.isprintable()
+    assert len(told) < 1_000
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

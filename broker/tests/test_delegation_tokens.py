@@ -13,6 +13,7 @@ from ottla.broker.auth.delegation_tokens import TokenLogins
 from ottla.broker.auth.gate import Gate, Policy
 from ottla.broker.auth.scram import ScramExchange
 from ottla.broker.config import NodeConfig
+from ottla.broker.handlers.describe_delegation_token import _each
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES, Dispatcher
@@ -227,6 +228,19 @@ def test_334_renewers_are_users() -> None:
 
 
 @pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
+@pytest.mark.parametrize(
+    ("count", "chars", "code"),
+    [(1_000, 1, 0), (1_001, 1, ErrorCode.RECORD_LIST_TOO_LARGE), (40, 30_000, ErrorCode.RECORD_LIST_TOO_LARGE)],
+)
+def test_a_token_has_no_more_renewers_than_every_node_can_keep(count: int, chars: int, code: int, routes: Any) -> None:
+    node = Node(routes=routes)
+    renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
+    answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
+    assert (answer.error_code, len(node.asked)) == (code, int(not code))
+    assert answer.max_timestamp_ms == (-1 if code else 0)
+
+
+@pytest.mark.parametrize("routes", [ROUTES, CONTROLLER_ROUTES], ids=["broker", "controller"])
 def test_an_owner_without_a_type_is_nobodys_mistake_but_the_clients(routes: Any) -> None:
     answer = Node(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
     assert (answer.error_code, answer.principal_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "ANONYMOUS")
@@ -288,6 +302,12 @@ def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -
     assert (row.issue_timestamp, row.expiry_timestamp, row.max_timestamp) == (NOW, NOW + 1, NOW + 2)
     assert row.hmac == hmac_of("a-secret", "renews")
     assert [(x.principal_type, x.principal_name) for x in row.renewers] == [("User", "bob"), ("User", "alice")]
+
+
+def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
+    context: Any = SimpleNamespace(image=Image())
+    owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
+    assert sum(1 for _ in _each(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
 
 
 def test_331_without_a_secret_there_are_no_tokens() -> None:

@@ -214,6 +214,11 @@ def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
     assert at_once(dt.sweep(left, NOW)).records == []
 
 
+def test_the_sweep_pauses_while_it_looks() -> None:
+    steps = dt.sweep(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+    assert sum(1 for _ in steps) == 20
+
+
 def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
     assert SWEEP_TOKENS.every_ms(STATIC) == HOUR
     assert SWEEP_TOKENS.every_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
@@ -248,3 +253,15 @@ def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
     steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, Decision)
     assert sum(1 for _ in steps) == 20
+
+
+@pytest.mark.parametrize("size", [0, 63, 65, 50_000_000])
+def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
+    """Comparing takes as long as what is shown has bytes, for every token."""
+    image = with_records(*(a_token(f"t{n}") for n in range(200)))
+    request = rd.RenewDelegationTokenRequest(bytes(size), -1)
+    steps = dt.decide(image, TokenAsked(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
+    assert not isinstance(steps, Decision)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND

@@ -80,8 +80,8 @@ def _redacted(message: Any, field: str, value: Any) -> Any:
     return value
 
 
-_SECRETS = ("auth_bytes", "salted_password", "hmac")
-"""Fields whose bytes let somebody in, or nearly."""
+_SECRETS = ("auth_bytes", "salted_password", "hmac", "request_data", "response_data")
+"""Fields whose bytes let somebody in, or nearly; an envelope's may have any of the others in them."""
 
 
 def _scalar(name: str, value: Any) -> str:

@@ -15,14 +15,20 @@ from typing import Any
 from ottla.world.kerberos import BadKeytab, BadTicket, Keytab, Talk
 
 _SAYS_NOTHING = ("Success", "Unknown error")
+_LONGEST_CHARS = 255
 
 
 def _text(error: Any) -> str:
-    """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing."""
+    """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing.
+
+    It may name the service a ticket is for, and who comes with it has chosen that name.
+    """
     said = error.get_all_statuses(error.min_code, False) if error.min_code else []
     if not said or said[0] in _SAYS_NOTHING:
         said = error.get_all_statuses(error.maj_code, True)
-    return " ".join("; ".join(map(str, said)).split())
+    line = " ".join("; ".join(map(str, said)).split())
+    cut = line if len(line) <= _LONGEST_CHARS else line[:_LONGEST_CHARS] + "..."
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
 
 class RealTalk:

@@ -8,12 +8,15 @@ from ottla.controller.scram import read_option
 from ottla.controller.snapshots import Snapshot, snapshot_bytes
 from ottla.tools.dump import segment_rows, shown
 from ottla.tools.trace import lines_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import describe_delegation_token as dd
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.metadata_records import ConfigRecord
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
@@ -88,3 +91,11 @@ def test_a_conversation_shows_no_tokens_hmac() -> None:
     lines += lines_of(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
     lines += lines_of(dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3)
     assert "secret" not in "".join(lines)
+
+
+def test_a_conversation_shows_nothing_of_what_lies_in_an_envelope() -> None:
+    renew = request_frame(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
+    lines = list(lines_of(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
+    lines += lines_of(EnvelopeResponse(b"a-secret"), 0)
+    assert "secret" not in "".join(lines)
+    assert "alice" in "".join(lines)
