@@ -127,6 +127,8 @@ class Mover:
                     logger.error("%s cannot be copied: %s", move.current.in_words(), error)
                 move.refused = True
                 self._put_off(move, RETRY_MS)
+            except OSError as error:
+                self._broke(move, error, move.current)
             await trio.lowlevel.checkpoint()
 
     def _next(self) -> Move | None:
@@ -166,7 +168,7 @@ class Mover:
         """The next thing to be done about a move.
 
         Raises:
-            ProtocolError, WireError: the log is damaged.
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at.
         """
         if not self._align(move):
             return
@@ -226,17 +228,19 @@ class Mover:
         if not raw:
             self._put_off(move, RETRY_MS)
             return
-        self._take(move, raw)
-        if move.unsynced >= SYNC_EVERY_BYTES:
+        if self._take(move, raw) and move.unsynced >= SYNC_EVERY_BYTES:
             await self._sync(move)
 
-    def _take(self, move: Move, raw: bytes) -> None:
+    def _take(self, move: Move, raw: bytes) -> bool:
+        """Append a piece to the copy; says whether that could be done."""
         self._throttle.count(len(raw), self._env.monotonic_ms())
         move.unsynced += len(raw)
         try:
             f.take_piece(move.future, move.current, raw, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, move.future)
+            return False
+        return True
 
     async def _sync(self, move: Move) -> bool:
         """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
@@ -293,7 +297,7 @@ class Mover:
         """Copy what is left, at once; says whether the copy has all of it then.
 
         Raises:
-            ProtocolError, WireError: the log is damaged; OSError never: it is told.
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at. Else that is told.
         """
         if not self._align(move) or not self._is_near(move):
             return False
@@ -308,8 +312,7 @@ class Mover:
             if not raw:
                 self._put_off(move, RETRY_MS)
                 return False
-            self._take(move, raw)
-            if not self._is_alive(move):
+            if not (self._take(move, raw) and self._is_alive(move)):
                 return False
         return True
 

@@ -318,3 +318,40 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
         assert not ground.replica.log.is_moving
 
     ground.tell(story)
+
+
+def test_what_a_disk_is_short_of_is_not_waited_for_while_nobody_else_runs() -> None:
+    ground = Moving()
+    refused: list[str] = []
+
+    def fault(_: str, path: str) -> OSError | None:
+        if "-future/" not in path or len(refused) == 1000:
+            return None
+        refused.append(path)
+        return OSError(errno.EMFILE, "injected", path)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        ground.env.disk.fault = fault
+        await trio.sleep(5)
+        assert 0 < len(refused) < 20, "it is tried again once a second"
+        ground.heal_disk()
+        await ground.moved("/b")
+
+    ground.tell(story)
+
+
+def test_a_log_that_cannot_be_opened_now_holds_no_other_move_up(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(3)
+        ground.replica.log.close_files()
+        ground.break_disk("/a/t-0/0", errno.EMFILE, times=3)
+        await ground.moves.alter(AT, "/b")
+        await ground.moved("/b")
+        assert "injected" in caplog.text
+
+    ground.tell(story)
+    assert not ground.storage.failed
