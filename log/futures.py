@@ -18,6 +18,7 @@ from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
 from ottla.log.state import FUTURE
 from ottla.wire.batch import span
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import FileSlice
 
@@ -104,7 +105,9 @@ def take_piece(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms:
         first, last = span(raw)
         if first < future.log_end_offset <= last:
             future.start_over_at(first, now_ms)  # records were deleted up to within that batch
-    future.append_as_follower(raw, now_ms)
+    if future.append_as_follower(raw, now_ms) is None:
+        text = f"{current.in_words()}: the batch at offset {future.log_end_offset} ends behind its segment"
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
     follow(future, current, now_ms)
 
 

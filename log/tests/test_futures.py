@@ -275,3 +275,16 @@ def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
     assert stage.current.directory == target
     assert values(stage.current) == expected(90)
     assert stage.current.closed
+
+
+def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and_again() -> None:
+    stage = Stage()
+    fill(stage.current, 1)
+    file = stage.current.active.file
+    length = int.from_bytes(file.pread(4, 8), "big")
+    file.pwrite((length + 1000).to_bytes(4, "big"), 8)
+    piece = f.next_piece(stage.future, stage.current, 500)
+    assert piece is not None
+    with pytest.raises(ProtocolError) as refused:
+        f.take_piece(stage.future, stage.current, piece.read(), NOW)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
