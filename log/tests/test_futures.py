@@ -288,3 +288,17 @@ def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and
     with pytest.raises(ProtocolError) as refused:
         f.take_piece(stage.future, stage.current, piece.read(), NOW)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_files_that_were_retired_are_found_under_the_new_name() -> None:
+    stage = Stage()
+    fill(stage.current, 60)
+    stage.copy()
+    stage.current.set_high_watermark(stage.current.log_end_offset)
+    stage.current.raise_start(stage.current.bases[2])
+    f.follow(stage.future, stage.current, NOW)
+    assert stage.future.retired
+    stage.swap()
+    paths = [path for _, path in stage.future.retired]
+    assert paths
+    assert all(stage.disk.exists(path) for path in paths)
