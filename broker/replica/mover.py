@@ -323,8 +323,7 @@ class Mover:
         current, future = move.current, move.future
         here = self._storage.of(future)
         try:
-            f.take_place(future, current, self._env.now_ms())
-            f.bear_own_name(here, future)
+            f.take_place(here, future, current, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, future)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -47,8 +48,7 @@ class Stage:
         return done
 
     def swap(self) -> None:
-        f.take_place(self.future, self.current, NOW)
-        f.bear_own_name(self.here, self.future)
+        f.take_place(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:
         return batches(self.future) == batches(self.current)
@@ -302,3 +302,23 @@ def test_files_that_were_retired_are_found_under_the_new_name() -> None:
     paths = [path for _, path in stage.future.retired]
     assert paths
     assert all(stage.disk.exists(path) for path in paths)
+
+
+def test_as_long_as_it_has_not_taken_its_place_the_log_and_the_copy_have_their_own_producers() -> None:
+    stage = Stage()
+    fill(stage.current, 4)
+    stage.current.raise_start(2)
+    stage.copy()
+
+    def fault(_: str, path: str) -> OSError | None:
+        return OSError(errno.EMFILE, "injected", path) if path.startswith("/b/log-start") else None
+
+    stage.disk.fault = fault
+    with pytest.raises(OSError, match="injected"):
+        stage.swap()
+    assert stage.future.is_future
+    assert stage.future.producers is not stage.current.producers
+    assert stage.future.verifying is not stage.current.verifying
+    stage.disk.fault = None
+    stage.swap()
+    assert stage.future.producers is stage.current.producers
