@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from heapq import heapify, heappop
 
 import trio
 
@@ -133,11 +134,15 @@ class Mover:
 
     def _next(self) -> Move | None:
         """The first of those that need not wait, by name: one is moved as a whole before the next."""
-        for at in [at for at, move in self._moves.items() if not self._is_alive(move)]:
-            del self._moves[at]
         now_ms = self._env.monotonic_ms()
         ready = [at for at, move in self._moves.items() if move.not_before_ms <= now_ms]
-        return self._moves[min(ready)] if ready else None
+        heapify(ready)
+        while ready:  # there may be very many: only those are looked at whose turn it is
+            at = heappop(ready)
+            if self._is_alive(self._moves[at]):
+                return self._moves[at]
+            del self._moves[at]
+        return None
 
     def _rest_s(self) -> float:
         """How long nothing is to be done, if nobody wants something new."""
