@@ -18,6 +18,7 @@ from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
 from ottla.log.state import FUTURE
 from ottla.wire.batch import span
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import FileSlice
 
@@ -104,7 +105,9 @@ def take_piece(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms:
         first, last = span(raw)
         if first < future.log_end_offset <= last:
             future.start_over_at(first, now_ms)  # records were deleted up to within that batch
-    future.append_as_follower(raw, now_ms)
+    if future.append_as_follower(raw, now_ms) is None:
+        text = f"{current.in_words()}: the batch at offset {future.log_end_offset} ends behind its segment"
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
     follow(future, current, now_ms)
 
 
@@ -119,19 +122,21 @@ def follow(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
         future.drop_below_start(now_ms)
 
 
-def take_place(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
-    """All that is known of a current log is known of its future log from now on, which has the same records.
+def take_place(directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+    """A future log becomes the partition's log. All that is known of the current one is known of it from now on.
 
     Its producers, too: what they wrote last may be gone from the log, and who is being asked about waits for an answer.
+    They come last: as long as both logs are written to, each has its own.
 
     Raises:
-        OSError: the disk failed; the future log is still none but that.
+        OSError: the disk failed; it is a future log still.
     """
     assert future.log_end_offset == current.log_end_offset, f"{future.in_words()}, not {current.in_words()}"
     follow(future, current, now_ms)
     assert future.log_start_offset == current.log_start_offset, f"{future.in_words()}, not {current.in_words()}"
     future.update_settings(current.settings)
     future.epochs.take_over(current.epochs)
+    bear_own_name(directory, future)
     future.producers, future.verifying = current.producers, current.verifying
     future.warned_of_future = current.warned_of_future
     future.check_order()

@@ -109,6 +109,7 @@ class LogState:
         self.epochs.lies_in(directory)
         for segment in self.segments:
             segment.lies_in(directory)
+        self.retired = [(due_ms, f"{directory}/{path.rpartition('/')[2]}") for due_ms, path in self.retired]
 
     @property
     def last_stable_offset(self) -> int:

@@ -320,15 +320,17 @@ class Fetcher:
     async def _sync(self, taken: Taken) -> None:
         """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
         log = None
-        try:
-            while log is not taken.replica.log:  # it may have moved to another directory meanwhile
-                log = taken.replica.log
+        while log is not taken.replica.log:  # it may have moved to another directory meanwhile
+            log = taken.replica.log
+            try:
                 job = log.begin_sync(log.log_end_offset)
                 await self._world.env.in_thread(job, Lane.SYNC)
                 log.finish_sync(job)
-        except OSError as error:
-            self._broke(taken, error)
-            return
+            except OSError as error:
+                if log is taken.replica.log:
+                    self._broke(taken, error)
+                    return
+                self._world.fail(error, log)  # the disk it has left; what counts lies elsewhere
         if self._is_ours(taken):
             self._stands(taken.outcome.key, taken.replica)
             self._news.set()

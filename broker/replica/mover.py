@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from heapq import heapify, heappop
 
 import trio
 
@@ -127,15 +128,21 @@ class Mover:
                     logger.error("%s cannot be copied: %s", move.current.in_words(), error)
                 move.refused = True
                 self._put_off(move, RETRY_MS)
+            except OSError as error:
+                self._broke(move, error, move.current)
             await trio.lowlevel.checkpoint()
 
     def _next(self) -> Move | None:
         """The first of those that need not wait, by name: one is moved as a whole before the next."""
-        for at in [at for at, move in self._moves.items() if not self._is_alive(move)]:
-            del self._moves[at]
         now_ms = self._env.monotonic_ms()
         ready = [at for at, move in self._moves.items() if move.not_before_ms <= now_ms]
-        return self._moves[min(ready)] if ready else None
+        heapify(ready)
+        while ready:  # there may be very many: only those are looked at whose turn it is
+            at = heappop(ready)
+            if self._is_alive(self._moves[at]):
+                return self._moves[at]
+            del self._moves[at]
+        return None
 
     def _rest_s(self) -> float:
         """How long nothing is to be done, if nobody wants something new."""
@@ -166,7 +173,7 @@ class Mover:
         """The next thing to be done about a move.
 
         Raises:
-            ProtocolError, WireError: the log is damaged.
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at.
         """
         if not self._align(move):
             return
@@ -226,17 +233,19 @@ class Mover:
         if not raw:
             self._put_off(move, RETRY_MS)
             return
-        self._take(move, raw)
-        if move.unsynced >= SYNC_EVERY_BYTES:
+        if self._take(move, raw) and move.unsynced >= SYNC_EVERY_BYTES:
             await self._sync(move)
 
-    def _take(self, move: Move, raw: bytes) -> None:
+    def _take(self, move: Move, raw: bytes) -> bool:
+        """Append a piece to the copy; says whether that could be done."""
         self._throttle.count(len(raw), self._env.monotonic_ms())
         move.unsynced += len(raw)
         try:
             f.take_piece(move.future, move.current, raw, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, move.future)
+            return False
+        return True
 
     async def _sync(self, move: Move) -> bool:
         """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
@@ -293,7 +302,7 @@ class Mover:
         """Copy what is left, at once; says whether the copy has all of it then.
 
         Raises:
-            ProtocolError, WireError: the log is damaged; OSError never: it is told.
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at. Else that is told.
         """
         if not self._align(move) or not self._is_near(move):
             return False
@@ -308,8 +317,7 @@ class Mover:
             if not raw:
                 self._put_off(move, RETRY_MS)
                 return False
-            self._take(move, raw)
-            if not self._is_alive(move):
+            if not (self._take(move, raw) and self._is_alive(move)):
                 return False
         return True
 
@@ -320,8 +328,7 @@ class Mover:
         current, future = move.current, move.future
         here = self._storage.of(future)
         try:
-            f.take_place(future, current, self._env.now_ms())
-            f.bear_own_name(here, future)
+            f.take_place(here, future, current, self._env.now_ms())
         except OSError as error:
             self._broke(move, error, future)
             return

@@ -18,6 +18,8 @@ from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.state import FUTURE
 from ottla.wire.errors import ErrorCode
 from ottla.world.env import Env, Lane
 
@@ -91,21 +93,28 @@ class Moves:
         about = (log.topic, log.partition, replica.topic_id, log.settings, now_ms, self._tag())
         try:
             future = await self._env.in_thread(partial(f.make_future, target, *about), Lane.FILES)
+            future.close_files()  # it may have to wait long for its turn
             if target.path in self._storage.failed:
-                future.close_files()
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if self._replicas.get(log.topic, log.partition) is not replica:
+                self._remove(future)  # it went meanwhile, and another of that name may be in this directory
                 return ErrorCode.KAFKA_STORAGE_ERROR
             target.adopt(future)
         except OSError as error:
             self._fail(error, target)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self._replicas.get(log.topic, log.partition) is not replica:
-            self._replicas.discard(future)  # it went meanwhile
             return ErrorCode.KAFKA_STORAGE_ERROR
         future.note_compacted(replica.log.cleaner_point)
         self._replicas.futures[replica.topic, replica.partition] = future
         logger.info("%s moves from %s to %s", log.label, self._storage.of(log).path, target.path)
         self._mover.go_on(replica)
         return ErrorCode.NONE
+
+    def _remove(self, future: PartitionLog) -> None:
+        """Have the files removed of a copy that no directory has adopted. Raises OSError: the disk failed."""
+        path = f"{future.directory.removesuffix(FUTURE)}-delete"
+        self._env.disk.rename(future.directory, path)
+        for doomed in self._replicas.on_doomed:
+            doomed(path)
 
     def cancel(self, at: TopicPartition) -> None:
         """Give a move up; the copy goes."""

@@ -119,7 +119,7 @@ def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arr
             assert replica is not None
             replicas.on_future(replica)
         case Found.STAYS:
-            log.close_files()
+            log.close()  # where this process ends cleanly the next one believes it unread
             del directory.logs[at]
 
 

@@ -18,7 +18,11 @@ from ottla.wire.messages import describe_log_dirs as dl
 
 def context(ground: Moving, key: ApiKey) -> Context:
     services: Any = SimpleNamespace(
-        moves=ground.moves, storage=ground.storage, replicas=ground.replicas, fail=ground.losses.fail
+        moves=ground.moves,
+        storage=ground.storage,
+        replicas=ground.replicas,
+        fail=ground.losses.fail,
+        metadata=ground.cache,
     )
     version = ROUTES[key].high
     peer = Peer("127.0.0.1", ("here", 9092))

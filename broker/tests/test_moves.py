@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +16,7 @@ from ottla.broker.tests.moving import AT, NONE, Moving
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.wire.errors import ErrorCode as E
+from ottla.world.env import Lane
 
 
 def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first() -> None:
@@ -318,3 +321,78 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
         assert not ground.replica.log.is_moving
 
     ground.tell(story)
+
+
+def test_what_a_disk_is_short_of_is_not_waited_for_while_nobody_else_runs() -> None:
+    ground = Moving()
+    refused: list[str] = []
+
+    def fault(_: str, path: str) -> OSError | None:
+        if "-future/" not in path or len(refused) == 1000:
+            return None
+        refused.append(path)
+        return OSError(errno.EMFILE, "injected", path)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.moves.alter(AT, "/b")
+        ground.env.disk.fault = fault
+        await trio.sleep(5)
+        assert 0 < len(refused) < 20, "it is tried again once a second"
+        ground.heal_disk()
+        await ground.moved("/b")
+
+    ground.tell(story)
+
+
+def test_a_log_that_cannot_be_opened_now_holds_no_other_move_up(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(3)
+        ground.replica.log.close_files()
+        ground.break_disk("/a/t-0/0", errno.EMFILE, times=3)
+        await ground.moves.alter(AT, "/b")
+        await ground.moved("/b")
+        assert "injected" in caplog.text
+
+    ground.tell(story)
+    assert not ground.storage.failed
+
+
+def test_copies_that_wait_for_their_turn_hold_no_files_open() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        await ground.moves.alter(AT, "/b")
+        assert not any(segment.is_open for segment in ground.future.segments)
+        assert ground.where() == "/a"
+
+    ground.tell(story)
+
+
+def test_a_topic_that_is_made_anew_while_its_copy_is_keeps_its_own_log() -> None:
+    ground = Moving(obeys=False)
+    in_thread = ground.env.in_thread
+
+    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+        ground.env.in_thread = in_thread
+        made = await in_thread(work, lane)
+        ground.say(gone=("t",))
+        await ground.applier.settled()
+        known = topic("t", 1, b"another of that ")
+        ground.say(replace(known, partitions={0: replace(known.partitions[0], directories=(ground.ids[1],))}))
+        await ground.applier.settled()
+        return made
+
+    async def story() -> None:
+        ground.env.in_thread = meanwhile
+        assert await ground.moves.alter(AT, "/b") is E.KAFKA_STORAGE_ERROR
+        assert ground.where() == "/b"
+        assert ground.storage.directories[1].logs == {AT: ground.replica.log}
+        assert not ground.replica.log.closed
+        assert not ground.replicas.futures
+
+    ground.tell(story)
+    assert ground.named("/b") == ["0", "delete"]
+    assert len(ground.doomed) == 2

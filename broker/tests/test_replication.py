@@ -314,6 +314,32 @@ def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_
     brokers.play(story)
 
 
+def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_where_it_lies_now() -> None:
+    brokers = Brokers(log_flush_interval_messages="1")
+    failed: list[str] = []
+
+    async def story() -> None:
+        broker = brokers[2]
+        wait = broker.env.in_thread
+
+        async def breaks(work: Any, lane: Any = None) -> Any:
+            if isinstance(work, SyncJob) and broker.log.directory == "/a/t-0":
+                log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.settings, 0)
+                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
+                broker.replica.log = log
+                raise OSError(errno.EIO, "injected")
+            return await wait(work, lane)
+
+        broker.env.in_thread = breaks
+        for fetcher in broker.fetchers._fetchers.values():
+            fetcher._world = fetcher._world._replace(fail=lambda error, log: failed.append(log.directory))
+        assert await brokers[1].produce(b"0") is E.NONE
+        assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
+
+    brokers.play(story)
+    assert failed == ["/a/t-0"]
+
+
 def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -> None:
     brokers = Brokers(log_flush_interval_messages="1")
     synced: list[int] = []

@@ -202,3 +202,15 @@ def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controll
     start(ground, place)
     assert ground.where() == served
     assert ground.named("/a" if served == "/b" else "/b") == ["stray"]
+
+
+def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
+    ground = Moving()
+    log = make_future(ground.storage.directories[1], "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+    log.close_files()
+    start(ground, 2)
+    assert ground.named("/b") == ["future"]
+    ground.storage.close(1)
+    unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
+    assert "/b/t-0.tag-future/00000000000000000000.log" not in unsynced, "the next start believes it"

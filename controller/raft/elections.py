@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.controller.raft.chain import voter_keys
 from ottla.controller.raft.events import NOBODY, Age, BeginEpoch, EndEpoch, HardState, Request, Send, Vote
 from ottla.controller.raft.leading import successors
-from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.node import LONELY_MS, RaftNode
 from ottla.controller.raft.states import (
     FOREVER_MS,
     Candidate,
@@ -24,8 +24,6 @@ from ottla.wire.messages import control_records as ctl
 
 TURNS_MS = 150
 """How long all followers together take for their turns at most."""
-LONELY_MS = 10_000
-"""How long a voter that lost its disk looks for a leader before it says that there is none."""
 
 
 def start(raft: RaftNode) -> None:

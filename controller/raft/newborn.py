@@ -28,7 +28,7 @@ from ottla.controller.raft.events import (
     Vote,
     VoterAnswer,
 )
-from ottla.controller.raft.node import RaftNode
+from ottla.controller.raft.node import LONELY_MS, RaftNode
 from ottla.controller.raft.states import FOREVER_MS, Candidate, Follower, Prospective, Unattached
 
 LedAnswer = Answer | FetchAnswer | SnapshotAnswer | VoterAnswer
@@ -102,8 +102,9 @@ def fetched(raft: RaftNode, request: Fetch, answer: FetchAnswer, *, nothing_new:
 
 
 def tell(raft: RaftNode, before: Age) -> None:
-    """What a change of the age means, for the log."""
+    """What a change of the age means, for the log; who learns looks for a leader from now on."""
     if raft.hard.age == Age.LEARNING:
+        raft.lonely_ms = raft.now_ms + LONELY_MS
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
         raft.ready.news = (logging.INFO, text)
     elif before == Age.LEARNING:

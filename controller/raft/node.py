@@ -61,6 +61,8 @@ class Timeouts(NamedTuple):
 
 
 DEFAULT_TIMEOUTS = Timeouts()
+LONELY_MS = 10_000
+"""How long a voter that lost its disk looks for a leader before it says that there is none."""
 
 
 class RaftNode:

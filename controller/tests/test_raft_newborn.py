@@ -241,6 +241,18 @@ def test_who_finds_no_leader_says_so_once() -> None:
     assert not [x for x in (raft.step(at, Tick()).news for at in range(0, 60_000, 500)) if x is not None]
 
 
+def test_who_learns_late_of_a_quorum_looks_for_its_leader_before_it_says_that_there_is_none() -> None:
+    raft = voter(NEW)
+    for at in range(0, 20_000, 500):
+        raft.step(at, Tick())
+    ready = raft.step(20_000, Asked("t", Vote(TWO, raft.epoch, 0, 5, pre=True)))
+    assert ready.news is not None
+    assert raft.hard.age == WIPED
+    told = {at: raft.step(at, Tick()).news for at in range(20_000, 60_000, 500)}
+    (said_ms,) = [at for at, news in told.items() if news is not None]
+    assert 30_000 <= said_ms < 33_000
+
+
 # ------------------------------------------------------------------ quorums whose voters lose their disks
 
 

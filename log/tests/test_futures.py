@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -47,8 +48,7 @@ class Stage:
         return done
 
     def swap(self) -> None:
-        f.take_place(self.future, self.current, NOW)
-        f.bear_own_name(self.here, self.future)
+        f.take_place(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:
         return batches(self.future) == batches(self.current)
@@ -275,3 +275,50 @@ def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
     assert stage.current.directory == target
     assert values(stage.current) == expected(90)
     assert stage.current.closed
+
+
+def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and_again() -> None:
+    stage = Stage()
+    fill(stage.current, 1)
+    file = stage.current.active.file
+    length = int.from_bytes(file.pread(4, 8), "big")
+    file.pwrite((length + 1000).to_bytes(4, "big"), 8)
+    piece = f.next_piece(stage.future, stage.current, 500)
+    assert piece is not None
+    with pytest.raises(ProtocolError) as refused:
+        f.take_piece(stage.future, stage.current, piece.read(), NOW)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_files_that_were_retired_are_found_under_the_new_name() -> None:
+    stage = Stage()
+    fill(stage.current, 60)
+    stage.copy()
+    stage.current.set_high_watermark(stage.current.log_end_offset)
+    stage.current.raise_start(stage.current.bases[2])
+    f.follow(stage.future, stage.current, NOW)
+    assert stage.future.retired
+    stage.swap()
+    paths = [path for _, path in stage.future.retired]
+    assert paths
+    assert all(stage.disk.exists(path) for path in paths)
+
+
+def test_as_long_as_it_has_not_taken_its_place_the_log_and_the_copy_have_their_own_producers() -> None:
+    stage = Stage()
+    fill(stage.current, 4)
+    stage.current.raise_start(2)
+    stage.copy()
+
+    def fault(_: str, path: str) -> OSError | None:
+        return OSError(errno.EMFILE, "injected", path) if path.startswith("/b/log-start") else None
+
+    stage.disk.fault = fault
+    with pytest.raises(OSError, match="injected"):
+        stage.swap()
+    assert stage.future.is_future
+    assert stage.future.producers is not stage.current.producers
+    assert stage.future.verifying is not stage.current.verifying
+    stage.disk.fault = None
+    stage.swap()
+    assert stage.future.producers is stage.current.producers
