@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,10 +20,14 @@ READY_WITHIN_S = 60.0
 
 
 def free_port() -> int:
-    """A port nobody listens at."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
+    """A port nobody listens at, and none the system gives to who dials: some seconds pass before a JVM takes it."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import trio
-from ottla.broker.auth.fetching import MOST_BYTES, CannotFetch, fetched
 
-from ottla.broker.auth import fetching
+from ottla.peers import fetching
+from ottla.peers.fetching import MOST_BYTES, CannotFetch, fetched
 from ottla.world.real_env import RealEnv
 from ottla.world.tests.authority import Authority
 from ottla.world.tls import Store, Tls
