@@ -95,6 +95,8 @@ def _row(
 
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
+    if options.config_out is not None:
+        settings_for(_given(options), "", "")  # before there is a token that nobody could use
     renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
     version = (await client.any()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
     request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
@@ -116,19 +118,36 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     show([row], options.output)
 
 
-def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
-    """The settings this command itself was given, with another login."""
+def settings_for(text: str, token_id: str, hmac: str) -> str:
+    """The settings a command was given, with a token's login, and without what only who made it should have.
+
+    Raises:
+        Failed: nobody logs in at the listener they name.
+    """
     from ottla.tools.doctor import lines_of
 
-    text = ""
-    if options.command_config is not None:
-        with open(options.command_config, encoding="utf-8") as file:
-            text = file.read()
-    kept = [f"{x.key}={x.value}\n" for x in lines_of(text) if not x.key.startswith("sasl.")]
+    lines = list(lines_of(text))
+    protocol = next((x.value for x in lines if x.key == "security.protocol"), "PLAINTEXT")
+    if not protocol.startswith("SASL_"):
+        raise Failed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
+    kept = [f"{x.key}={x.value}\n" for x in lines if not x.key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))]
     jaas = f'{_MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";'
+    return "".join([*kept, f"sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"])
+
+
+def _given(options: argparse.Namespace) -> str:
+    """The settings this command itself was given."""
+    if options.command_config is None:
+        return ""
+    with open(options.command_config, encoding="utf-8") as file:
+        return str(file.read())
+
+
+def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
+    text = settings_for(_given(options), token_id, hmac)
     with open(os.open(options.config_out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)  # of a file that was there, too
-        file.writelines([*kept, f"sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"])
+        file.write(text)
 
 
 async def _described(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
