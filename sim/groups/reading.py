@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
-from sim.clients import PAUSE_S, Again, Service, Unsure, read
+from sim.clients import PAUSE_S, Again, Service, Unsure, log_start, read
 from sim.groups.seats import Member
 from sim.history import Place
 
@@ -178,7 +178,7 @@ class ReadingMember(Member):
                 records = await read(self, place[1], self.positions[place], 50, place[0])
             except Again as error:
                 if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name:
-                    self._begin_again(place)
+                    await self._begin_again(place)
                 raise
             self._shared.read.setdefault(place, set()).update(x.offset for x in records)
             if records:
@@ -186,9 +186,9 @@ class ReadingMember(Member):
             if self.calm or self.world.rng.random() < COMMITTED_SHARE:
                 await self._commit(place)
 
-    def _begin_again(self, place: Place) -> None:
-        """Its records are gone, in a power cut: what there is now is read from the start."""
-        self.positions[place] = 0
+    async def _begin_again(self, place: Place) -> None:
+        """Its records are gone, in a power cut: what there is now is read from the start. Raises: Again."""
+        self.positions[place] = await log_start(self, *place)
         self.world.ledger.committed_to.pop(place, None)
 
     async def _fetch_position(self, place: Place) -> None:
