@@ -92,6 +92,10 @@ class Talk:
         except NotLetIn as error:
             self.told.append((what, str(error).replace(login.user, "a token")))
 
+    async def pass_by(self, time_ms: int) -> None:
+        """Wait until the clock shows later than this: all who answer read the same one."""
+        await trio.sleep(max(0, time_ms + 1 - self._env.now_ms()) / 1000)
+
     async def until(self, request: Message, version: int, is_so: Callable[[Any], bool], who: str = "admin") -> None:
         """Kafka's broker learns of a change a little after its controller has made it."""
         for _ in range(400):
@@ -179,6 +183,7 @@ async def _renew_and_expire(talk: Talk, made: cd.CreateDelegationTokenResponse) 
     await talk.say("expire nothing", ed.ExpireDelegationTokenRequest(b"", 1), 2)
     short = await talk.say("for a moment", cd.CreateDelegationTokenRequest(None, None, [], 1), 3)
     await talk.until(owners("alice"), 3, lambda answer: any(x.hmac == short.hmac for x in answer.tokens))
+    await talk.pass_by(short.max_timestamp_ms)
     await talk.say("renew what is over", rd.RenewDelegationTokenRequest(short.hmac, -1), 2)
     await talk.say("renew what is over as bob", rd.RenewDelegationTokenRequest(short.hmac, -1), 2, "bob")
     await talk.say("expire what is over", ed.ExpireDelegationTokenRequest(short.hmac, 5), 2)

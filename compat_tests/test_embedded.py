@@ -14,6 +14,7 @@ import trio
 from confluent_kafka import Consumer
 
 import ottla
+from compat_tests.raw import until
 from compat_tests.round_trip import round_trip
 
 CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
@@ -66,7 +67,7 @@ def test_hundreds_of_cycles_leak_no_thread_descriptor_or_port() -> None:
                 assert len(sock.recv(4)) == 4
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", broker.port), 5).close()
-    assert threading.active_count() <= threads + 1, "trio keeps one idle worker thread for a few seconds"
+    until(lambda: threading.active_count() <= threads + 1)  # trio keeps idle worker threads for ten seconds
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
 
 
