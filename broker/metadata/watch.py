@@ -1,14 +1,17 @@
 """Looks at once after a broker whose connection to the controller was lost: is its port still open?
 
 Every controller lets itself in at each broker once, so that it knows afterwards what a refusal means. The active one
-knocks where a heartbeat's connection ends, and at all brokers when it takes over; what a refusal means is the rule in
-`ottla.controller.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked a few times.
+knocks where a heartbeat's connection ends. When it takes over it goes to all brokers, and stays at the door of each
+until its first heartbeat: who dies before that has no connection yet whose end would be news. What a refusal means is
+the rule in `ottla.controller.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked a few
+times.
 
 Kafka waits for the end of the session.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Protocol
 
@@ -19,7 +22,7 @@ from ottla.controller.delta import Delta
 from ottla.controller.fast_fencing import Gone, Probes, refuses
 from ottla.controller.image import Image
 from ottla.wire.errors import ProtocolError
-from ottla.world.env import FOREVER_S, Env
+from ottla.world.env import FOREVER_S, Env, Stream
 
 logger = logging.getLogger("ottla.controller")
 
@@ -30,6 +33,8 @@ REACH_S = 1.0
 PATIENCE_S = 1.0
 KNOCKS_S = (0.0, 0.1, 0.4)
 """How long before each of the knocks at the door of a broker whose connection was lost."""
+STAY_S = 10.0
+"""At the door of a broker that has sent no heartbeat to a new controller: longer than it may be silent."""
 
 
 class Rules(Protocol):
@@ -72,6 +77,7 @@ class BrokerWatch:
         self._controller = controller
         self._heard: dict[Peer, tuple[int, int]] = {}
         self._lost: set[tuple[int, int]] = set()
+        self._silent: dict[tuple[int, int], trio.CancelScope] = {}
         self._bell = trio.Event()
 
     def heard(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
@@ -80,6 +86,8 @@ class BrokerWatch:
         self._heard[peer] = broker_id, broker_epoch
         if is_new:
             peer.on_close(lambda: self._left(peer))
+        if (waiting := self._silent.pop((broker_id, broker_epoch), None)) is not None:
+            waiting.cancel()
 
     def _left(self, peer: Peer) -> None:
         broker = self._heard.pop(peer, None)
@@ -105,7 +113,9 @@ class BrokerWatch:
                 controller = self._controller
                 if controller.is_active and controller.epoch != led:
                     led = controller.epoch
-                    self._lost.update(self._others())
+                    for broker in self._others():
+                        if broker not in self._silent:
+                            nursery.start_soon(self._stay_at, *broker)
                 while self._lost:
                     nursery.start_soon(self._look_after, *self._lost.pop())
                 with self._env.timeout(LOOK_S if self._others() else FOREVER_S):
@@ -122,11 +132,24 @@ class BrokerWatch:
             probes = self._controller.machine.probes
             while not self._others():
                 await self._bell.wait()
+            bell = self._bell  # this one: it may ring while somebody is knocked at
             for broker_id, epoch in self._others():
                 if not probes.has_reached(broker_id, epoch) and await self._knock(broker_id) is None:
                     probes.reached(broker_id, epoch)
             with self._env.timeout(REACH_S):
-                await self._bell.wait()  # there may be another
+                await bell.wait()  # there may be another
+
+    async def _stay_at(self, broker_id: int, broker_epoch: int) -> None:
+        """Look after a broker as soon as a connection to it ends, unless a heartbeat comes first."""
+        with trio.CancelScope() as until_heard:
+            self._silent[broker_id, broker_epoch] = until_heard
+            door = await self._reach(broker_id)
+            if not isinstance(door, OSError):
+                with contextlib.closing(door), contextlib.suppress(OSError):
+                    await door.receive_into(memoryview(bytearray(1)), STAY_S)
+        if not until_heard.cancelled_caught:
+            self._silent.pop((broker_id, broker_epoch), None)
+            await self._look_after(broker_id, broker_epoch)
 
     async def _look_after(self, broker_id: int, broker_epoch: int) -> None:
         for pause_s in KNOCKS_S:
@@ -144,14 +167,21 @@ class BrokerWatch:
 
     async def _knock(self, broker_id: int) -> OSError | None:
         """Connect to a broker's first listener; what went wrong, None where we were let in."""
+        door = await self._reach(broker_id)
+        if isinstance(door, OSError):
+            return door
+        door.close()
+        return None
+
+    async def _reach(self, broker_id: int) -> Stream | OSError:
+        """A connection to a broker's first listener, or what went wrong."""
         broker = self._controller.image.brokers.get(broker_id)
         if broker is None or not broker.end_points:
             return OSError("it has no address")
         end = broker.end_points[0]
         try:
             with self._env.timeout(PATIENCE_S):
-                (await self._env.net.connect(end.host, end.port)).close()
-                return None
+                return await self._env.net.connect(end.host, end.port)
         except OSError as error:
             return error
         return TimeoutError("no answer")

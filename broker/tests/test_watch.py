@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.metadata.watch import KNOCKS_S, PATIENCE_S, REACH_S, BrokerWatch
+from ottla.broker.metadata.watch import KNOCKS_S, PATIENCE_S, REACH_S, STAY_S, BrokerWatch
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
@@ -191,6 +191,64 @@ def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() 
         assert [gone.broker_id for _, gone in house.told] == [3, 3]
 
     house.play(story)
+
+
+def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_told_of_at_once() -> None:
+    house = House(broker(ME), broker(2))
+
+    async def story() -> None:
+        door = house.net.sides[-1]
+        assert house.told == []
+        began = trio.current_time()
+        house.dies()
+        door.close()
+        await trio.sleep(3)
+        ((at, gone),) = house.told
+        assert at - began < 0.01
+        assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
+
+    house.play(story)
+
+
+def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat() -> None:
+    house = House(broker(ME), broker(2))
+
+    async def story() -> None:
+        doors = [side for side in house.net.sides if not side.other.is_closed]
+        assert len(doors) == 1
+        house.watch.heard(peer(), 2, EPOCH)
+        await trio.sleep(0.01)
+        assert doors[0].other.is_closed
+        house.net.dialled.clear()
+        await trio.sleep(2 * STAY_S)
+        assert house.net.dialled == []
+
+    house.play(story)
+
+
+def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> None:
+    house = House(broker(ME), broker(2))
+    house.is_active = False
+    connect = house.net.connect
+
+    async def slowly(host: str, port: int) -> Any:
+        if host == "h2":
+            await trio.sleep(PATIENCE_S / 2)
+        return await connect(host, port)
+
+    house.env.net.connect = slowly
+
+    async def story() -> None:
+        await trio.sleep(2)
+        house.image = Image(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        house.watch.publish(house.image, Delta(brokers=frozenset({2})))
+        await trio.sleep(PATIENCE_S / 4)
+        house.image = Image(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
+        house.watch.publish(house.image, Delta(brokers=frozenset({3})))
+        await trio.sleep(PATIENCE_S / 4 + 0.1)
+        assert house.probes.has_reached(3, EPOCH)
+
+    house.play(story, opens=(2, 3))
 
 
 def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
