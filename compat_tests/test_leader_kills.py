@@ -31,7 +31,7 @@ PAUSED_S = 14.0
 """Longer than a broker's session (9 s) and a fetch timeout of the quorum (2 s)."""
 EVERY = 3
 """Each so-many-th victim is the active controller."""
-REQUEST_TIMEOUT_MS = 3000
+REQUEST_TIMEOUT_MS = 2000
 """A producer waits so long for a broker that says nothing; by default half a minute, longer than any pause here."""
 
 

@@ -93,7 +93,9 @@ class ByConfluent(Producing):
     name = "confluent-kafka"
 
     def _producer(self) -> Producer:
-        timeouts = {"request.timeout.ms": self._timeout_ms, "socket.timeout.ms": self._timeout_ms}
+        # a process that stands still takes connections yet: librdkafka waits 10 s more for what it says first
+        said_first = {"api.version.request.timeout.ms": self._timeout_ms}
+        timeouts = {"request.timeout.ms": self._timeout_ms, "socket.timeout.ms": self._timeout_ms, **said_first}
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True, **timeouts})
 
     def _send(self, producer: Producer, number: int, partition: int) -> None:
