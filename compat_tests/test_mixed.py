@@ -1,10 +1,16 @@
-"""One cluster of both kinds: a real Kafka broker under Ottla's controllers, and Ottla's brokers under a real one."""
+"""One cluster of both kinds: a real Kafka broker under Ottla's controllers, and Ottla's brokers under a real one.
+
+``OTTLA_MIXED_S`` says for how many seconds nodes are killed and leaders elected, under three stock producers; without
+it each goes once, under one.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +23,7 @@ from compat_tests.jars import classpath, jars
 from compat_tests.test_three_nodes import WITHIN_S, FromFile, Writer, check, until
 from ottla.cluster import free_ports
 
+FOR_S = float(os.environ.get("OTTLA_MIXED_S", "0"))
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 
 
@@ -56,6 +63,24 @@ def broker_settings(port: int, controllers: str) -> str:
     )
 
 
+def rounds(bootstrap: str, topic: str) -> Iterator[None]:
+    """One, or as many as there is time for; each begins with every partition led by the first of its replicas."""
+    deadline = time.monotonic() + FOR_S
+    while True:
+        yield
+        if time.monotonic() > deadline:
+            return
+        until(lambda: are_all_in_sync(bootstrap, topic))
+        subprocess.run([OTTLA, "cluster", "elect", "-b", bootstrap], check=True, capture_output=True)
+
+
+def others(bootstrap: str) -> AbstractContextManager[Any]:
+    """Three stock producers, where it goes on for long."""
+    from compat_tests.campaign import writing  # which imports from here
+
+    return writing(bootstrap) if FOR_S else nullcontext()
+
+
 def make(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
     """A topic whose replicas lie where it says; the first of each leads."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -82,17 +107,18 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
     with ottla.Cluster(3) as cluster, kafka_under_ours(cluster, tmp_path) as kafka:
         bootstrap = cluster.bootstrap_servers
         make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
-        with Writer(bootstrap, "m") as writer:
+        with others(bootstrap), Writer(bootstrap, "m") as writer:
             assert writer.goes_on()
             assert partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])}
-            kafka.kill()
-            assert writer.goes_on()
-            kafka.start()
-            until(lambda: are_all_in_sync(bootstrap, "m"))
-            cluster.kill(1)
-            assert writer.goes_on()
-            cluster.restart(1)
-            until(lambda: are_all_in_sync(bootstrap, "m"))
+            for _ in rounds(bootstrap, "m"):
+                kafka.kill()
+                assert writer.goes_on()
+                kafka.start()
+                until(lambda: are_all_in_sync(bootstrap, "m"))
+                cluster.kill(1)
+                assert writer.goes_on()
+                cluster.restart(1)
+                until(lambda: are_all_in_sync(bootstrap, "m"))
         check(bootstrap, "m", writer)
         assert kafka.complaints() == []
 
@@ -145,16 +171,17 @@ def test_our_brokers_lead_and_follow_under_a_kafka_controller(under_kafka: tuple
     bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
     until(lambda: brokers(bootstrap) == {1, 7, 8})
     make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
-    with Writer(bootstrap, "m") as writer:
+    with others(bootstrap), Writer(bootstrap, "m") as writer:
         assert writer.goes_on()
         assert {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8}
-        seven.kill()
-        assert writer.goes_on()
-        seven.start()
-        until(lambda: are_all_in_sync(bootstrap, "m"))
-        assert eight.stop() == 0
-        assert writer.goes_on()
-        eight.start()
-        until(lambda: are_all_in_sync(bootstrap, "m"))
+        for _ in rounds(bootstrap, "m"):
+            seven.kill()
+            assert writer.goes_on()
+            seven.start()
+            until(lambda: are_all_in_sync(bootstrap, "m"))
+            assert eight.stop() == 0
+            assert writer.goes_on()
+            eight.start()
+            until(lambda: are_all_in_sync(bootstrap, "m"))
     check(bootstrap, "m", writer)
     assert kafka.complaints() == []

@@ -44,6 +44,7 @@ class Campaign(NamedTuple):
 PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py sim/tests/test_groups.py -k planted"
 APART = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
+MIXED = "compat_tests/test_mixed.py compat_tests/test_mixed_quorum.py"
 CAMPAIGNS = (
     Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
     Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
@@ -64,6 +65,9 @@ CAMPAIGNS = (
     Campaign("power", "power cuts beneath a real node", "compat_tests/test_power.py", 0, "OTTLA_POWER_CUTS=200"),
     Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
     Campaign("kills", "leaders killed, stopped, paused under clients", "compat_tests/test_leader_kills.py", 0, KILLS),
+    Campaign(
+        "mixed", "Kafka's nodes and ours in one cluster, killed and elected, 5 min each", MIXED, 0, "OTTLA_MIXED_S=300"
+    ),
     Campaign("cuts", "networks cut between real nodes", "compat_tests/test_network_cuts.py", 0, "OTTLA_CUTS=3"),
     Campaign("streams", "Kafka Streams, processors killed", "compat_tests/test_streams.py", 0, "OTTLA_STREAMS=60"),
     Campaign("connect", "exactly-once workers killed", "compat_tests/test_connect.py", 0, "OTTLA_CONNECT=8"),
