@@ -23,6 +23,15 @@ _AGE = "ottla.age"
 _KEPT = ("clusterId", "appliedOffset", "currentVoters")
 
 
+def _age_of(values: dict[str, Any]) -> Age:
+    """What a voter remembers, by its name in lower case. Raises ValueError: it is none."""
+    said = values.get(_AGE, Age.GROWN.name.lower())
+    found = next((age for age in Age if age.name.lower() == said), None)
+    if found is None:
+        raise ValueError(f"{_AGE} is {str(said)[:40]!r}")
+    return found
+
+
 @dataclass(slots=True)
 class QuorumStateFile:
     """The file's content. Version 0 belongs to kraft.version 0 and knows no directories; its other fields are kept."""
@@ -48,10 +57,9 @@ class QuorumStateFile:
             if int(values["votedId"]) != NOBODY:
                 directory = uuid_bytes(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
                 voted = ReplicaKey(int(values["votedId"]), directory)
-            age = Age[values.get(_AGE, Age.GROWN.name).upper()]
-            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, age)
+            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, _age_of(values))
             return cls(hard, version, {k: values[k] for k in _KEPT if k in values})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CorruptFile(f"{path}: {error!r}") from None
 
     def write(self, disk: Disk, path: str) -> None:

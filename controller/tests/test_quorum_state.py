@@ -46,7 +46,9 @@ def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
         b"[]",
         b"{}",
         b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}',
-        b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":"old","data_version":1}',
+        b'{"leaderId":-1,"leaderEpoch":1e999,"votedId":-1,"data_version":1}',
+        b'{"leaderId":-1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":7,"data_version":1}',
+        b"[" * 100_000,
     ],
 )
 def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
@@ -55,3 +57,17 @@ def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
     session.open("/d/quorum-state", create=True).pwrite(text, 0)
     with pytest.raises(CorruptFile):
         QuorumStateFile.read(session, "/d/quorum-state")
+
+
+@pytest.mark.parametrize(
+    "age", [b'"old"', b'""', b"1", b"null", b"true", b"[]", b"{}", b"1e999", b'"' + b"x" * 9_000 + b'"']
+)
+def test_an_age_that_is_none_is_told_in_one_line_that_names_it(age: bytes) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    text = b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":%s,"data_version":1}' % age
+    session.open("/d/quorum-state", create=True).pwrite(text, 0)
+    with pytest.raises(CorruptFile, match=r"^/d/quorum-state: .*ottla\.age") as told:
+        QuorumStateFile.read(session, "/d/quorum-state")
+    assert len(str(told.value)) < 120
+    assert "\n" not in str(told.value)
