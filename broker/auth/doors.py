@@ -75,8 +75,8 @@ class Door:
 
     tls: Tls | None
     asks_login: bool
-    passwords: Mapping[str, str] | None
-    """Of PLAIN; None where it is not enabled."""
+    passwords: Mapping[str, bytes] | None
+    """Their digests, of PLAIN; None where it is not enabled."""
     enabled: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.auth.doors import access_to, door_of, refusals, tls_for
+from ottla.broker.auth.plain import users_of
 from ottla.broker.auth.principals import BadRule, name_by
 from ottla.peers.access import OPEN
 
@@ -18,7 +19,7 @@ def test_301_the_listeners_own_setting_wins():
     made = door_of(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
     assert made.enabled == ("PLAIN",)
-    assert made.passwords == {"admin": "a-secret", "alice": "b-secret"}
+    assert made.passwords == users_of({"user_admin": "a-secret", "user_alice": "b-secret"})
 
 
 def test_301_a_jaas_line_without_its_mechanism_is_not_the_servers():

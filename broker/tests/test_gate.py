@@ -13,7 +13,7 @@ import pytest
 
 from ottla.broker.auth.exchange import NotAuthentic
 from ottla.broker.auth.gate import Gate, Policy, State
-from ottla.broker.auth.plain import PlainExchange
+from ottla.broker.auth.plain import PlainExchange, users_of
 from ottla.broker.auth.scram import ScramExchange, Token
 from ottla.peers import scram
 from ottla.peers.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
@@ -24,7 +24,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
-PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret"}
+PASSWORDS = users_of({"user_alice": "alice-secret", "user_bob": "bob-secret", "else": "x"})
 EXPIRES_MS = 5_000_000
 SALTED = {x: scram.salted_password(x, "alice-secret", b"salt", 4096) for x in (SCRAM_SHA_256, SCRAM_SHA_512)}
 
@@ -231,6 +231,19 @@ def test_319_plain_says_which_rule_was_broken(token_bytes, text):
     assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert said.held_back
     assert made.state is not State.OPEN
+
+
+@pytest.mark.parametrize("password", ["x", "x" * 12, "x" * 100_000])
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_319_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, password, monkeypatch):
+    compared = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
+    made = gate()
+    made.handle(handshake(), 0)
+    said = made.handle(say(plain(user=user, password=password)), 0)
+    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert compared == [(32, 32)]
 
 
 def test_319_the_user_may_name_himself_as_whom_to_be():
