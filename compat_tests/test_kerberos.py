@@ -21,7 +21,7 @@ from compat_tests.jars import classpath, jars
 from compat_tests.kdc import MISSING, SKEW_S, Realm
 from compat_tests.logging_in import by_java
 from compat_tests.raw import RawClient
-from ottla.broker.tests.test_short_names import NAMES, RULES
+from ottla.broker.tests.test_short_names import CLASSES, NAMES, RULES
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -303,8 +303,8 @@ def test_names_are_made_of_principals_as_kafkas_own_class_makes_them(tmp_path: P
 
     jars("kafka")
     table = tmp_path / "rows"
-    rows = [(rules, name) for rules in RULES for name in NAMES]
-    table.write_text("".join(f"{rules}\t{name}\n" for rules, name in rows))
+    rows = [*((rules, name) for rules in RULES for name in NAMES), *((rules, name) for rules, name, _ in CLASSES)]
+    table.write_text("".join(f"{rules}\t{name}\n" for rules, name in rows), "utf-8")
     program = Path(__file__).parent / "java" / "ShortNames.java"
     command = ["java", "-cp", classpath(), str(program), "HERE.ORG", str(table)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

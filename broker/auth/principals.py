@@ -11,10 +11,11 @@ From KIP-371.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 
 _RULE = re.compile(r"(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|$)", re.DOTALL)
-_GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+_GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL | re.ASCII)
 
 
 class BadRule(Exception):
@@ -24,6 +25,20 @@ class BadRule(Exception):
 NameOf = Callable[[str], "str | None"]
 Case = Callable[[str], str]
 _CASES: dict[str, Case] = {"": str, "L": str.lower, "U": str.upper}
+
+
+def java_pattern(text: str) -> re.Pattern[str]:
+    """A pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
+
+    Raises:
+        re.error: it is none, or sets are joined or cut within it, which Python does not.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        try:
+            return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text), re.ASCII)
+        except (FutureWarning, ValueError) as error:  # `(?u)` is not ASCII's
+            raise re.error(str(error), text) from None
 
 
 def _default(subject: str) -> str | None:
@@ -64,7 +79,7 @@ def name_by(rules: str) -> NameOf:
 
 def _read(found: re.Match[str]) -> NameOf:
     try:
-        pattern = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", found[2].replace("\\/", "/")))
+        pattern = java_pattern(found[2].replace("\\/", "/"))
         replacement = found[3].replace("\\/", "/")
         if any(int(x[2]) > pattern.groups for x in _GROUP.finditer(replacement) if x[2]):
             raise BadRule(f"{found[0]!r} names a group that is not in its pattern")

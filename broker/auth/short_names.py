@@ -15,15 +15,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ottla.broker.auth.principals import BadRule
+from ottla.broker.auth.principals import BadRule, java_pattern
 
 _PRINCIPAL = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE = re.compile(
     r"DEFAULT|RULE:\[(?P<parts>\d*):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
-    r"(?:s/(?P<source>[^/]*)/(?P<target>[^/]*)/(?P<every>g)?)?/?(?P<case>[LU])?"
+    r"(?:s/(?P<source>[^/]*)/(?P<target>[^/]*)/(?P<every>g)?)?/?(?P<case>[LU])?",
+    re.ASCII,
 )
-_PART = re.compile(r"\$(\d*)")
-_GROUP = re.compile(r"\\(.)|\$(\d)|([\\$])", re.DOTALL)
+_PART = re.compile(r"\$(\d*)", re.ASCII)
+_GROUP = re.compile(r"\\(.)|\$(\d)|([\\$])", re.DOTALL | re.ASCII)
 _NOT_SIMPLE = re.compile(r"[/@]")
 
 
@@ -47,10 +48,6 @@ def _formatted(text: str, parts: Parts) -> str:
     return _PART.sub(part, text)
 
 
-def _java_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
-
-
 def _target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
     """What stands for a match: ``$1`` is its first group, a backslash takes what follows as it is."""
     for found in _GROUP.finditer(text):
@@ -63,8 +60,8 @@ def _ruled(text: str, found: re.Match[str]) -> Rule:
     if not found["parts"]:
         raise BadRule(f"{text!r} does not say how many parts a principal has: RULE:[1:$1]")
     try:
-        match = None if found["match"] is None else _java_pattern(found["match"])
-        source = None if found["source"] is None else _java_pattern(found["source"])
+        match = None if found["match"] is None else java_pattern(found["match"])
+        source = None if found["source"] is None else java_pattern(found["source"])
     except re.error as error:
         raise BadRule(f"{text!r}: {error}") from None
     target = _target(found["target"], source.groups) if source is not None else None

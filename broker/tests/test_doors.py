@@ -105,6 +105,9 @@ SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
         ("RULE:CN=Duke/x/", SUBJECT, None),  # the whole subject must fit
         (r"RULE:^CN=(.*?)\/(.*?),.*$/$2\/$1/", "CN=a/b,O=x", "b/a"),
         ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT", SUBJECT, "duke"),
+        (r"RULE:^CN=(\w+)$/$1/", "CN=Müller", None),  # Java's classes have nothing beyond ASCII
+        (r"RULE:^CN=(\d+)$/$1/", "CN=\u0661", None),
+        (r"RULE:^CN=(\S+)$/$1/", "CN=a\u2003b", "a\u2003b"),
     ],
 )
 def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
@@ -112,7 +115,17 @@ def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject,
 
 
 @pytest.mark.parametrize(
-    "rules", ["RULE:a", "RULE:a/b", "RULE:a/b/X", "default", "RULE:(/b/", "RULE:a/$1/", "DEFAULT DEFAULT"]
+    "rules",
+    [
+        "RULE:a",
+        "RULE:a/b",
+        "RULE:a/b/X",
+        "default",
+        "RULE:(/b/",
+        "RULE:a/$1/",
+        "DEFAULT DEFAULT",
+        "RULE:[a-z&&[^b]]*/x/",
+    ],
 )
 def test_310_a_rule_that_cannot_be_read_is_refused(rules):
     with pytest.raises(BadRule):

@@ -56,6 +56,17 @@ RULES = [
     "DEFAULTS",
     "DEFAULT/L",
 ]
+CLASSES = [
+    ("RULE:[1:$1](\\w+)s/.*/fits/", "müller@HERE.ORG", "no name"),
+    ("RULE:[1:$1](\\W+)s/.*/fits/", "ü@HERE.ORG", "= fits"),
+    ("RULE:[1:$1]s/\\W/-/g", "müller@HERE.ORG", "= m-ller"),
+    ("RULE:[1:$1](\\d+)s/.*/fits/", "\u0661\u0662@HERE.ORG", "no name"),
+    ("RULE:[1:$1](\\S+)s/.*/fits/", "a\u2003b@HERE.ORG", "= fits"),
+    ("RULE:[1:$1]s/(?i)^[^k]$/fits/", "\u212a@HERE.ORG", "= fits"),
+    ("RULE:[1:$\u0661]", "alice@HERE.ORG", "no name"),
+    ("RULE:[\u0661:$1]", "alice@HERE.ORG", "no rule"),
+]
+"""What a class has in it: in Java only what ASCII has."""
 
 
 def made(rules: str, name: str) -> str:
@@ -103,3 +114,13 @@ def test_311_rules_make_names(rules, name, wanted):
 
 def test_311_without_a_default_realm_the_default_rule_fits_a_principal_of_none():
     assert short_names("DEFAULT", "")("alice@") == "alice"
+
+
+@pytest.mark.parametrize(("rules", "name", "wanted"), CLASSES)
+def test_311_classes_are_asciis_as_javas_are(rules, name, wanted):
+    assert made(rules, name) == wanted
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[[a]b]", "[a||b]", "(?u)a"])
+def test_311_a_pattern_that_would_mean_something_else_than_in_java_is_refused(pattern):
+    assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"
