@@ -115,9 +115,9 @@ class Pushed:
         return out
 
     def counters(self) -> Iterator[tuple[str, str, int]]:
-        """Of the pushes themselves: name, what it is, value."""
-        yield "ottla_client_pushes", "Pushes of clients' metrics that were taken.", self.pushes
-        yield "ottla_client_values_dropped", "Pushed values there was no room for.", self.dropped
+        """Of the pushes themselves: name, what it is, value. No client can name its own so."""
+        yield "ottla_telemetry_pushes", "Pushes of clients' metrics that were taken.", self.pushes
+        yield "ottla_telemetry_values_dropped", "Pushed values there was no room for.", self.dropped
 
 
 def _about(instance: Instance) -> Labels:

@@ -278,6 +278,20 @@ def test_differences_are_added_up_and_sums_are_not() -> None:
     assert "# TYPE ottla_client_d counter" in shown(node)
 
 
+def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
+    node = Node(a=A)
+    ident = node.ask().subscription_id
+    node.clock.ms += 1
+    pushed = node.telemetry.pushed
+    assert pushed is not None
+    own = [f"{name}_total" for name, _, _ in pushed.counters()]
+    names = [*own, *(name.removeprefix("ottla_client_") for name in own)]
+    assert node.push(ident, message(*(metric(name, point(1)) for name in names))) is ErrorCode.NONE
+    theirs = {line.split("{")[0] for line in shown(node) if line[0] != "#"}
+    assert len(theirs) == len({*names})
+    assert not theirs & {*own}
+
+
 def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_OF_ONE_BYTES", 3_300)
     node = Node(a=A)
