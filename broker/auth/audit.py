@@ -13,6 +13,7 @@ Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,6 +25,8 @@ logger = logging.getLogger("ottla.audit")
 
 A_MINUTE = 1_000
 """So many different lines."""
+AT_ONCE = 50
+"""So many lines of the last minute at most are written before one of this minute: nobody else runs meanwhile."""
 LONGEST_CHARS = 255
 """Of a name."""
 _MINUTE_MS = 60_000.0
@@ -78,6 +81,8 @@ class Audit:
         self._allowed = 0
         """How many of them are of what is allowed."""
         self._untold = 0
+        self._owed: deque[tuple[int, str, int, str]] = deque()
+        """What is still to be written of the minutes before: level, words, how often, which line."""
 
     @staticmethod
     def of(env: Env, level: str) -> Audit | None:
@@ -122,6 +127,8 @@ class Audit:
         now_ms = self._env.monotonic_ms()
         if now_ms - self._since_ms >= _MINUTE_MS:
             self._begin(now_ms)
+        for _ in range(min(AT_ONCE, len(self._owed))):
+            logger.log(*self._owed.popleft())
         if (level, line) in self._told:
             self._told[level, line] += 1
         elif len(self._told) < A_MINUTE and (level > logging.DEBUG or self._allowed < A_MINUTE // 2):
@@ -132,11 +139,10 @@ class Audit:
             self._untold += 1
 
     def _begin(self, now_ms: float) -> None:
-        """A new minute: what came again in the last one is told by how often."""
-        for (level, line), times in self._told.items():
-            if times:
-                logger.log(level, "%d times more within a minute: %s", times, line)
+        """A new minute: what came again in the last one is told by how often, and that more came than was told."""
+        again = "%d times more within a minute: %s"
+        self._owed += [(level, again, times, line) for (level, line), times in self._told.items() if times]
         if self._untold:
-            logger.warning("%d decisions more within a minute were not told", self._untold)
+            self._owed.append((logging.WARNING, "%d decisions more within a minute were not told%s", self._untold, ""))
         self._told.clear()
         self._since_ms, self._allowed, self._untold = now_ms, 0, 0

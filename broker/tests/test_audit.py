@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.audit import A_MINUTE, LONGEST_CHARS, Audit, shown
+from ottla.broker.auth.audit import A_MINUTE, AT_ONCE, LONGEST_CHARS, Audit, shown
 from ottla.broker.auth.authorizer import Authorizer
 from ottla.broker.auth.doors import door_of
 from ottla.broker.server.dispatch import Context
@@ -146,6 +146,24 @@ def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCa
     stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
     again = HEAD.format("Denied", "READ") + TAIL + "DefaultDeny"
     assert [x for _, x in stage.lines] == [again, f"499 times more within a minute: {again}", again]
+
+
+def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(caplog, logging.INFO)
+
+    def ask(number: int) -> int:
+        before = len(stage.lines)
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+        return len(stage.lines) - before
+
+    for number in (*range(A_MINUTE), *range(A_MINUTE + 1)):
+        ask(number)
+    stage.clock.now += 60_000
+    written = [ask(0) for _ in range(A_MINUTE // AT_ONCE + 2)]
+    assert written == [AT_ONCE + 1, *[AT_ONCE] * (A_MINUTE // AT_ONCE - 1), 1, 0]
+    again = [x for _, x in stage.lines if x.startswith("1 times more within a minute: ")]
+    assert len({*again}) == len(again) == A_MINUTE
+    assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
 
 
 def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
