@@ -13,7 +13,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as BadBase64
 
-from ottla.controller.decision import Decision
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import Image
 from ottla.peers import scram
 from ottla.wire.errors import ErrorCode
@@ -64,18 +64,22 @@ def credential(name: str, mechanism: int, salted: bytes, salt: bytes, iterations
     return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
-def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Decision:
+def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Steps:
     """Set and remove credentials; one row of the answer for each user."""
     wrong: dict[str, Wrong] = {}
     fine: dict[str, Message] = {}
-    for deletion in request.deletions:
+    for number, deletion in enumerate(request.deletions, 1):
         _take(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
             fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
-    for x in request.upsertions:
+        if number % PAUSE_EVERY == 0:
+            yield
+    for number, x in enumerate(request.upsertions, 1):
         _take(x.name, _upsertion_error(x), fine, wrong)
         if x.name in fine:
             fine[x.name] = credential(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
+        if number % PAUSE_EVERY == 0:
+            yield
     rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
     rows += [au.AlterUserScramCredentialsResult(name, *error) for name, error in wrong.items()]
     return Decision(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))

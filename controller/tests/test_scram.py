@@ -7,6 +7,7 @@ from base64 import b64encode
 import pytest
 
 from ottla.controller import scram
+from ottla.controller.decision import PAUSE_EVERY, at_once
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image, records_of
 from ottla.peers.scram import SCRAM_SHA_256, keys_of, salted_password
@@ -32,11 +33,11 @@ def after(records, image: Image | None = None) -> Image:
     return draft.image(1, 1)
 
 
-WITH_ALICE = after(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up()])).records)
+WITH_ALICE = after(at_once(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up()]))).records)
 
 
 def decided(deletions, upsertions, image: Image = WITH_ALICE):
-    decision = scram.alter(image, au.AlterUserScramCredentialsRequest(deletions, upsertions))
+    decision = at_once(scram.alter(image, au.AlterUserScramCredentialsRequest(deletions, upsertions)))
     return {x.user: x.error_code for x in decision.response.results}, decision.records
 
 
@@ -74,6 +75,16 @@ def test_323_both_keys_are_made_of_the_salted_password():
 def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
     told, records = decided(deletions, upsertions)
     assert (told, len(records)) == (codes, count)
+
+
+def test_many_users_are_gone_through_in_pieces():
+    ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
+    image = after(at_once(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up("d0")]))).records)
+    steps = scram.alter(image, au.AlterUserScramCredentialsRequest(downs, ups))
+    assert len(list(steps)) == 2 * (250 // PAUSE_EVERY)
+    told, records = decided(downs, ups, image)
+    assert len(told) == 500
+    assert len(records) == 251
 
 
 def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snapshot():
