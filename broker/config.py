@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ottla.broker import addresses as at
 from ottla.broker.addresses import Address, BadConfig
@@ -30,6 +31,9 @@ from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
 from ottla.wire.schema import Message
 from ottla.world.env import SocketBuffers
+
+if TYPE_CHECKING:
+    from ottla.peers.access import Access
 
 # A node on its own: what Kafka's own sample server.properties sets for one.
 SINGLE_NODE = {
@@ -81,6 +85,8 @@ class NodeConfig:
     """The data directory says that the quorum has other nodes, whatever the settings say."""
     credentials: tuple[Message, ...] = field(default=(), repr=False)
     """SCRAM credentials a new cluster has from the beginning."""
+    ways: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
     _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def text(self, name: str) -> str:

@@ -333,7 +333,10 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("follower.fetch.last.tiered", "there is no tiered storage"),
     ("sasl.kerberos.", "the node asks no KDC for a ticket: keys are enough to take them"),
     ("sasl.oauthbearer.", "it is a setting of clients"),
-    ("sasl.login.", "a token is fetched for each login, within twenty seconds, and whoever logs in tries again"),
+    (
+        "sasl.login.",
+        "a token is fetched within twenty seconds and kept for four fifths of its time; tried again in 100 ms to 10 s",
+    ),
     ("sasl.", "no class is ever loaded by name"),
     ("ssl.engine.", "no class is ever loaded by name"),
     ("ssl.allow.", "a certificate is taken as it is"),

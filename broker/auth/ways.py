@@ -47,9 +47,13 @@ def refusals(config: NodeConfig) -> Iterator[Refusal]:
 
 
 def _at(config: NodeConfig, listener: str, mechanism_key: str) -> Access:
+    """One for all who go that way: they share the token they show."""
     protocol = config.protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return OPEN
-    from ottla.broker.auth.doors import access_to  # hashes load a library that others need not have
+    key = (listener, mechanism_key)
+    if key not in config.ways:
+        from ottla.broker.auth.doors import access_to  # hashes load a library that others need not have
 
-    return access_to(config.values, listener, protocol, config.text(mechanism_key))
+        config.ways[key] = access_to(config.values, listener, protocol, config.text(mechanism_key))
+    return config.ways[key]

@@ -9,6 +9,25 @@ from dataclasses import dataclass, field
 
 from ottla.world.tls import Tls
 
+NEVER_MS = float("-inf")
+
+
+@dataclass(slots=True)
+class KeptToken:
+    """The token that was given last, and when the next may be asked for: by the monotonic clock."""
+
+    text: str = ""
+    renew_ms: float = NEVER_MS
+    """From when on the next one is asked for."""
+    ends_ms: float = NEVER_MS
+    is_refused: bool = False
+    """Whether somebody it was shown to did not take it."""
+    wait_ms: float = 0.0
+    not_before_ms: float = NEVER_MS
+    """Nobody is asked sooner: none was given last time, or it was refused."""
+    why: str = ""
+    """Why none was given."""
+
 
 @dataclass(frozen=True, slots=True)
 class BearerSource:
@@ -20,6 +39,7 @@ class BearerSource:
     secret: str = field(default="", repr=False)
     scope: str = ""
     tls: Tls | None = None
+    kept: KeptToken = field(default_factory=KeptToken, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """Tokens to log in with by OAUTHBEARER: out of a file, or from who gives them to those who know a secret.
 
-Behaviour: a file is read anew for each login. Else the client's id and secret go to the token endpoint, each time one
-logs in, and its answer's ``access_token``, or ``id_token``, is what is shown. Nothing here looks into a token.
+Behaviour: a file is read anew for each login. Else the client's id and secret go to the token endpoint, and its
+answer's ``access_token``, or ``id_token``, is what is shown, until four fifths of its time are over. Its time is the
+answer's ``expires_in`` or the token's own ``exp``, the shorter; one nobody says the time of is shown once. Where none
+is given, or what is given is refused, the endpoint is asked again after 100 ms, and after twice as long each time, up
+to 10 s.
 
 Source: ``FileJwtRetriever.java``, ``ClientSecretRequestFormatter.java``, ``HttpJwtRetriever.java``,
-``JwtResponseParser.java``, ``OAuthBearerSaslClient.java`` (apache/kafka 4.3.1).
+``JwtResponseParser.java``, ``OAuthBearerSaslClient.java``, ``ExpiringCredentialRefreshingLogin.java`` and
+``SaslConfigs.java`` for the times (apache/kafka 4.3.1).
 
 From KIP-255, KIP-768; RFC 6749, RFC 7628.
 """
@@ -13,11 +17,12 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote_plus, unquote, urlsplit
 
-from ottla.peers.access import BearerSource
+from ottla.peers.access import BearerSource, KeptToken
 from ottla.peers.fetching import CannotFetch, is_address, is_file, posted
 from ottla.peers.jaas import LoginModule
 from ottla.world.disk import read_file
@@ -39,6 +44,12 @@ SETTINGS = (
     "sasl.oauthbearer.header.urlencode",
 )
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+LEAST_WAIT_MS, MOST_WAIT_MS = 100.0, 10_000.0
+"""``sasl.login.retry.backoff.ms`` and ``.max.ms`` as they are where nobody sets them."""
+RENEW_AT = 0.8
+"""``sasl.login.refresh.window.factor``."""
+_FOREVER_S = 1e11
+"""Beyond any time: a clock in seconds since 1970 is not there either."""
 _SECRET = {
     "sasl.oauthbearer.client.credentials.client.id": "clientId",
     "sasl.oauthbearer.client.credentials.client.secret": "clientSecret",
@@ -86,14 +97,56 @@ async def token_of(env: Env, source: BearerSource) -> str:
             text = read_file(env.disk, path).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise NoToken(f"{path}: {getattr(error, 'strerror', None) or 'no token'}") from None
-    else:
-        text = await _given(env, source)
+        return _checked(text, source)
+    kept, now_ms = source.kept, env.monotonic_ms()
+    if now_ms < (kept.not_before_ms if kept.is_refused else kept.renew_ms):
+        return kept.text
+    if now_ms >= kept.not_before_ms:
+        try:
+            return _keep(env, kept, *await _given(env, source))
+        except NoToken as error:
+            kept.why = str(error)
+            _put_off(env, kept)
+            if kept.is_refused:
+                kept.ends_ms, kept.is_refused = now_ms, False
+    if now_ms < kept.ends_ms:
+        return kept.text  # it is due, and no other is to be had now
+    raise NoToken(kept.why)
+
+
+def refused(env: Env, source: BearerSource, token: str) -> None:
+    """Somebody did not take a token: another one is asked for, if that was not a moment ago."""
+    kept = source.kept
+    if token == kept.text and not kept.is_refused:
+        kept.is_refused = True
+        _put_off(env, kept)
+
+
+def _put_off(env: Env, kept: KeptToken) -> None:
+    """Ask no sooner than after twice as long as the last time. Several may have asked at once."""
+    now_ms = env.monotonic_ms()
+    if now_ms >= kept.not_before_ms:
+        kept.wait_ms = min(max(2 * kept.wait_ms, LEAST_WAIT_MS), MOST_WAIT_MS)
+        kept.not_before_ms = now_ms + kept.wait_ms
+
+
+def _keep(env: Env, kept: KeptToken, text: str, good_for_ms: float) -> str:
+    now_ms = env.monotonic_ms()
+    if not kept.is_refused:
+        kept.wait_ms = 0.0
+    kept.text, kept.is_refused = text, False
+    kept.renew_ms, kept.ends_ms = now_ms + RENEW_AT * good_for_ms, now_ms + good_for_ms
+    return text
+
+
+def _checked(text: str, source: BearerSource) -> str:
     if _TOKEN.fullmatch(text) is None:
         raise NoToken(f"what {source.url} gives is no token")
     return text
 
 
-async def _given(env: Env, source: BearerSource) -> str:
+async def _given(env: Env, source: BearerSource) -> tuple[str, float]:
+    """A token, and how long it is good for in ms. Raises NoToken."""
     basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}
@@ -102,8 +155,32 @@ async def _given(env: Env, source: BearerSource) -> str:
     except (CannotFetch, ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, CannotFetch) else "no JSON"
         raise NoToken(f"no token from {source.url}: {why}") from None
-    found = (answer.get("access_token") or answer.get("id_token")) if isinstance(answer, dict) else None
-    return found.strip() if isinstance(found, str) else ""
+    answer = answer if isinstance(answer, dict) else {}
+    found = answer.get("access_token") or answer.get("id_token")
+    token = _checked(found.strip() if isinstance(found, str) else "", source)
+    times_s = (_number(answer.get("expires_in")), _number(_exp_of(token)) - env.now_ms() / 1000)
+    return token, 1000 * max(min((x for x in times_s if x < _FOREVER_S), default=0.0), 0.0)
+
+
+def _number(said: Any) -> float:
+    """A time in seconds; as good as for ever where it is none."""
+    try:
+        number = float(said)
+    except (TypeError, ValueError, OverflowError):
+        return 2 * _FOREVER_S
+    return number if abs(number) < _FOREVER_S else 2 * _FOREVER_S
+
+
+def _exp_of(token: str) -> Any:
+    """What a signed token says of its own end, in seconds since 1970; None where it says nothing."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=="))
+    except (ValueError, RecursionError):
+        return None
+    return claims.get("exp") if isinstance(claims, dict) else None
 
 
 def first_message(token: str) -> bytes:

@@ -56,12 +56,16 @@ async def log_in(channel: Calls, login: Login, env: Env) -> None:
                 raise NotLetIn(f"{login.mechanism}: {error}") from None
         return
     if login.source is not None:
-        from ottla.peers.bearer import first_message, token_of  # few show tokens
+        from ottla.peers.bearer import first_message, refused, token_of  # few show tokens
 
-        refused = await _say(channel, login, first_message(await token_of(env, login.source)))
-        if refused:
-            await _say(channel, login, b"\x01")
-            raise NotLetIn(f"{login.mechanism}: the token is refused")
+        shown = await token_of(env, login.source)
+        try:
+            if await _say(channel, login, first_message(shown)):
+                await _say(channel, login, b"\x01")
+                raise NotLetIn(f"{login.mechanism}: the token is refused")
+        except NotLetIn:
+            refused(env, login.source, shown)
+            raise
         return
     await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
 
