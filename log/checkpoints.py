@@ -49,10 +49,10 @@ def _lines(disk: Disk, path: str) -> list[str]:
     return entries
 
 
-def write_lines(disk: Disk, path: str, entries: list[str], *, sync: bool) -> None:
-    """Write a checkpoint of these lines: version 0, their count, they themselves."""
+def write_lines(disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None) -> None:
+    """Write a checkpoint of these lines: version 0, their count, they themselves; as `write_file` does."""
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
-    write_file(disk, path, text.encode(), sync=sync)
+    write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir)
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -71,9 +71,11 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     return out
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Write a file of ``topic partition offset`` lines."""
-    write_lines(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync)
+def write_offsets(
+    disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, sync_dir: bool | None = None
+) -> None:
+    """Write a file of ``topic partition offset`` lines, as `write_file` does."""
+    write_lines(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:

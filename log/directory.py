@@ -9,7 +9,7 @@ import errno
 import logging
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.log import checkpoints as c
@@ -55,6 +55,7 @@ class LogDirectory:
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
         self._cleaned: dict[TopicPartition, int] = {}
+        self._aside = f"{path}/{c.CLEANER_OFFSETS}.new"
         self._mentioned: set[TopicPartition] = set()
         """Of whom the checkpoints say something."""
 
@@ -239,13 +240,13 @@ class LogDirectory:
         logs = sorted(self.logs.items())
         starts = {at: log.log_start_offset for at, log in logs if log.log_start_offset > log.bases[0]}
         points = {at: log.recovery_point for at, log in logs}
-        cleaned = {at: log.cleaner_point for at, log in logs if log.cleaner_point > 0}
+        cleaned = self.cleaner_points()
         self._mentioned.update(starts, points)
         self._write(c.RECOVERY_POINTS, points, sync=sync)
         self._write(c.LOG_STARTS, starts, sync=sync)
         self._write(c.HIGH_WATERMARKS, {at: log.high_watermark for at, log in logs}, sync=sync)
         if cleaned != self._cleaned:
-            self._write(c.CLEANER_OFFSETS, cleaned, sync=sync)
+            self._write(c.CLEANER_OFFSETS, dict(sorted(cleaned.items())), sync=sync)
         self._starts, self._cleaned = starts, cleaned
         self._mentioned = {*starts, *(at for at, point in points.items() if point > 0)}
         for _, log in logs:
@@ -274,12 +275,31 @@ class LogDirectory:
         self._write(c.LOG_STARTS, starts, sync=False)
         self._starts = starts
 
-    def write_cleaner_points(self, *, sync: bool = True) -> None:
-        """Note up to where each log is compacted, if that has changed."""
-        cleaned = {at: log.cleaner_point for at, log in sorted(self.logs.items()) if log.cleaner_point > 0}
-        if cleaned != self._cleaned:
-            self._write(c.CLEANER_OFFSETS, cleaned, sync=sync)
-        self._cleaned = cleaned
+    def cleaner_points(self) -> dict[TopicPartition, int]:
+        """Up to where each log is compacted, of those that are."""
+        return {at: log.cleaner_point for at, log in self.logs.items() if log.cleaner_point > 0}
+
+    @property
+    def noted_cleaner_points(self) -> Mapping[TopicPartition, int]:
+        """What the file says of that."""
+        return self._cleaned
+
+    def knows_compacted(self, log: PartitionLog) -> bool:
+        """Whether the file says of a log how far it is compacted."""
+        return self._cleaned.get((log.topic, log.partition), 0) == log.cleaner_point
+
+    def write_aside(self, points: Mapping[TopicPartition, int]) -> None:
+        """Write the file under another name, and wait until the disk has it: for a thread.
+
+        Raises:
+            OSError: final, unless the process is only short of something.
+        """
+        c.write_offsets(self.disk, self._aside, dict(sorted(points.items())), sync_dir=False)
+
+    def take_aside(self, points: dict[TopicPartition, int]) -> None:
+        """What was written aside takes the file's place: one renaming. Raises OSError: it did not."""
+        self.disk.rename(self._aside, f"{self.path}/{c.CLEANER_OFFSETS}")
+        self._cleaned = points
 
     def sync_names(self) -> None:
         """Make the names of partitions that are new here durable, all of them at once.

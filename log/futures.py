@@ -145,15 +145,15 @@ def take_place(directory: LogDirectory, future: PartitionLog, current: Partition
 def bear_own_name(directory: LogDirectory, future: PartitionLog) -> None:
     """A future log becomes the partition's log: one renaming.
 
-    Its start is noted first, and where offsets may be missing: until then it was the other directory that knew of
-    records that are deleted, and of what was compacted. A crash would take that for damage.
+    Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
+    knows already where offsets may be missing (`LogDirectory.knows_compacted`): a crash would take that for damage.
 
     Raises:
         OSError: the disk failed; it is a future log still.
     """
+    assert directory.knows_compacted(future), f"{future.in_words()}, compacted below {future.cleaner_point}"
     if future.log_start_offset > future.bases[0]:
         directory.note_starts([future])
-    directory.write_cleaner_points()
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)
     future.lies_in(path)

@@ -16,6 +16,7 @@ from heapq import heapify, heappop
 import trio
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.replica.noting import note_compaction
 from ottla.broker.replica.promotion import Next, next_of
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import Replicas, TopicPartition
@@ -263,13 +264,25 @@ class Mover:
         future.park()
         return True
 
+    async def _note(self, move: Move) -> bool:
+        """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
+        here = self._storage.of(move.future)
+        if here.knows_compacted(move.future):
+            return True
+        try:
+            await note_compaction(self._env, self._storage, here)
+        except OSError as error:
+            self._broke(move, error, move.future)
+            return False
+        return self._is_alive(move)
+
     async def _ask(self, move: Move) -> None:
         """Have the controller told where the replica is going to lie. What it rests on is on the disk before that.
 
         Raises:
             ProtocolError, WireError: the log is damaged.
         """
-        if self._catch_up(move) and await self._sync(move):
+        if self._catch_up(move) and await self._sync(move) and await self._note(move):
             move.asked_ms = self._env.monotonic_ms()
             self._put_off(move, RETRY_MS)
             place = self._storage.of(move.future).id
@@ -286,17 +299,20 @@ class Mover:
         current, future = move.current, move.future
         current.leaves(begins=True)
         self._put_off(move, SOON_MS)
+        here = self._storage.of(future)
         try:
             for _ in range(ATTEMPTS):
-                if not (self._catch_up(move) and await self._sync(move) and self._catch_up(move)):
+                if not (self._catch_up(move) and await self._sync(move) and await self._note(move)):
                     return
-                if future.recovery_point >= current.recovery_point:
+                if not self._catch_up(move):
+                    return
+                if future.recovery_point >= current.recovery_point and here.knows_compacted(future):
                     self._swap(move)
                     break
         finally:
             current.leaves(begins=False)
         if move.current is future:
-            await self._settle(self._storage.of(current), self._storage.of(future))
+            await self._settle(self._storage.of(current), here)
 
     def _catch_up(self, move: Move) -> bool:
         """Copy what is left, at once; says whether the copy has all of it then.
@@ -336,12 +352,13 @@ class Mover:
         logger.info("%s lies in %s now", future.label, here.path)
 
     async def _settle(self, there: LogDirectory, here: LogDirectory) -> None:
-        """Wait until the new names are on the disk; how far the log is compacted is noted where it lies now only."""
+        """Wait until the new names are on the disk; then how far it is compacted is noted where it lies now only."""
         for directory in (here, there):
             if directory.path in self._storage.failed:
                 continue
             try:
-                directory.write_cleaner_points(sync=False)
                 await self._env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
+                if directory is there:
+                    await note_compaction(self._env, self._storage, directory)
             except OSError as error:
                 self._fail(error, directory)

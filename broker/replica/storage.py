@@ -8,9 +8,12 @@ Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafk
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
+
+import trio
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -41,6 +44,8 @@ class Storage:
             self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
         self.failed: dict[str, OSError] = {}
         """Directories out of service until the next start, with what went wrong."""
+        self.noting: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        """By directory: who writes down how far its logs are compacted."""
         self._cordoned_as = ""
         self._cordoned: frozenset[str] = frozenset()
 

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.replica.noting import note_compaction
 from ottla.broker.replica.promotion import Found, found
 from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Storage
@@ -58,7 +59,10 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
     for one in sorted(left, key=lambda one: not one.told):  # of several of one partition that counts
         if one.directory.path not in storage.failed:
             with _or_lose(replicas, storage, one.directory):
-                _take(replicas, one, settings_of(one.at[0]), env.now_ms(), arrived)
+                log = _take(replicas, one, settings_of(one.at[0]), env.now_ms(), arrived)
+                if log is not None:
+                    await note_compaction(env, storage, one.directory)
+                    _promote(replicas, one, log)
         await turn.step()
 
 
@@ -81,8 +85,10 @@ def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, 
     return Left(at, directory, path, topic.id, told=directory_of(told, node_id) == directory.id)
 
 
-def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arrived: set[TopicPartition]) -> None:
-    """What becomes of one copy. ``arrived``: the partitions another copy of which counts now.
+def _take(
+    replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arrived: set[TopicPartition]
+) -> PartitionLog | None:
+    """What becomes of one copy; gives it where it counts. ``arrived``: the partitions a copy of which counts now.
 
     Raises:
         CorruptFile, OSError: as `take_up`.
@@ -91,29 +97,29 @@ def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arr
     replica = replicas.get(*at)
     if at in replicas.futures or at in arrived or at in directory.logs:
         _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
-        return
+        return None
     try:
         log = directory.open_at(one.path, *at, settings, now_ms)
     except CorruptFile:
         if replica is None and one.told:
             raise
         _remove(replicas, one)
-        return
+        return None
     if log.topic_id == ZERO_UUID:
         log.close_files()
         del directory.logs[at]
         _remove(replicas, one)  # the id is written before anything else
-        return
+        return None
     if log.topic_id != one.topic_id:
         log.close_files()
         target = directory.rename_for_deletion(*at, one.path.rpartition(".")[2].removesuffix(FUTURE), "stray")
         logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
-        return
+        return None
     current = None if replica is None else newness(replica.log)
     match found(told=one.told, newness=newness(log), current=current):
         case Found.COUNTS:
-            _promote(replicas, one, log)
             arrived.add(at)
+            return log
         case Found.GOES_ON:
             replicas.futures[at] = log
             assert replica is not None
@@ -121,6 +127,7 @@ def _take(replicas: Replicas, one: Left, settings: LogSettings, now_ms: int, arr
         case Found.STAYS:
             log.close()  # where this process ends cleanly the next one believes it unread
             del directory.logs[at]
+    return None
 
 
 def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:

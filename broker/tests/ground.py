@@ -34,11 +34,17 @@ class SlowEnv(VirtualEnv):
     def __init__(self) -> None:
         super().__init__()
         self.in_threads = 0
+        self.is_beside = False
+        """Whether somebody works beside the loop just now."""
 
     async def in_thread(self, work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
         self.in_threads += 1
         await trio.sleep(MAKES_S)
-        return work()
+        self.is_beside = True
+        try:
+            return work()
+        finally:
+            self.is_beside = False
 
 
 def topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> Topic:
@@ -122,6 +128,18 @@ class Ground:
             return None
 
         self.env.disk.fault = fault
+
+    def watch_disk(self) -> list[tuple[str, str]]:
+        """Calls that wait for the disk while nobody else runs, from now on: there should be none."""
+        waited: list[tuple[str, str]] = []
+
+        def fault(what: str, path: str) -> OSError | None:
+            if what in ("fsync", "fsync_dir") and not self.env.is_beside:
+                waited.append((what, path))
+            return None
+
+        self.env.disk.fault = fault
+        return waited
 
     def heal_disk(self) -> None:
         """No call fails any more."""

@@ -79,6 +79,34 @@ def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
     assert house.once() is False, "nothing is dirty any more"
 
 
+def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    beside, waited = [False], list[str]()
+
+    async def in_thread(work: Callable[[], Any], lane: Any = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        beside[0] = True
+        try:
+            return work()
+        finally:
+            beside[0] = False
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what.startswith("fsync") and "cleaner-offset" in path and not beside[0]:
+            waited.append(path)
+        return None
+
+    monkeypatch.setattr(house.env, "in_thread", in_thread, raising=False)
+    disk: Any = house.log.disk
+    disk.fault = fault
+    assert house.once() is True
+    assert waited == []
+    directory = house.storage.directories[0]
+    assert directory.noted_cleaner_points == {("t", 0): house.log.cleaner_point}
+    on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
+    assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_point
+
+
 def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
     house = House()
     in_virtual_time(house.cleaner.run, 14.9)

@@ -12,7 +12,7 @@ from ottla.broker.tests.ground import topic
 from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.image import Image
-from ottla.log.checkpoints import CorruptFile, write_partition_metadata
+from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptFile, read_offsets, write_partition_metadata
 from ottla.log.futures import make_future
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -182,6 +182,19 @@ def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone(
     start(ground, 0)
     assert list(ground.storage.failed) == ["/b"]
     assert (ground.where(), ground.replicas.futures) == ("/a", {})
+
+
+def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
+    ground = Moving()
+    where = ground.storage.directories[1]
+    log = make_future(where, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    log.start_over_at(5, NOW_MS)
+    filled(log, (1, 1))
+    waited = ground.watch_disk()
+    start(ground, 1)
+    assert (ground.where(), ground.named("/b")) == ("/b", ["0"])
+    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSETS}") == {AT: 5}
+    assert [path for _, path in waited if CLEANER_OFFSETS in path or path == "/b"] == []
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ class Cleaner:
 
     async def _take_over(self, found: Cleanable, outcome: Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        from ottla.broker.replica.noting import note_compaction
         from ottla.log.compaction import discard
         from ottla.log.exchange import Exchange
 
@@ -143,7 +144,7 @@ class Cleaner:
         await self._env.in_thread(names, Lane.SYNC)
         log.finish_sync(names)
         log.note_compacted(max(outcome.end, found.first_dirty))
-        self._storage.of(log).write_cleaner_points()
+        await note_compaction(self._env, self._storage, self._storage.of(log))
         self.passes += 1
         self.bytes_read += stats.bytes_read
         self.bytes_written += stats.bytes_written

@@ -1,0 +1,114 @@
+"""How far logs are compacted comes to the disk: what is newest counts, and who waits knows that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from ottla.broker.replica.noting import note_compaction
+from ottla.broker.tests.moving import AT, Moving
+from ottla.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from ottla.wire import records as r
+from ottla.wire.batch import stamp
+from ottla.world.env import Lane
+
+PATH = f"/a/{CLEANER_OFFSETS}"
+
+
+def durable(ground: Moving) -> bytes:
+    return bytes(ground.env.memory.durable_files[PATH].durable)
+
+
+def test_what_changes_while_it_is_written_is_written_too() -> None:
+    ground = Moving()
+    in_thread = ground.env.in_thread
+
+    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+        ground.env.in_thread = in_thread
+        done = await in_thread(work, lane)
+        ground.replica.log.note_compacted(9)
+        return done
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        ground.env.in_thread = meanwhile
+        await note_compaction(ground.env, ground.storage, ground.storage.directories[0])
+        assert durable(ground) == b"0\n1\nt 0 9\n"
+        assert ground.storage.directories[0].knows_compacted(ground.replica.log)
+
+    ground.tell(story)
+
+
+def test_who_comes_second_waits_until_the_disk_has_it() -> None:
+    ground = Moving()
+    directory = ground.storage.directories[0]
+    seen: list[bytes] = []
+
+    async def note() -> None:
+        await note_compaction(ground.env, ground.storage, directory)
+        seen.append(durable(ground))
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        before = ground.env.in_threads
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(note)
+        assert seen == [b"0\n1\nt 0 7\n"] * 3
+        assert ground.env.in_threads - before == 2, "it is written once"
+        assert AT in directory.logs
+
+    ground.tell(story)
+
+
+def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compacted_once() -> None:
+    ground, told = Moving(), list[bytes]()
+
+    def noted(directory: str) -> dict[tuple[str, int], int]:
+        return read_offsets(ground.env.disk, f"/{directory}/{CLEANER_OFFSETS}")
+
+    def durable(_: bytes, __: int, ___: bytes) -> None:
+        told.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSETS}"].durable))
+        ground.commit(ground.ids[1])
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        ground.storage.directories[0].write_checkpoints()
+        assert noted("a") == {AT: 7}
+        waited, ground.replicas.on_place = ground.watch_disk(), durable
+        await ground.moves.alter(AT, "/b")
+        await ground.moved("/b")
+        assert noted("b") == {AT: 7}
+        await ground.until(lambda: not noted("a"))
+        assert waited == []
+        assert told == [b"0\n1\nt 0 7\n"], "a power cut would find it, once the controller may have heard"
+
+    ground.tell(story)
+
+
+def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() -> None:
+    ground, noted = Moving(obeys=False), list[bytes]()
+
+    def fault(what: str, path: str) -> OSError | None:
+        if (what, path) == ("rename", ground.replicas.futures[AT].directory if ground.replicas.futures else ""):
+            noted.append(bytes(ground.env.memory.durable_files[f"/b/{CLEANER_OFFSETS}"].durable))
+        return None
+
+    async def story() -> None:
+        ground.write(20)
+        await ground.moves.alter(AT, "/b")
+        await ground.until(lambda: bool(ground.places))
+        raw = bytearray(r.build([r.NewRecord(None, b"x", ground.env.now_ms())]))
+        stamp(raw, 0, 30, 0)
+        ground.replica.log.append_as_follower(raw, ground.env.now_ms())
+        ground.env.disk.fault = fault
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        assert noted == [b"0\n1\nt 0 30\n"]
+
+    ground.tell(story)
