@@ -18,7 +18,6 @@ from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
-from ottla.log.partition_log import PartitionLog
 from ottla.log.state import FUTURE
 from ottla.wire.errors import ErrorCode
 from ottla.world.env import Env, Lane
@@ -89,19 +88,21 @@ class Moves:
 
     async def _begin(self, replica: Replica, target: LogDirectory) -> ErrorCode:
         """Make an empty copy, in a thread."""
-        log, now_ms = replica.log, self._env.now_ms()
-        about = (log.topic, log.partition, replica.topic_id, log.settings, now_ms, self._tag())
+        log, now_ms, tag = replica.log, self._env.now_ms(), self._tag()
+        about = (log.topic, log.partition, replica.topic_id, log.settings, now_ms, tag)
+        path = f"{target.path}/{f.future_name(log.topic, log.partition, tag)}"
         try:
             future = await self._env.in_thread(partial(f.make_future, target, *about), Lane.FILES)
             future.close_files()  # it may have to wait long for its turn
             if target.path in self._storage.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._replicas.get(log.topic, log.partition) is not replica:
-                self._remove(future)  # it went meanwhile, and another of that name may be in this directory
+                self._remove(path)  # it went meanwhile, and another of that name may be in this directory
                 return ErrorCode.KAFKA_STORAGE_ERROR
             target.adopt(future)
         except OSError as error:
             self._fail(error, target)
+            self._take_back(path, target)
             return ErrorCode.KAFKA_STORAGE_ERROR
         future.note_compacted(replica.log.cleaner_point)
         self._replicas.futures[replica.topic, replica.partition] = future
@@ -109,12 +110,22 @@ class Moves:
         self._mover.go_on(replica)
         return ErrorCode.NONE
 
-    def _remove(self, future: PartitionLog) -> None:
+    def _take_back(self, path: str, target: LogDirectory) -> None:
+        """What there is of a copy that was refused goes: a later start would go on with it."""
+        if target.path in self._storage.failed:
+            return
+        try:
+            if self._env.disk.exists(path):
+                self._remove(path)
+        except OSError as error:
+            self._fail(error, target)
+
+    def _remove(self, path: str) -> None:
         """Have the files removed of a copy that no directory has adopted. Raises OSError: the disk failed."""
-        path = f"{future.directory.removesuffix(FUTURE)}-delete"
-        self._env.disk.rename(future.directory, path)
+        target = f"{path.removesuffix(FUTURE)}-delete"
+        self._env.disk.rename(path, target)
         for doomed in self._replicas.on_doomed:
-            doomed(path)
+            doomed(target)
 
     def cancel(self, at: TopicPartition) -> None:
         """Give a move up; the copy goes."""

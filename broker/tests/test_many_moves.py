@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
 from ottla.broker.replica.mover import Mover
 from ottla.broker.tests.ground import topic
-from ottla.broker.tests.moving import NONE, Moving
+from ottla.broker.tests.moving import AT, NONE, Moving
+from ottla.wire.errors import ErrorCode
 
 COUNT = 30
 
@@ -41,3 +43,22 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
         await ground.until(lambda: not len(ground.mover))
 
     ground.tell(story, made=False)
+
+
+@pytest.mark.parametrize("where", ["-future/partition", "-future/0", "-future/leader-epoch", "/b/recovery-point"])
+def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> None:
+    ground = Moving()
+
+    async def story() -> None:
+        ground.write(3)
+        ground.storage.directories[1].were_noted({AT})  # its checkpoints are written before a copy counts
+        ground.break_disk(where, errno.EMFILE, times=1)
+        assert await ground.moves.alter(AT, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert ground.named("/b") == ["delete"]
+        assert ground.doomed == [f"/b/{name}" for name in ground.env.disk.listdir("/b") if name.endswith("-delete")]
+        assert not ground.replicas.futures
+        assert await ground.moves.alter(AT, "/b") is NONE
+        await ground.moved("/b")
+
+    ground.tell(story)
+    assert not ground.storage.failed
