@@ -111,6 +111,21 @@ def take_piece(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms:
     follow(future, current, now_ms)
 
 
+def close_gap(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
+    """Nothing is left to copy, and the copy ends sooner: the rest was compacted away. It ends as the log does then.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE: something should be there; OSError: the disk failed.
+    """
+    end = current.log_end_offset
+    if current.active.base_offset < end:
+        text = f"{current.in_words()}: nothing can be read from offset {future.log_end_offset} on"
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+    future.skip_to(end, now_ms)
+    future.epochs.take_over(current.epochs)  # of some nothing else may be left
+    follow(future, current, now_ms)
+
+
 def follow(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """High watermark and log start of the current log hold for the future one, too, as far as it reaches.
 

@@ -280,6 +280,18 @@ class PartitionLog(SyncedLog):
         self.add_segment(segment)
         return segment
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """End in an empty segment behind a hole, as a log may of which the last records were compacted away.
+
+        Raises:
+            OSError: the log ends where it did.
+        """
+        assert offset > self.log_end_offset, self.in_words()
+        if not self.settings.compact:
+            self.note_compacted(offset)
+        self.roll(now_ms, offset)
+        self.log_end_offset = offset
+
     def set_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward; says whether it moved."""
         if offset > self.log_end_offset:

@@ -331,10 +331,19 @@ class Mover:
                 self._broke(move, error, current)
                 return False
             if not raw:
-                self._put_off(move, RETRY_MS)
+                if not self._close_gap(move):
+                    return False
+            elif not (self._take(move, raw) and self._is_alive(move)):
                 return False
-            if not (self._take(move, raw) and self._is_alive(move)):
-                return False
+        return True
+
+    def _close_gap(self, move: Move) -> bool:
+        """The rest of the log is a hole; says whether the copy could be told. Raises ProtocolError: it is none."""
+        try:
+            f.close_gap(move.future, move.current, self._env.now_ms())
+        except OSError as error:
+            self._broke(move, error, move.future)
+            return False
         return True
 
     def _swap(self, move: Move) -> None:

@@ -219,11 +219,11 @@ def test_a_start_within_a_segment_is_noted_before_the_name_changes() -> None:
     assert (log.directory, log.log_start_offset, log.log_end_offset) == ("/b/t-0", 7, 12)
 
 
-def reopened(memory: MemoryDisk, path: str) -> list[PartitionLog]:
+def reopened(memory: MemoryDisk, path: str, settings: LogSettings = SMALL) -> list[PartitionLog]:
     """What the next process finds in a directory."""
     directory = LogDirectory(memory.session(), path)
     directory.begin()
-    return [directory.open_partition(*at, SMALL, NOW) for at in directory.partition_dirs()]
+    return [directory.open_partition(*at, settings, NOW) for at in directory.partition_dirs()]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -270,6 +270,38 @@ def test_holes_of_a_log_that_is_compacted_no_more_are_no_damage_in_the_other_dir
     (log,) = reopened(stage.memory, "/b")
     assert [offset for offset, _ in values(log)] == [0, 1, 10, 11, 20, 21, 31, 32]
     assert log.cleaner_point == 31
+
+
+@pytest.mark.parametrize("settings", [SMALL, COMPACTED])
+@pytest.mark.parametrize("count", [0, 40])
+def test_a_copy_of_a_log_that_ends_in_a_hole_ends_there_too_and_does_after_a_crash(
+    settings: LogSettings, count: int
+) -> None:
+    stage = Stage(settings)
+    fill(stage.current, count)
+    end = stage.current.log_end_offset
+    stage.current.epochs.assign(7, end + 5)
+    stage.current.skip_to(end + 60, NOW)
+    stage.future.note_compacted(stage.current.cleaner_point)
+    while stage.future.log_end_offset < end:
+        piece = f.next_piece(stage.future, stage.current, 500)
+        assert piece is not None
+        f.take_piece(stage.future, stage.current, piece.read(), NOW)
+    assert f.next_piece(stage.future, stage.current, 500) is None
+    f.close_gap(stage.future, stage.current, NOW)
+    f.align(stage.future, stage.current, NOW, was_cut=False)
+    assert stage.future.log_end_offset == end + 60
+    stage.swap()
+    (log,) = reopened(stage.memory, "/b", settings)
+    assert (log.log_end_offset, log.epochs.latest()) == (end + 60, 7)
+    assert values(log) == values(stage.current)
+
+
+def test_where_something_should_be_and_is_not_the_log_is_damaged() -> None:
+    stage = Stage()
+    fill(stage.current, 4)
+    with pytest.raises(ProtocolError, match="nothing can be read from offset 0 on"):
+        f.close_gap(stage.future, stage.current, NOW)
 
 
 def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
