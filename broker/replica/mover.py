@@ -1,7 +1,8 @@
 """Partitions on their way from one directory of this node to another, while they are written to and read.
 
-A copy is filled from the log, a piece at a time, one partition after the other. Once it has everything the controller
-is told where the replica will lie; once that is committed, the two change places between one request and the next.
+A copy is filled from the log, a piece at a time; as many at once as there are directories, in turns, the others wait in
+the order of their names. Once it has everything the controller is told where the replica will lie; once that is
+committed, the two change places between one request and the next.
 
 Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scala``, ``LocalLeaderEndPoint.scala``,
 ``Partition.maybeReplaceCurrentWithFutureReplica`` (apache/kafka 4.3.1; KIP-113, KIP-858).
@@ -51,7 +52,7 @@ NEVER = float("-inf")
 class Move:
     """One partition on its way."""
 
-    __slots__ = ("asked_ms", "cuts", "future", "not_before_ms", "refused", "replica", "unsynced")
+    __slots__ = ("asked_ms", "cuts", "future", "is_held_up", "not_before_ms", "refused", "replica", "turn", "unsynced")
 
     def __init__(self, replica: Replica, future: PartitionLog) -> None:
         self.replica = replica
@@ -63,6 +64,10 @@ class Move:
         self.unsynced = 0
         self.refused = False
         """Whether it was told that the log cannot be copied."""
+        self.turn = 0
+        """When it had its last turn, counted over all moves; it had none yet: 0."""
+        self.is_held_up = False
+        """Whether a disk refused, or damage: what waits for that keeps nobody else waiting."""
 
     @property
     def current(self) -> PartitionLog:
@@ -73,6 +78,11 @@ class Move:
     def at(self) -> TopicPartition:
         """Its place in the books."""
         return self.replica.topic, self.replica.partition
+
+    @property
+    def is_being_copied(self) -> bool:
+        """Whether it was begun, and does not wait for the controller or for its disk."""
+        return self.turn > 0 and self.asked_ms == NEVER and not self.is_held_up
 
 
 class Mover:
@@ -93,6 +103,7 @@ class Mover:
         self._replicas = replicas
         self._fail = fail
         self._moves: dict[TopicPartition, Move] = {}
+        self._turns = 0
         self._throttle = Throttle("alter log dirs", config.node_id, RATE_KEY)
         self._news = trio.Event()
 
@@ -127,22 +138,29 @@ class Mover:
             except (ProtocolError, WireError) as error:
                 if not move.refused:
                     logger.error("%s cannot be copied: %s", move.current.in_words(), error)
-                move.refused = True
+                move.refused = move.is_held_up = True
                 self._put_off(move, RETRY_MS)
             except OSError as error:
                 self._broke(move, error, move.current)
             await trio.lowlevel.checkpoint()
 
     def _next(self) -> Move | None:
-        """The first of those that need not wait, by name: one is moved as a whole before the next."""
-        now_ms = self._env.monotonic_ms()
-        ready = [at for at, move in self._moves.items() if move.not_before_ms <= now_ms]
+        """Whose last turn is longest ago, of those that need not wait; by name, where it is the first."""
+        now_ms, moves = self._env.monotonic_ms(), self._moves
+        is_full = sum(move.is_being_copied for move in moves.values()) >= len(self._storage.directories)
+        ready = [
+            (move.turn, at)
+            for at, move in moves.items()
+            if move.not_before_ms <= now_ms and (move.turn > 0 or not is_full)
+        ]
         heapify(ready)
         while ready:  # there may be very many: only those are looked at whose turn it is
-            at = heappop(ready)
-            if self._is_alive(self._moves[at]):
-                return self._moves[at]
-            del self._moves[at]
+            _, at = heappop(ready)
+            if self._is_alive(moves[at]):
+                self._turns += 1
+                moves[at].turn = self._turns
+                return moves[at]
+            del moves[at]
         return None
 
     def _rest_s(self) -> float:
@@ -210,6 +228,7 @@ class Mover:
 
     def _broke(self, move: Move, error: OSError, log: PartitionLog) -> None:
         """A disk refused: its directory may be lost by that, and the move with it; else it is tried again."""
+        move.is_held_up = True
         self._put_off(move, RETRY_MS)
         self._fail(error, log)
 
@@ -246,6 +265,7 @@ class Mover:
         except OSError as error:
             self._broke(move, error, move.future)
             return False
+        move.is_held_up = False
         return True
 
     async def _sync(self, move: Move) -> bool:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 
-from ottla.broker.replica.mover import Mover
+from ottla.broker.replica.mover import PIECE_BYTES, Mover
+from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import topic
 from ottla.broker.tests.moving import AT, NONE, Moving
+from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode
 
 COUNT = 30
@@ -43,6 +47,118 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
         await ground.until(lambda: not len(ground.mover))
 
     ground.tell(story, made=False)
+
+
+class Several(Moving):
+    """Topics of one partition, each in the first directory."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+        self.replicas.on_place = self._placed
+
+    def _placed(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
+        known = self.image.topics[self.image.topic_names[topic_id]]
+        self.say(replace(known, partitions={0: replace(known.partitions[0], directories=(directory_id,))}))
+
+    async def make(self, *sizes: int) -> None:
+        """So many pieces are in each."""
+        for name in self.names:
+            known = topic(name, 1)
+            told = replace(known.partitions[0], directories=(self.ids[0],))
+            self.say(replace(known, partitions={0: told}))
+        await self.applier.settled()
+        for name, count in zip(self.names, sizes, strict=True):
+            for _ in range(count):
+                raw = bytearray(r.build([r.NewRecord(None, bytes(PIECE_BYTES - 100), self.env.now_ms())]))
+                self.of(name).append(raw, self.env.now_ms())
+
+    def of(self, name: str) -> Replica:
+        found = self.replicas.get(name, 0)
+        assert found is not None
+        return found
+
+    def is_there(self, name: str) -> bool:
+        return self.storage.of(self.of(name).log).path == "/b"
+
+
+def test_a_short_move_does_not_wait_for_a_long_one_whose_name_comes_first() -> None:
+    ground = Several("long", "short")
+
+    async def story() -> None:
+        await ground.make(60, 1)
+        for name in ground.names:
+            assert await ground.moves.alter((name, 0), "/b") is NONE
+        await ground.until(lambda: ground.is_there("short"))
+        assert ground.replicas.futures["long", 0].log_end_offset < 30
+        await ground.until(lambda: ground.is_there("long"))
+        assert ground.of("long").log.log_end_offset == 60
+
+    ground.tell(story, made=False)
+
+
+def test_as_many_are_copied_at_once_as_there_are_directories_and_each_gets_its_turn() -> None:
+    ground, most = Several(*"fedcba"), 0
+
+    def under_way() -> list[int]:
+        ends = [log.log_end_offset for log in ground.replicas.futures.values()]
+        return [end for end in ends if 0 < end < 20]
+
+    async def story() -> None:
+        await ground.make(*[20] * 6)
+        for name in ground.names:
+            assert await ground.moves.alter((name, 0), "/b") is NONE
+        nonlocal most
+        await ground.until(lambda: len(under_way()) == 3)
+        ends = under_way()
+        while len(ends) == 3:
+            assert max(ends) - min(ends) < 10
+            ends = under_way()
+            await trio.sleep(0.0003)
+        assert min(ends) > 10, "each had its turns"
+        while not all(map(ground.is_there, ground.names)):
+            most = max(most, len(under_way()))
+            await trio.sleep(0.0003)
+        assert most == 3
+
+    ground.tell(story, made=False)
+
+
+def test_who_waits_for_a_disk_or_for_damage_to_be_mended_keeps_nobody_waiting() -> None:
+    ground = Several(*"abcdef")
+
+    async def story() -> None:
+        await ground.make(*[3] * 6)
+        for name in "abc":
+            segment = ground.of(name).log.segments[0]
+            segment.damage.append((0, 10**9))
+        for name in ground.names:
+            assert await ground.moves.alter((name, 0), "/b") is NONE
+        await ground.until(lambda: all(map(ground.is_there, "def")))
+        assert not any(map(ground.is_there, "abc"))
+
+    ground.tell(story, made=False)
+
+
+@pytest.mark.parametrize("records", [0, 20])
+def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(records)
+        log = ground.replica.log
+        log.begin_epoch(3)
+        log.skip_to(100, ground.env.now_ms())
+        assert await ground.moves.alter(AT, "/b") is NONE
+        await ground.until(lambda: bool(ground.places))
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        log = ground.replica.log
+        assert (log.log_start_offset, log.log_end_offset, log.cleaner_point) == (0, 100, 100)
+        ground.write()
+        assert log.log_end_offset == 101
+
+    ground.tell(story)
 
 
 @pytest.mark.parametrize("where", ["-future/partition", "-future/0", "-future/leader-epoch", "/b/recovery-point"])
