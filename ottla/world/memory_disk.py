@@ -9,115 +9,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Protocol
 
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import File, FileStat
-
-SECTOR_BYTES = 512
-SECTOR_KEPT = 0.7
-"""Share of unsynced sectors that survive where there are holes."""
+from ottla.world.inode import Dice, Inode
 
 Fault = Callable[[str, str], OSError | None]
 """Asked before each call with (what, path): an error to raise, or None."""
 
 
-class Dice(Protocol):
-    """The one thing asked of chance."""
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-
-
 class Killed(BaseException):
     """The process that made this call is dead. Nothing may catch it but the simulator."""
-
-
-class Inode:
-    """A file's bytes: what is seen, what is durable, and the writes between the two."""
-
-    __slots__ = ("data", "durable", "given_up", "mode", "mtime_ms", "pending")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
-        self.pending: list[tuple[int, bytes] | int] = []
-        """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
-        self.given_up = False
-        self.mtime_ms = 0
-        self.mode = 0o644
-
-    def write(self, data: Buffer, offset: int) -> None:
-        """Write; a hole before it is filled with zeros."""
-        if offset > len(self.data):
-            self.data.extend(bytes(offset - len(self.data)))
-        self.data[offset : offset + len(data)] = data
-        self.pending.append((offset, bytes(data)))
-
-    def truncate(self, size: int) -> None:
-        """Cut or extend."""
-        if size < len(self.data):
-            del self.data[size:]
-        else:
-            self.data.extend(bytes(size - len(self.data)))
-        self.pending.append(size)
-
-    def sync(self) -> None:
-        """Make durable what is seen and was not given up."""
-        for operation in self.pending:
-            if isinstance(operation, int):
-                del self.durable[operation:]
-                self.durable.extend(bytes(operation - len(self.durable)))
-                continue
-            offset, raw = operation
-            if offset > len(self.durable):
-                self.durable.extend(bytes(offset - len(self.durable)))
-            self.durable[offset : offset + len(raw)] = raw
-        self.pending.clear()
-
-    def give_up(self) -> None:
-        """A sync failed: its pages count as clean now, and no later sync will write them. They can still be read."""
-        self.given_up = self.given_up or bool(self.pending)
-        self.pending.clear()
-
-    def take_up(self) -> None:
-        """The process that was told is gone: the next one cannot know, so what it reads is to be written again.
-
-        Not every system is that kind; on others nothing but a second copy helps.
-        """
-        if self.given_up:
-            self.given_up = False
-            self.pending = [len(self.data), (0, bytes(self.data))]
-
-    def lose_power(self, dice: Dice, *, holes: bool = False) -> None:
-        """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn.
-
-        With ``holes`` any sector of those may be missing though later ones are there.
-        """
-        kept = int(dice.random() * (len(self.pending) + 1))
-        data = bytearray(self.durable)
-        for number, operation in enumerate(self.pending[:kept]):
-            if isinstance(operation, int):
-                del data[operation:]
-                data.extend(bytes(operation - len(data)))
-                continue
-            offset, raw = operation
-            if number == kept - 1 and dice.random() < 0.5:
-                raw = raw[: int(dice.random() * (len(raw) // SECTOR_BYTES + 1)) * SECTOR_BYTES]
-            end = offset + len(raw)
-            if end > len(data):
-                data.extend(bytes(end - len(data)))
-            if not holes:
-                data[offset:end] = raw
-                continue
-            while raw:
-                size = min(SECTOR_BYTES - offset % SECTOR_BYTES, end - offset)
-                if dice.random() < SECTOR_KEPT:
-                    data[offset : offset + size] = raw[:size]
-                offset, raw = offset + size, raw[size:]
-        self.data = data
-        self.durable = bytearray(data)
-        self.pending.clear()
 
 
 class MemoryDisk:
@@ -130,6 +32,8 @@ class MemoryDisk:
         self.durable_files: dict[str, Inode] = {}
         self.dirs: dict[str, None] = {"/": None}
         self.durable_dirs: dict[str, None] = {"/": None}
+        self.renamed_dirs: list[tuple[str, str]] = []
+        """Directories and the names they got since those they lie in were synced: a power cut may take each back."""
         self.locks: dict[str, Session] = {}
         self.calls = 0
         self.holes = False
@@ -141,6 +45,11 @@ class MemoryDisk:
 
     def lose_power(self) -> None:
         """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
+        for before, after in reversed(self.renamed_dirs):
+            lost = self.dice.random() < 0.5
+            if lost and after in self.dirs and before not in self.dirs:
+                self.move_dir(after, before)
+        self.renamed_dirs.clear()
         names = dict.fromkeys([*self.durable_files, *self.files])
         files: dict[str, Inode] = {}
         for path in names:
@@ -159,6 +68,16 @@ class MemoryDisk:
         self.durable_dirs = dict(self.dirs)
         self.files = files
         self.durable_files = dict(files)
+
+    def move_dir(self, old: str, new: str) -> None:
+        """A directory has another name, with all that is in it."""
+        for table in (self.files, self.durable_files):
+            for path in [p for p in table if p.startswith(old + "/")]:
+                table[new + path[len(old) :]] = table.pop(path)
+        for names in (self.dirs, self.durable_dirs):
+            if old in names:
+                del names[old]
+                names[new] = None
 
     def _kept_dirs(self) -> dict[str, None]:
         """Directories survive when they were synced; the simulator keeps the younger ones too, as most systems do."""
@@ -333,13 +252,8 @@ class Session:
             return
         if old not in dirs:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
-        for table in (self.disk.files, self.disk.durable_files):
-            for path in [p for p in table if p.startswith(old + "/")]:
-                table[new + path[len(old) :]] = table.pop(path)
-        for names in (self.disk.dirs, self.disk.durable_dirs):
-            if old in names:
-                del names[old]
-                names[new] = None
+        self.disk.move_dir(old, new)
+        self.disk.renamed_dirs.append((old, new))
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
@@ -370,6 +284,7 @@ class Session:
             else:
                 self.disk.durable_files.pop(name, None)
         self.disk.durable_dirs[path] = None
+        self.disk.renamed_dirs = [x for x in self.disk.renamed_dirs if x[0].rpartition("/")[0] != path]
         for name in [p for p in self.disk.dirs if p.startswith(prefix)]:
             self.disk.durable_dirs[name] = None
         self.leave("fsync_dir")
