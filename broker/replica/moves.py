@@ -66,8 +66,8 @@ class Moves:
         if replica is None:
             return self._not_here(at, target)
         if future is not None and storage.of(future) is not target:
-            self.cancel(at)
-            future = None
+            await self._give_up(at, storage.of(future))
+            return await self._alter(at, path)
         if future is not None or storage.of(replica.log) is target:
             return ErrorCode.NONE
         if storage.failed:
@@ -126,6 +126,14 @@ class Moves:
         self._env.disk.rename(path, target)
         for doomed in self._replicas.on_doomed:
             doomed(target)
+
+    async def _give_up(self, at: TopicPartition, where: LogDirectory) -> None:
+        """Give a move up: a power cut must not bring the copy back, for the next start would go on with it."""
+        self.cancel(at)
+        try:
+            await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), Lane.SYNC)
+        except OSError as error:
+            self._fail(error, where)
 
     def cancel(self, at: TopicPartition) -> None:
         """Give a move up; the copy goes."""

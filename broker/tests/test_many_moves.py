@@ -49,6 +49,21 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
     ground.tell(story, made=False)
 
 
+def test_a_move_that_was_given_up_does_not_come_back_after_a_power_cut() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        waited = ground.watch_disk()
+        for path in ("/b", "/c", "/a"):
+            assert await ground.moves.alter(AT, path) is NONE
+            assert not ground.env.memory.renamed_dirs, "all are on the disk"
+        assert waited == []
+
+    ground.tell(story)
+    assert [ground.named(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
+
+
 class Several(Moving):
     """Topics of one partition, each in the first directory."""
 
