@@ -11,17 +11,13 @@ import pytest
 
 from ottla.broker.groups.consumer import state as cs
 from ottla.broker.groups.streams import state as ss
-from ottla.broker.share import state as st
 from ottla.broker.share.acquiring import Asked, Fetched, acquire
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.in_flight import RecordState as R
 from ottla.broker.share.partition import Limits, SharePartition
-from ottla.broker.share.records import encode
 from ottla.broker.share.sessions import Place as SharedPlace
-from ottla.wire.records import Record
-from sim.groups.locks import ACCEPT, REJECT, RELEASE, Hold, Locks, Sight
+from sim.groups.locks import ACCEPT, RELEASE, Hold, Locks, Sight
 from sim.groups.ownership import Ownership
-from sim.groups.sharing import unearned
 from sim.groups.watch import miscounted, out_of_order, twice_done, twice_in
 from sim.ledger import Ledger
 from sim.tests.planted_groups import CI, PLANTS
@@ -279,35 +275,6 @@ def test_what_members_of_a_share_group_may_get(story: Callable[[Node], None], fl
     node = Node()
     story(node)
     assert [name for name, _ in node.ledger.violations] == flagged
-
-
-def stored(*steps: tuple[int, list[StateBatch]]) -> list[Record]:
-    """Records of the state topic: start offsets with what is written beside them."""
-    at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
-    for offset, (start, batches) in enumerate(steps):
-        made = st.snapshot if offset == 0 else st.update
-        key, value = encode(made(at, st.ShareState(0, 0, 0, start, 0, tuple(batches))))
-        out.append(Record(offset, 0, key, value, []))
-    return out
-
-
-@pytest.mark.parametrize(
-    ("said", "steps", "flagged"),
-    [
-        ({0: {ACCEPT}}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
-        ({}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
-        ({0: {REJECT}}, [(0, [StateBatch(0, 0, 1, R.ARCHIVED)])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 2, R.ARCHIVED)])], 1),
-        ({}, [(0, []), (2, [])], 2),
-        ({}, [(0, [StateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
-    ],
-    ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
-)
-def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
-    locks = Node().locks
-    locks.said = {(S, offset): kinds for offset, kinds in said.items()}
-    assert len(list(unearned(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
 
 
 def test_a_sight_is_of_the_same_objects_only() -> None:
