@@ -93,7 +93,11 @@ class ClassicMember(ReadingMember):
         member_id = self.id if self._is_known else ""
         protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
         asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
-        answer = await self.coordinator(asked, 9)
+        self._book.may_begin_anew()
+        try:
+            answer = await self.coordinator(asked, 9)
+        finally:
+            self._book.may_begin_anew()
         self.check_sane(answer.error_code, "join")
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.id = self._identity = answer.member_id

@@ -196,6 +196,7 @@ class ReadingMember(Member):
         group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
         if self.reads_in_its_epoch:
             group.member_id, group.member_epoch = self.id, self.epoch
+        asked_at = self.world.ledger.committed_to.get(place, 0)
         found = (await self.coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
@@ -203,7 +204,7 @@ class ReadingMember(Member):
         if code:
             raise Again(ErrorCode(code).name)
         at = max(found.topics[0].partitions[0].committed_offset, 0)
-        self.world.ledger.position_read(place, at)
+        self.world.ledger.position_read(place, at, asked_at)
         self.positions[place] = self._kept[place] = at
 
     async def _commit(self, place: Place) -> None:

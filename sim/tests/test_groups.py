@@ -34,7 +34,8 @@ class Told:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.book = Ownership(self.ledger, "g")
+        self.now_s = 0.0
+        self.book = Ownership(self.ledger, "g", lambda: self.now_s)
 
     def gets(self, member: str, epoch: int, *places: tuple[str, int], began: int | None = None, name: str = "") -> None:
         began = self.book.now() if began is None else began
@@ -101,6 +102,29 @@ def one_that_came_back_under_its_name(told: Told) -> None:
     told.gets("b", 4, P, name="somebody")
 
 
+def again_in_a_group_made_anew(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.book.gone("a")
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+def again_where_others_were_given_up(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.now_s += 5.0
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+def again_beside_one_who_is_there(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.gets("c", 2, Q)
+    told.book.gone("a")
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+ONE_OWNER = "OneOwnerPerPartitionPerEpoch"
 NOT_REVOKED = "NoAssignmentBeforeRevocation"
 
 
@@ -113,7 +137,10 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
         (heard_of_by_an_answer_that_was_under_way, []),
         (told_late_of_what_another_has_by_now, []),
         (given_again_after_a_power_cut, []),
-        (two_in_one_epoch, ["OneOwnerPerPartitionPerEpoch"]),
+        (two_in_one_epoch, [ONE_OWNER]),
+        (again_in_a_group_made_anew, []),
+        (again_where_others_were_given_up, []),
+        (again_beside_one_who_is_there, [ONE_OWNER]),
         (one_that_came_back_under_its_name, []),
     ],
 )
