@@ -134,6 +134,10 @@ class ClassicMember(ReadingMember):
     async def _say_goodbye(self, *, for_good: bool) -> None:
         """Leave. Raises: Over."""
         self._book.gone(self.id)
+        cuts = self.world.ledger.power_cuts
         with suppress(Again):
-            await self.coordinator(lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)]), 5)
+            asked = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
+            answer = await self.coordinator(asked, 5)
+            if not answer.error_code and not answer.members[0].error_code:
+                await self._commit_once_more(cuts)
         raise Over("left")
