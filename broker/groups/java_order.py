@@ -10,7 +10,7 @@ Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import lru_cache
 from operator import mul
 
@@ -100,10 +100,14 @@ def _bucket(value: int, buckets: int) -> int:
     return (value ^ value >> 16) & (buckets - 1)
 
 
-def texts(keys: Collection[str], *, copied: int | None = None, most: int = 0) -> list[str]:
-    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones."""
+def texts(
+    keys: Collection[str], *, copied: int | None = None, most: int = 0, hash_of: Callable[[str], int] = text_hash
+) -> list[str]:
+    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones;
+    ``hash_of`` gives what `text_hash` does.
+    """
     buckets = _grown(max(len(keys), most), _LEAST) if copied is None else _copied(copied)
-    return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
+    return sorted(keys, key=lambda text: _bucket(hash_of(text), buckets))
 
 
 def texts_made_for(keys: Collection[str], count: int) -> list[str]:
@@ -122,6 +126,8 @@ def ids(keys: Collection[bytes], *, copied_from: int | None = None) -> list[byte
 def numbers(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
+    if len(every) == 1:
+        return tuple(every)
     buckets = _copied(len(every))
     if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
         return tuple(sorted(every))  # each has a bucket of its own, by its number

@@ -6,13 +6,17 @@ import random
 import sys
 from collections.abc import Awaitable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import pytest
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups import records as gr
-from ottla.broker.groups.consumer.state import Names, Subscribers, count_names
+from ottla.broker.groups.consumer import target
+from ottla.broker.groups.consumer.change import STEPS_AT_ONCE
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Names, Subscribers, count_names
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import Topics
 from ottla.broker.tests.consumer_stage import Shard, image_of
@@ -112,8 +116,8 @@ def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
     assert found == texts
 
 
-def joining(names: Any) -> hb.ConsumerGroupHeartbeatRequest:
-    return hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, names, None, None, [])
+def joining(names: Any, member: str = "a") -> hb.ConsumerGroupHeartbeatRequest:
+    return hb.ConsumerGroupHeartbeatRequest("g", member, 0, None, None, 30_000, names, None, None, [])
 
 
 def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() -> None:
@@ -181,3 +185,19 @@ def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step(
     member = node.groups.shard_of("g").machine.share("g").members["a"]  # type: ignore[attr-defined]
     assert type(member.names) is java_order.SortedTexts
     assert list(member.names) == sorted(SOME[1:])
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize("differ", [False, True])
+def test_a_target_of_very_many_topics_is_computed_in_slices_whoever_wants_which(assignor: str, differ: bool) -> None:
+    topics = [f"t{number}" for number in range(MANY)]
+    group = ConsumerGroup("g")
+    for number in range(16):
+        names = frozenset(name for at, name in enumerate(topics) if not differ or at % 16 != number)
+        group.members[f"m{number}"] = Member(f"m{number}", names=names)
+    plan = target.plan(group, 2, group.members["m0"], homogeneous=not differ, name=assignor)
+    work = in_turns(target.compute(plan, Topics(image_of(dict.fromkeys(topics, 1)))), repeat(STEPS_AT_ONCE))
+    calls = []
+    while calls[-1:] != [1]:
+        calls.append(calls_of(lambda: next(work, None)))
+    assert max(calls) < 5 * MANY

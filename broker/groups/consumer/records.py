@@ -19,6 +19,8 @@ from ottla.wire.messages import consumer_group_records as m
 RECORDS_AT_ONCE = 200
 PARTITIONS_A_RECORD = 24
 """So many partitions are as much work as a record is."""
+PARTITIONS_A_TOPIC = 4
+"""And a topic as so many partitions."""
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
@@ -148,9 +150,9 @@ def slices(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 def _partitions(value: object) -> int:
     if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
-        return sum(len(row.partitions) for row in value.topic_partitions)
+        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.topic_partitions)
     if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
-        return sum(len(row.partitions) for row in value.assigned_partitions)
+        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.assigned_partitions)
     return 0
 
 
