@@ -229,6 +229,7 @@ def many(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
 def large(child: Child, members: int) -> None:
     """One group of very many: one leaves, and the others get what it had."""
     prepare(child.port, members)
+    print(f"before anybody came: {pauses(child.ask())}", flush=True)
     load = Load(child.port, 1, members)
     took_s = load.run(lambda: load.is_stable(members), WITHIN_S)
     seen = child.ask()

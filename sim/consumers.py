@@ -83,12 +83,13 @@ class SimConsumer(SimClient):
         self.world.history.end(number, Outcome.OK, self.world.now_s(), places=[(TOPIC, p) for p in self._mine])
 
     async def _positions(self) -> None:
-        topic = of.OffsetFetchRequestTopic(TOPIC, list(self._mine))
+        topic, asked_at = of.OffsetFetchRequestTopic(TOPIC, list(self._mine)), dict(self.world.ledger.committed_to)
         answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
         self._check(answer.error_code)
         for row in answer.topics[0].partitions if answer.topics else ():
-            self._mine[row.partition_index] = max(row.committed_offset, 0)
-            self.world.ledger.position_read((TOPIC, row.partition_index), max(row.committed_offset, 0))
+            place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
+            self._mine[row.partition_index] = offset
+            self.world.ledger.position_read(place, offset, asked_at.get(place, 0))
 
     async def _turn(self) -> None:
         """Heartbeat, read, commit."""

@@ -82,10 +82,11 @@ class Ledger:
             return
         self.committed_to[place] = max(self.committed_to.get(place, 0), offset)
 
-    def position_read(self, place: Place, offset: int) -> None:
-        """A position was read back."""
-        if offset < self.committed_to.get(place, 0):
-            self.violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {self.committed_to[place]}")
+    def position_read(self, place: Place, offset: int, asked_at: int) -> None:
+        """A position was read back; ``asked_at``: what was acknowledged when it was asked: answers may be old."""
+        least = min(asked_at, self.committed_to.get(place, 0))
+        if offset < least:
+            self.violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {least}")
         if offset > self.tried.get(place, 0):
             self.violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 

@@ -10,10 +10,11 @@ Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import lru_cache
 from operator import mul
 
+SORTED_AT_ONCE = 2_000
 _LEAST = 16
 _FULL = 0.75
 _SCATTER = -7046029254386353131
@@ -25,10 +26,42 @@ def java_text(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def sorted_texts(texts: Iterable[str]) -> list[str]:
+class SortedTexts(frozenset[str]):
+    """Texts that are gone through as ``Collections.sort`` leaves them: of very many this is found out once."""
+
+    __slots__ = ("_in_order",)
+    _in_order: list[str]
+
+    def __new__(cls, in_order: list[str]) -> SortedTexts:
+        """``in_order``: each once."""
+        made = super().__new__(cls, in_order)
+        made._in_order = in_order
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._in_order)
+
+
+def set_of(texts: Iterable[str]) -> frozenset[str]:
+    """Texts as a set: the same where they are one."""
+    return texts if isinstance(texts, frozenset) else frozenset(texts)
+
+
+def sorted_texts(texts: Iterable[str]) -> Collection[str]:
     """Texts as ``Collections.sort`` leaves them; nearly all there are compare here as they do there."""
+    if isinstance(texts, SortedTexts):
+        return texts
     every = list(texts)
     return sorted(every) if all(map(str.isascii, every)) else sorted(every, key=java_text)
+
+
+def sorting_texts(texts: Collection[str]) -> Generator[None, None, SortedTexts]:
+    """The same in steps; each of them once."""
+    every, in_order = list(texts), list[str]()
+    for at in range(0, len(every), SORTED_AT_ONCE):
+        in_order += sorted_texts(every[at : at + SORTED_AT_ONCE])
+        yield
+    return SortedTexts(list(sorted_texts(in_order)))  # finds what is in order, and only puts that together
 
 
 @lru_cache(maxsize=4096)
@@ -67,10 +100,14 @@ def _bucket(value: int, buckets: int) -> int:
     return (value ^ value >> 16) & (buckets - 1)
 
 
-def texts(keys: Collection[str], *, copied: int | None = None, most: int = 0) -> list[str]:
-    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones."""
+def texts(
+    keys: Collection[str], *, copied: int | None = None, most: int = 0, hash_of: Callable[[str], int] = text_hash
+) -> list[str]:
+    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones;
+    ``hash_of`` gives what `text_hash` does.
+    """
     buckets = _grown(max(len(keys), most), _LEAST) if copied is None else _copied(copied)
-    return sorted(keys, key=lambda text: _bucket(text_hash(text), buckets))
+    return sorted(keys, key=lambda text: _bucket(hash_of(text), buckets))
 
 
 def texts_made_for(keys: Collection[str], count: int) -> list[str]:
@@ -89,6 +126,8 @@ def ids(keys: Collection[bytes], *, copied_from: int | None = None) -> list[byte
 def numbers(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
+    if len(every) == 1:
+        return tuple(every)
     buckets = _copied(len(every))
     if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
         return tuple(sorted(every))  # each has a bucket of its own, by its number

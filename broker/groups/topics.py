@@ -50,6 +50,8 @@ class Topics:
         self.new_topics_at = image.offset
         """The offset of the last image that brought a topic."""
         self._hashes: dict[str, int] = {}
+        self._name_hashes: dict[str, int] = {}
+        """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
 
     def follow(self, image: Image, touched: Iterable[str], *, has_new: bool) -> None:
         """The metadata went on, and these topics were touched."""
@@ -58,6 +60,7 @@ class Topics:
             self.new_topics_at = image.offset
         for name in touched:
             self._hashes.pop(name, None)
+            self._name_hashes.pop(name, None)
 
     def forget(self, name: str) -> None:
         """Nobody reads this topic any more."""
@@ -88,7 +91,12 @@ class Topics:
     def ids_in_order(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
         topics = self.image.topics
-        return [topics[name].id for name in java_order.texts(self._there(names), copied=len(names))]
+        there = self._there(names)
+        for name in there:
+            if name not in self._name_hashes:
+                self._name_hashes[name] = java_order.text_hash(name)
+        order = java_order.texts(there, copied=len(names), hash_of=self._name_hashes.__getitem__)
+        return [topics[name].id for name in order]
 
     def size_of(self, names: Collection[str]) -> int:
         """How many partitions those topics have that exist."""

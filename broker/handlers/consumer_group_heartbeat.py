@@ -16,11 +16,14 @@ from functools import partial
 
 from ottla.broker.handlers.membership import ask, kafka_uuid
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.schema import Message
 
+MANY = 1_000
+"""More names than this are taken in step by step."""
 LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
 
@@ -73,9 +76,28 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    for name in (request.subscribed_topic_names or ()) if context.is_guarded else ():
+    names = request.subscribed_topic_names or ()
+    if len(names) > MANY:
+        return context.turn.go(_take_in(context, request))
+    for name in names if context.is_guarded else ():
         if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _ask(context, request)
+
+
+def _take_in(context: Context, request: ConsumerGroupHeartbeatRequest) -> Steps[Answer]:
+    from ottla.broker.handlers.many_names import taking_in
+
+    try:
+        request.subscribed_topic_names = yield from taking_in(
+            context, request.group_id, request.subscribed_topic_names or []
+        )
+    except ProtocolError as error:
+        return _refuse(error.code)
+    return _ask(context, request)
+
+
+def _ask(context: Context, request: ConsumerGroupHeartbeatRequest) -> Answer:
     try:
         check(request, context.version, context.services.groups.settings.consumer.assignors)
     except ProtocolError as error:

@@ -21,11 +21,14 @@ from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
 from ottla.broker.groups.state import Call
 from ottla.broker.handlers.share_acks import LONGEST_MEMBER_ID, is_served
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.wire.schema import Message
 
+MANY = 1_000
+"""More names than this are taken in step by step."""
 LEAVING = -1
 
 
@@ -62,9 +65,28 @@ def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
         return _refuse(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    for name in request.subscribed_topic_names or ():
+    names = request.subscribed_topic_names or ()
+    if len(names) > MANY:
+        return context.turn.go(_take_in(context, request))
+    for name in names:
         if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
             return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _ask(context, request)
+
+
+def _take_in(context: Context, request: ShareGroupHeartbeatRequest) -> Steps[Answer]:
+    from ottla.broker.handlers.many_names import taking_in
+
+    try:
+        request.subscribed_topic_names = yield from taking_in(
+            context, request.group_id, request.subscribed_topic_names or []
+        )
+    except ProtocolError as error:
+        return _refuse(error.code)
+    return _ask(context, request)
+
+
+def _ask(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
     try:
         check(request)
     except ProtocolError as error:

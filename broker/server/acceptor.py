@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
 FOREVER_MS = 2**63
+_TAKEN_IN_AT_ONCE = 64
+"""So many at most come in before others get the loop: who is there already is taken in without a wait."""
 
 
 class Acceptor:
@@ -50,8 +53,10 @@ class Acceptor:
         """Serve until cancelled: then every connection ends, with what it still waited for."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hang_up_on_the_silent)
-            while True:
+            for number in count(1):
                 stream = await listener.accept()
+                if number % _TAKEN_IN_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
                 if self.admission is not None:
                     held_ms = await self.admission.admit(self._dispatcher.listener, stream)
                     if held_ms is not None:

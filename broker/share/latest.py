@@ -42,7 +42,9 @@ class Latest:
     async def _elsewhere(self, broker_id: int, topic: str, partition: int) -> int:
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])
         answer = await self._lines.call(broker_id, ListOffsetsRequest(-1, 0, [wanted]), 10)
-        row = answer.topics[0].partitions[0]
+        row = next((row for topic in answer.topics for row in topic.partitions), None)
+        if row is None:
+            raise WireError(f"broker {broker_id} says nothing of what it was asked")
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code))
         return int(row.offset)

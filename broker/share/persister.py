@@ -191,7 +191,9 @@ class Persister:
 
     async def _elsewhere(self, broker_id: int, request: Any) -> Any:
         answer = await self._lines.call(broker_id, request)
-        row = answer.results[0].partitions[0]
+        row = next((row for topic in answer.results for row in topic.partitions), None)
+        if row is None:
+            raise WireError(f"broker {broker_id} says nothing of what it was asked")
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code), row.error_message)
         return row

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Awaitable
+from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import pytest
 
 from ottla.broker.groups import java_order
-from ottla.broker.groups.consumer.state import Names, Subscribers, count_names
+from ottla.broker.groups import records as gr
+from ottla.broker.groups.consumer import target
+from ottla.broker.groups.consumer.change import STEPS_AT_ONCE
+from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Names, Subscribers, count_names
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import Topics
 from ottla.broker.tests.consumer_stage import Shard, image_of
+from ottla.broker.tests.group_node import Node, run
+from ottla.broker.tests.test_consumer_group_handlers import JOIN, forbidding, served
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import share_group_heartbeat as sb
 
 MANY = 2_000
 
@@ -85,3 +97,107 @@ def test_a_name_costs_no_call_of_python_when_it_is_decided_on_nor_when_it_is_rep
     assert not out[1].records
     shard.heartbeat("a", -1)
     assert shard.consumer.names == {}
+
+
+@pytest.mark.parametrize("letters", ["abc", "aé\uffff\U00010000"])
+def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
+    rng = random.Random(letters)
+    texts = {"".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(3 * java_order.SORTED_AT_ONCE)}
+    steps, count = java_order.sorting_texts(texts), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        count += 1
+    assert count >= len(texts) // java_order.SORTED_AT_ONCE
+    assert list(found) == list(java_order.sorted_texts(texts))
+    assert found == texts
+
+
+def joining(names: Any, member: str = "a") -> hb.ConsumerGroupHeartbeatRequest:
+    return hb.ConsumerGroupHeartbeatRequest("g", member, 0, None, None, 30_000, names, None, None, [])
+
+
+def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() -> None:
+    plain, ordered = Shard(), Shard()
+    names = java_order.SortedTexts(["a", "b", "t"])
+    told = [
+        x.machine.handle(1, Call("x", joining(y), 1, "c", "h")) for x, y in ((plain, ["t", "b", "a"]), (ordered, names))
+    ]
+    assert [gr.encode(record) for record in told[0].records] == [gr.encode(record) for record in told[1].records]
+    for record in told[1].records:
+        ordered.machine.replay(0, record)
+    assert ordered.consumer.members["a"].names is names
+
+
+def named(node: Node, names: list[str], each_ms: float = 5) -> Any:
+    """The answer to a member that names these, each step of which takes so long."""
+    out: list[Any] = []
+
+    async def story() -> None:
+        fields = {name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | {"subscribed_topic_names": names}
+        asked = node.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, hb.ConsumerGroupHeartbeatRequest(**fields), each_ms)
+        assert isinstance(asked, Awaitable), "it was taken in in one go"
+        out.append(await asked)
+
+    run(node, story)
+    return out[0]
+
+
+SOME = ["t", *(f"none-{number}" for number in range(MANY))]
+
+
+def test_very_many_names_are_taken_in_step_by_step() -> None:
+    node = served()
+    assert named(node, SOME + SOME[::-1]).error_code == 0
+    member = node.groups.shard_of("g").machine.consumer("g").members["a"]  # type: ignore[attr-defined]
+    assert list(member.names) == sorted(SOME)
+    assert list(member.assigned)
+
+
+def test_names_that_do_not_fit_into_a_record_are_refused_before_they_are_put_in_order() -> None:
+    node = served()
+    end = node.replica.log.log_end_offset
+    assert named(node, [f"{number}-{'x' * 200}" for number in range(6_000)]).error_code == E.UNKNOWN_SERVER_ERROR
+    assert node.replica.log.log_end_offset == end
+
+
+def test_of_very_many_names_all_must_be_allowed() -> None:
+    node = served()
+    forbidding(node, "none-1234")
+    assert named(node, SOME).error_code == E.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step() -> None:
+    node = served()
+    node.stage.hosted.image = replace(node.stage.hosted.image, features={"share.version": 1})
+    answers: list[Any] = []
+
+    async def story() -> None:
+        for names in (SOME[1:], [f"{number}-{'x' * 200}" for number in range(6_000)]):
+            request = sb.ShareGroupHeartbeatRequest("g", "a", 0, subscribed_topic_names=names)
+            answers.append(await node.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request, 5))
+
+    run(node, story)
+    assert [answer.error_code for answer in answers] == [0, E.UNKNOWN_SERVER_ERROR]
+    member = node.groups.shard_of("g").machine.share("g").members["a"]  # type: ignore[attr-defined]
+    assert type(member.names) is java_order.SortedTexts
+    assert list(member.names) == sorted(SOME[1:])
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize("differ", [False, True])
+def test_a_target_of_very_many_topics_is_computed_in_slices_whoever_wants_which(assignor: str, differ: bool) -> None:
+    topics = [f"t{number}" for number in range(MANY)]
+    group = ConsumerGroup("g")
+    for number in range(16):
+        names = frozenset(name for at, name in enumerate(topics) if not differ or at % 16 != number)
+        group.members[f"m{number}"] = Member(f"m{number}", names=names)
+    plan = target.plan(group, 2, group.members["m0"], homogeneous=not differ, name=assignor)
+    work = in_turns(target.compute(plan, Topics(image_of(dict.fromkeys(topics, 1)))), repeat(STEPS_AT_ONCE))
+    calls = []
+    while calls[-1:] != [1]:
+        calls.append(calls_of(lambda: next(work, None)))
+    assert max(calls) < 5 * MANY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -271,3 +273,44 @@ def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
         assert talking.is_closed
 
     in_virtual_time(run)
+
+
+class Crowd:
+    """A listener before which so many stand."""
+
+    def __init__(self, many: int) -> None:
+        self.left = many
+
+    async def accept(self) -> Any:
+        if not self.left:
+            await trio.sleep_forever()
+        self.left -= 1
+        return object()
+
+
+class Bare(Acceptor):
+    """One that serves nobody."""
+
+    def _connection(self, stream: Any) -> Any:
+        return stream
+
+    async def _serve(self, connection: Any) -> None:
+        """Nothing."""
+
+    async def _hang_up_on_the_silent(self) -> None:
+        """Nobody."""
+
+
+def test_while_very_many_connect_others_have_their_turns() -> None:
+    listener, seen = Crowd(1_000), [1_000]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Bare(SimpleNamespace()).run, listener)  # type: ignore[arg-type]
+            while listener.left:
+                await trio.lowlevel.checkpoint()
+                seen.append(listener.left)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert max(before - after for before, after in pairwise(seen)) <= 128

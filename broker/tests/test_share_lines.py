@@ -84,3 +84,29 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
         assert len(around.env.net.dialled) == 1
 
     virtually(story)
+
+
+def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
+    around = Around(1e9)
+
+    async def story() -> None:
+        await around.env.net.listen(*AT)
+        lines, ended = Lines(around, "test"), []
+
+        async def call() -> None:
+            with pytest.raises(Disconnected):
+                await lines.call(2, ApiVersionsRequest())
+            ended.append(trio.current_time())
+
+        async def calls(count: int) -> float:
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for _ in range(count):
+                    nursery.start_soon(call)
+            return max(ended) - began
+
+        assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
+        assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
+        assert len(around.env.net.dialled) == 2
+
+    virtually(story)

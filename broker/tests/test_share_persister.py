@@ -9,11 +9,13 @@ from typing import Any
 import trio
 import trio.testing
 
+from ottla.broker.metadata.admin import SHARE_TOPIC as TOPIC
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.world import virtually
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import write_share_group_state as wr
 
 KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" * 16, 1)
 
@@ -116,3 +118,50 @@ def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None
     assert coordinator.failed == list(range(1, 31))
     assert coordinator.taken == [31, 32]
     assert took_s[0] < 60
+
+
+class Elsewhere:
+    """A node whose share coordinator is at broker 2, which gives these answers, one after the other."""
+
+    node_id = 1
+
+    def __init__(self, *answers: Any) -> None:
+        self.env = SimpleNamespace(sleep=trio.sleep)
+        topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
+        self._image = SimpleNamespace(topics={TOPIC: topic})
+        self.persister = Persister(self, SimpleNamespace(partition_for=lambda at: 0))  # type: ignore[arg-type]
+        self.persister._lines = SimpleNamespace(call=self.call)  # type: ignore[assignment]
+        self.answers = list(answers)
+
+    def image(self) -> Any:
+        return self._image
+
+    async def call(self, broker_id: int, request: Any) -> Any:
+        return self.answers.pop(0)
+
+    def write(self) -> ErrorCode:
+        """What comes of a write."""
+
+        async def story() -> ErrorCode:
+            try:
+                await self.persister.write(KEY, 0, 0, 1, 0, ())
+            except ProtocolError as error:
+                return error.code
+            return ErrorCode.NONE
+
+        return virtually(story)
+
+
+def told(*codes: int) -> wr.WriteShareGroupStateResponse:
+    rows = [wr.PartitionResult(0, code) for code in codes]
+    return wr.WriteShareGroupStateResponse([wr.WriteStateResult(KEY.topic_id, rows)])
+
+
+def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
+    assert Elsewhere(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_answer_that_says_nothing_is_none_and_it_is_asked_again() -> None:
+    other = Elsewhere(wr.WriteShareGroupStateResponse([]), told(), told(0))
+    assert other.write() is ErrorCode.NONE
+    assert not other.answers

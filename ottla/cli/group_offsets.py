@@ -15,6 +15,8 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 At = tuple[str, int]
 """A topic and the number of a partition."""
 LATEST, EARLIEST = -1, -2
+LEAST_TIME = -6
+"""The lowest of the numbers that are no time: brokers refuse what lies below."""
 BY_NAME = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
 
@@ -62,7 +64,7 @@ async def offsets(client: ClusterClient, partitions: Iterable[At], timestamp: in
         for topic, number in some:
             topics.setdefault(topic, []).append(ListOffsetsPartition(number, timestamp=timestamp))
         request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(*item) for item in topics.items()])
-        answer = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, 10))
+        answer = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, 11))
         for told in answer.topics:
             out.update({(told.name, row.partition_index): row.offset for row in told.partitions if not row.error_code})
     return out

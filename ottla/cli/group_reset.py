@@ -10,12 +10,23 @@ import argparse
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ottla.cli import blocking
 from ottla.cli.common import Failed, check, coordinator
-from ottla.cli.group_offsets import BY_NAME, EARLIEST, LATEST, At, by_topic, committed, named, offsets, scope
+from ottla.cli.group_offsets import (
+    BY_NAME,
+    EARLIEST,
+    LATEST,
+    LEAST_TIME,
+    At,
+    by_topic,
+    committed,
+    named,
+    offsets,
+    scope,
+)
 from ottla.cli.group_seen import INACTIVE, SHARE, STREAMS, Seen, find, topology
 from ottla.peers.client import ClusterClient
 from ottla.wire.apis import ApiKey
@@ -27,6 +38,7 @@ _INTERNAL = re.compile(
     r".+-(changelog|repartition|subscription-(registration|response)-topic)"
     r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Look = Callable[[Iterable[At], int], Awaitable[dict[At, int]]]
 """Offsets of partitions by time; all of them, or it fails."""
 
@@ -70,7 +82,7 @@ def datetime_ms(text: str) -> int:
     except ValueError:
         raise Failed(f"{text}: write a time as 2026-01-31T12:00:00.000, and a zone behind it, or none") from None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return int(at.timestamp() * 1000)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def since_ms(text: str, now_ms: int) -> int:
@@ -133,6 +145,8 @@ async def aimed(look: Look, to: Aim, wanted: Sequence[At], have: Mapping[At, int
             return {**known, **await look([at for at in wanted if at not in have], LATEST)}
         case "to_datetime" | "by_duration":
             time_ms = datetime_ms(to.value) if to.mode == "to_datetime" else since_ms(to.value, now_ms)
+            if time_ms < LEAST_TIME:
+                raise Failed(f"{to.value}: brokers find no record by a time before 1970")
             found = await look(wanted, time_ms)
             late = [at for at, offset in found.items() if offset < 0]
             return {**found, **await look(late, LATEST)}

@@ -93,7 +93,11 @@ class ClassicMember(ReadingMember):
         member_id = self.id if self._is_known else ""
         protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
         asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
-        answer = await self.coordinator(asked, 9)
+        self._book.may_begin_anew()
+        try:
+            answer = await self.coordinator(asked, 9)
+        finally:
+            self._book.may_begin_anew()
         self.check_sane(answer.error_code, "join")
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.id = self._identity = answer.member_id
@@ -130,6 +134,10 @@ class ClassicMember(ReadingMember):
     async def _say_goodbye(self, *, for_good: bool) -> None:
         """Leave. Raises: Over."""
         self._book.gone(self.id)
+        cuts = self.world.ledger.power_cuts
         with suppress(Again):
-            await self.coordinator(lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)]), 5)
+            asked = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
+            answer = await self.coordinator(asked, 5)
+            if not answer.error_code and not answer.members[0].error_code:
+                await self._commit_once_more(cuts)
         raise Over("left")

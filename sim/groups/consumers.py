@@ -108,6 +108,10 @@ class ConsumerMember(ReadingMember):
         epoch = LEAVING if for_good else LEAVING_FOR_A_WHILE
         self._book.gone(self.id)
         request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, epoch, self._instance_id)
+        cuts = self.world.ledger.power_cuts
         with suppress(Again):
-            self.check_sane((await self.coordinator(request, 1)).error_code, "goodbye")
+            code = (await self.coordinator(request, 1)).error_code
+            self.check_sane(code, "goodbye")
+            if not code:
+                await self._commit_once_more(cuts)
         raise Over(f"left with {epoch}")

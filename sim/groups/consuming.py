@@ -39,7 +39,7 @@ class Consuming(ReadingKind):
 
     def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP), ids, self._read)
+        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP, world.now_s), ids, self._read)
 
     def makers(self) -> Iterator[Callable[[], Member]]:
         """Some of its members are somebody, others anybody; in some runs one speaks the older protocol, or two do."""

@@ -2,6 +2,9 @@
 
 ``OneOwnerPerPartitionPerEpoch``: what is one's in an epoch is nobody else's in it. ``NoAssignmentBeforeRevocation``: a
 member that has not given something up, and goes on as if it had it, is told so by its next answer once it is another's.
+
+Epochs are given again after a power cut, and where a member of the older protocol comes into a group nobody is in: that
+one is deleted then, and another made (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from sim.history import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from sim.ledger import Ledger
+
+
+HEARD_S = 2.0
+"""Whoever has not been heard for so long may have been given up: members beat more than once a second."""
 
 
 class Claim(NamedTuple):
@@ -28,9 +35,12 @@ class Claim(NamedTuple):
 class Ownership:
     """The book of one group."""
 
-    def __init__(self, ledger: Ledger, group: str) -> None:
+    def __init__(self, ledger: Ledger, group: str, now_s: Callable[[], float]) -> None:
         self._ledger = ledger
         self._group = group
+        self._now_s = now_s
+        self._heard_s: dict[str, float] = {}
+        """When each member was told last that it is one."""
         self._events = 0
         self._owned: dict[Place, dict[str, tuple[int, int]]] = {}
         """Who believes to have it: since which event, and since how many power cuts."""
@@ -56,6 +66,7 @@ class Ownership:
         """
         if cuts != self._ledger.power_cuts:
             return
+        self._heard_s[member] = self._now_s()
         at = self.now()
         for place in places:
             known = self._owners.setdefault((place, epoch), identity)
@@ -81,14 +92,21 @@ class Ownership:
         """It has nothing, and is nobody any more."""
         self.gave_up(member, self.owned_by(member))
         self._claims.pop(member, None)
+        self._heard_s.pop(member, None)
 
     def heard(self, member: str, began: int, only: Place | None = None) -> None:
         """It was told that all is well, in answer to what it began to ask then; ``only``: as far as this goes."""
+        self._heard_s[member] = self._now_s()
         for claim in self._claims.get(member, ()):
             if claim.at < began and only in (None, claim.place):
                 where = f"{self._group}: {claim.place[0]}-{claim.place[1]}"
                 detail = f"{where} is with {claim.heir}, and {member} goes on with it"
                 self._ledger.violation("NoAssignmentBeforeRevocation", detail)
+
+    def may_begin_anew(self) -> None:
+        """A member of the older protocol asks to be let in, or has asked: if nobody is in, epochs begin anew."""
+        if all(at_s < self._now_s() - HEARD_S for at_s in self._heard_s.values()):
+            self._owners.clear()
 
     def _power_cut(self) -> None:
         """Epochs are given again, and what one was told last need not have been."""

@@ -1,5 +1,7 @@
 """Members that read what their group gives them alone: they give up what is to go, take what is new, and commit.
 
+``CommitOfNobody``: a commit was taken of a member that had been told that it has left.
+
 They may be slow to give up; they may stand still until they are fenced, and go on in their old epoch. What they have
 read they commit in their epoch.
 """
@@ -196,6 +198,7 @@ class ReadingMember(Member):
         group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
         if self.reads_in_its_epoch:
             group.member_id, group.member_epoch = self.id, self.epoch
+        asked_at = self.world.ledger.committed_to.get(place, 0)
         found = (await self.coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
@@ -203,7 +206,7 @@ class ReadingMember(Member):
         if code:
             raise Again(ErrorCode(code).name)
         at = max(found.topics[0].partitions[0].committed_offset, 0)
-        self.world.ledger.position_read(place, at)
+        self.world.ledger.position_read(place, at, asked_at)
         self.positions[place] = self._kept[place] = at
 
     async def _commit(self, place: Place) -> None:
@@ -217,16 +220,12 @@ class ReadingMember(Member):
             return
         ledger, began = self.world.ledger, self._book.now()
         cuts = ledger.power_cuts
-        ledger.committing(place, offset)
-        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[oc.OffsetCommitRequestPartition(place[1], offset)])
-        request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
         try:
-            answer: Any = await self.coordinator(request, self.commit_version)
+            code = await self._have_kept(place, offset)
         except Unsure:
             self.forget_leaders()
             await self._say_goodbye(for_good=True)
             return
-        code = answer.topics[0].partitions[0].error_code
         self.check_sane(code, "commit")
         if code in OF_ANOTHER_EPOCH:
             return  # the next heartbeat tells
@@ -235,3 +234,22 @@ class ReadingMember(Member):
         self._book.heard(self.id, began, place)
         self._kept[place] = offset
         ledger.committed(place, offset, cuts)
+
+    async def _have_kept(self, place: Place, offset: int) -> int:
+        """Commit; gives the code of the answer. Raises: Again."""
+        self.world.ledger.committing(place, offset)
+        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[oc.OffsetCommitRequestPartition(place[1], offset)])
+        request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
+        answer: Any = await self.coordinator(request, self.commit_version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def _commit_once_more(self, cuts: int) -> None:
+        """It was told that it has left, and a commit of its comes late: that is nobody's. Raises: Again.
+
+        ``cuts``: power cuts before it said goodbye.
+        """
+        for place in [place for place, offset in self.positions.items() if offset >= 0][:1]:
+            code = await self._have_kept(place, self.positions[place])
+            if not code and cuts == self.world.ledger.power_cuts:
+                detail = f"{self.group}: {place[0]}-{place[1]} by {self.id} in {self.epoch}, after it had left"
+                self.world.ledger.violation("CommitOfNobody", detail)

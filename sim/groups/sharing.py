@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds
 from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.wire.messages import share_group_describe as sd
-from sim.clients import Again, Service, SimClient, read_all
+from sim.clients import Again, Service, SimClient, log_start, read_all
 from sim.groups.kind import Kind
 from sim.groups.locks import ACCEPT, REJECT, Living, Locks
 from sim.groups.sharers import ShareMember, Sharing
@@ -78,8 +78,8 @@ class Shared(Kind):
                 place = (topic.topic_name, part.partition_index)
                 if self._world.ledger.power_cuts and (part.start_offset == UNINITIALIZED or part.lag < 0):
                     continue  # the state is gone, or records that it knows are: none of the logs waits for another's
-                end = await self._end(asker, place)
-                if part.error_code or (part.lag != 0 and end and part.start_offset < end):
+                end, begin = await self._end(asker, place), await log_start(asker, *place)
+                if part.error_code or is_behind(part.start_offset, part.lag, begin, end):
                     said = ErrorCode(part.error_code).name
                     return f"{place}: {said} from {part.start_offset}, {part.lag} behind {end}"
         return ""
@@ -97,6 +97,14 @@ class Shared(Kind):
             records = await read_all(asker, SHARE_TOPIC, number)
             for detail in unearned(records, self._ids, self._locks, whole=not ledger.power_cuts):
                 ledger.violation("ArchivedOnlyAfterLimitOrAccept", detail)
+
+
+def is_behind(start_offset: int, lag: int, begin: int, end: int) -> bool:
+    """Whether a group that says so has records before it in a log from ``begin`` to before ``end``. That records are
+    gone from the log it writes down with its next word of others only (``SharePartition.updateCacheAndOffsets``).
+    """
+    gone = max(begin - start_offset, 0)
+    return max(start_offset, 0) < end and not 0 <= lag <= gone
 
 
 def unearned(records: Sequence[Record], ids: Mapping[bytes, str], locks: Locks, *, whole: bool = True) -> Iterator[str]:

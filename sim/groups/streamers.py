@@ -108,9 +108,12 @@ class StreamsMember(ReadingMember):
     async def _say_goodbye(self, *, for_good: bool) -> None:
         """Leave: nobody goes for a while only. Raises: Over."""
         self._book.gone(self.id)
+        cuts = self.world.ledger.power_cuts
         with suppress(Again):
             answer = await self.coordinator(hb.StreamsGroupHeartbeatRequest(self.group, self.id, LEAVING), 0)
             self.check_sane(answer.error_code, "goodbye")
+            if not answer.error_code:
+                await self._commit_once_more(cuts)
         raise Over("left")
 
 

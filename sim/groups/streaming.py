@@ -31,7 +31,7 @@ class Streaming(ReadingKind):
 
     def __init__(self, world: World, service: Service, ids: Mapping[bytes, str]) -> None:
         super().__init__(world, service, ids)
-        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP), ids, self._read)
+        self._shared = Reading(GROUP, Ownership(world.ledger, GROUP, world.now_s), ids, self._read)
 
     def makers(self) -> Iterator[Callable[[], Member]]:
         """What makes a thread, for each seat."""

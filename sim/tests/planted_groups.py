@@ -12,7 +12,7 @@ from sim.tests import bugs_groups as bugs
 from sim.tests.sowing import Plant
 
 SEEDS = 40
-OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder"
+OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder CommitOfNobody"
 REST = "group-unstable group-refused stuck"
 LOCKS = "LockedToOne HolderIsHeard"
 RECORDS = "share-lost share-overdelivered ArchivedOnlyAfterLimitOrAccept AcceptedIsFinal group-unstable " + (

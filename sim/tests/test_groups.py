@@ -11,17 +11,13 @@ import pytest
 
 from ottla.broker.groups.consumer import state as cs
 from ottla.broker.groups.streams import state as ss
-from ottla.broker.share import state as st
 from ottla.broker.share.acquiring import Asked, Fetched, acquire
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.in_flight import RecordState as R
 from ottla.broker.share.partition import Limits, SharePartition
-from ottla.broker.share.records import encode
 from ottla.broker.share.sessions import Place as SharedPlace
-from ottla.wire.records import Record
-from sim.groups.locks import ACCEPT, REJECT, RELEASE, Hold, Locks, Sight
+from sim.groups.locks import ACCEPT, RELEASE, Hold, Locks, Sight
 from sim.groups.ownership import Ownership
-from sim.groups.sharing import unearned
 from sim.groups.watch import miscounted, out_of_order, twice_done, twice_in
 from sim.ledger import Ledger
 from sim.tests.planted_groups import CI, PLANTS
@@ -38,7 +34,8 @@ class Told:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.book = Ownership(self.ledger, "g")
+        self.now_s = 0.0
+        self.book = Ownership(self.ledger, "g", lambda: self.now_s)
 
     def gets(self, member: str, epoch: int, *places: tuple[str, int], began: int | None = None, name: str = "") -> None:
         began = self.book.now() if began is None else began
@@ -105,6 +102,29 @@ def one_that_came_back_under_its_name(told: Told) -> None:
     told.gets("b", 4, P, name="somebody")
 
 
+def again_in_a_group_made_anew(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.book.gone("a")
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+def again_where_others_were_given_up(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.now_s += 5.0
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+def again_beside_one_who_is_there(told: Told) -> None:
+    told.gets("a", 2, P)
+    told.gets("c", 2, Q)
+    told.book.gone("a")
+    told.book.may_begin_anew()
+    told.gets("b", 2, P)
+
+
+ONE_OWNER = "OneOwnerPerPartitionPerEpoch"
 NOT_REVOKED = "NoAssignmentBeforeRevocation"
 
 
@@ -117,7 +137,10 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
         (heard_of_by_an_answer_that_was_under_way, []),
         (told_late_of_what_another_has_by_now, []),
         (given_again_after_a_power_cut, []),
-        (two_in_one_epoch, ["OneOwnerPerPartitionPerEpoch"]),
+        (two_in_one_epoch, [ONE_OWNER]),
+        (again_in_a_group_made_anew, []),
+        (again_where_others_were_given_up, []),
+        (again_beside_one_who_is_there, [ONE_OWNER]),
         (one_that_came_back_under_its_name, []),
     ],
 )
@@ -279,35 +302,6 @@ def test_what_members_of_a_share_group_may_get(story: Callable[[Node], None], fl
     node = Node()
     story(node)
     assert [name for name, _ in node.ledger.violations] == flagged
-
-
-def stored(*steps: tuple[int, list[StateBatch]]) -> list[Record]:
-    """Records of the state topic: start offsets with what is written beside them."""
-    at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
-    for offset, (start, batches) in enumerate(steps):
-        made = st.snapshot if offset == 0 else st.update
-        key, value = encode(made(at, st.ShareState(0, 0, 0, start, 0, tuple(batches))))
-        out.append(Record(offset, 0, key, value, []))
-    return out
-
-
-@pytest.mark.parametrize(
-    ("said", "steps", "flagged"),
-    [
-        ({0: {ACCEPT}}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
-        ({}, [(-1, []), (0, [StateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
-        ({0: {REJECT}}, [(0, [StateBatch(0, 0, 1, R.ARCHIVED)])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
-        ({0: {RELEASE}}, [(0, [StateBatch(0, 0, 2, R.ARCHIVED)])], 1),
-        ({}, [(0, []), (2, [])], 2),
-        ({}, [(0, [StateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
-    ],
-    ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
-)
-def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
-    locks = Node().locks
-    locks.said = {(S, offset): kinds for offset, kinds in said.items()}
-    assert len(list(unearned(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
 
 
 def test_a_sight_is_of_the_same_objects_only() -> None:

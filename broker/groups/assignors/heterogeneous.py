@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.broker.groups.assignors.spec import STEP, Assigning, Draft, Spec, Target, Unassignable, draft_of, target_of
+from ottla.broker.groups.assignors.spec import (
+    ROWS_AN_ID,
+    STEP,
+    Assigning,
+    Draft,
+    Spec,
+    Target,
+    Unassignable,
+    draft_of,
+    steps,
+    target_of,
+)
 
 ROUNDS = 16
 
@@ -94,7 +105,7 @@ class _Work:
                     self.owners[topic] = [-1] * self.spec.partitions[topic]
                     self.subscribers[topic] = []
                 self.subscribers[topic].append(number)
-            yield
+            yield from steps(len(claim.topics))
         for number, claim in enumerate(self.spec.members.values()):
             wanted = set(claim.topics)
             for topic, partitions in claim.target.items():
@@ -107,7 +118,7 @@ class _Work:
                     if not 0 <= partition < len(owners):
                         raise Unassignable(f"Partition {partition} does not exist")
                     owners[partition] = number
-            yield
+            yield from steps(len(claim.topics))
 
     def draft(self, number: int) -> Draft:
         """A member's target, to be changed."""
@@ -158,7 +169,7 @@ def assign(spec: Spec) -> Assigning:
     out: dict[str, Target] = {}
     for number, (member_id, claim) in enumerate(spec.members.items()):
         out[member_id] = target_of(work.drafts[number]) if number in work.drafts else claim.target
-        yield
+        yield from steps(ROWS_AN_ID * len(out[member_id]))
     return out
 
 

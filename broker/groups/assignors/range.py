@@ -5,7 +5,7 @@ Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.groups.assignors.spec import STEP, Assigning, Spec, Target
+from ottla.broker.groups.assignors.spec import Assigning, Spec, Target, steps
 from ottla.broker.groups.java_order import java_text
 
 
@@ -49,18 +49,14 @@ def assign(spec: Spec) -> Assigning:
             if topic not in topics:
                 topics[topic] = _Topic(spec.partitions[topic])
             topics[topic].subscribers += 1
-        yield
+        yield from steps(len(spec.members[member_id].topics))
     out: dict[str, Target] = {}
-    done = 0
     for member_id in order:
         target: dict[bytes, tuple[int, ...]] = {}
         for topic in spec.members[member_id].topics:
             part = tuple(topics[topic].take())
             if part:
                 target[topic] = part
-                done += len(part)
         out[member_id] = target
-        if done >= STEP:
-            done = 0
-            yield
+        yield from steps(len(spec.members[member_id].topics) + sum(map(len, target.values())))
     return out

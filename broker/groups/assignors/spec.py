@@ -6,7 +6,8 @@ Source: ``GroupSpecImpl.java``, ``SubscribedTopicDescriberImpl.java``, ``Consume
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from ottla.broker.groups import java_order
@@ -17,7 +18,9 @@ Draft = dict[bytes, dict[int, None]]
 """A target that is being changed."""
 NOTHING: Target = {}
 STEP = 500
-"""So many partitions are looked at in one step."""
+"""So many partitions, or topics, are looked at in one step."""
+ROWS_AN_ID = 4
+"""To put a topic in order costs as much as to look at so many."""
 
 Assigning = Generator[None, None, dict[str, Target]]
 """The new targets by member, in steps; who is not in them has none."""
@@ -42,6 +45,11 @@ class Spec(NamedTuple):
     members: Mapping[str, Claim]
     homogeneous: bool
     partitions: Mapping[bytes, int]
+
+
+def steps(rows: int) -> Iterator[None]:
+    """So many topics or partitions were looked at in one go: that counts as more steps than one where it was long."""
+    return repeat(None, 1 + rows // STEP)
 
 
 def draft_of(target: Target) -> Draft:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import (
+    ROWS_AN_ID,
     STEP,
     Assigning,
     Claim,
@@ -17,6 +18,7 @@ from ottla.broker.groups.assignors.spec import (
     Target,
     Unassignable,
     draft_of,
+    steps,
     target_of,
 )
 
@@ -42,6 +44,7 @@ def _homogeneous(spec: Spec) -> Assigning:
     if first is None or not first.topics:
         return {}
     topics = java_order.ids(first.topics, copied_from=first.named)
+    yield from steps(ROWS_AN_ID * len(topics))
     free = yield from _free(spec, topics)
     quotas = _Quotas(sum(spec.partitions[topic] for topic in topics), len(spec.members))
     wanted, out, drafts = set(topics), dict[str, Target](), dict[str, Draft]()
@@ -56,7 +59,7 @@ def _homogeneous(spec: Spec) -> Assigning:
             drafts[member_id] = draft
         if quota > 0:
             hungry.append((member_id, quota))
-        yield
+        yield from steps(ROWS_AN_ID * len(claim.target))
     at = 0
     for member_id, quota in hungry:
         if member_id not in drafts:
@@ -64,23 +67,24 @@ def _homogeneous(spec: Spec) -> Assigning:
         for topic, partition in free[at : at + quota]:
             drafts[member_id].setdefault(topic, {})[partition] = None
         at += quota
-        yield
+        yield from steps(quota)
     if at < len(free):
         raise Unassignable("Partitions were left unassigned")
     for member_id, draft in drafts.items():
         out[member_id] = target_of(draft)
-        yield
+        yield from steps(ROWS_AN_ID * len(draft))
     return out
 
 
 def _free(spec: Spec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
     """The partitions nobody has, topic by topic."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
+    yield from steps(ROWS_AN_ID * len(topics))
     for claim in spec.members.values():
         for topic, partitions in claim.target.items():
             if topic in taken:
                 taken[topic].update(partitions)
-        yield
+        yield from steps(len(claim.target))
     free: list[tuple[bytes, int]] = []
     for topic in topics:
         for first in range(0, spec.partitions[topic], STEP):

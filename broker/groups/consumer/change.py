@@ -109,9 +109,11 @@ def _assign(groups: ConsumerGroups, group: ConsumerGroup, step: Step, plan: targ
     new = yield from in_turns(work, chain(LONG_STEPS, repeat(STEPS_AT_ONCE)))
     for rows in target.changes(plan, new):
         yield Fx(records=rows)
-    fx = Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
-    goal = plan.epoch, new[plan.updated.id]
-    ask.finish(group, step, go_on(groups, group, step, plan.updated, goal, ask.now_ms, fx), fx)
+    yield Fx(records=[cr.target_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
+    fx, goal = Fx(), (plan.epoch, new[plan.updated.id])
+    moved = go_on(groups, group, step, plan.updated, goal, ask.now_ms, fx)
+    yield Fx()  # it may be given very much
+    ask.finish(group, step, moved, fx)
     yield fx
 
 

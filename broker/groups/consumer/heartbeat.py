@@ -198,7 +198,8 @@ class _Beat:
     def _merged(self, member: Member) -> Member:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
-        names = member.names if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names)
+        said = request.subscribed_topic_names
+        names = member.names if said is None else java_order.set_of(said)
         return replace(
             member,
             instance_id=_either(request.instance_id, member.instance_id),

@@ -93,8 +93,14 @@ def _next(member: Member, goal: Goal, epoch: int) -> Member:
     held_back = False
     for topic in {**goal.target, **member.assigned}:
         wanted = dict.fromkeys(goal.target.get(topic, ()) if topic in goal.subscribed else ())
-        had = member.assigned.get(topic, _NO_EPOCHS)
         own = member.revoking.get(topic, _NO_EPOCHS)
+        had = member.assigned.get(topic)
+        if had is None:  # as with each of a member that has just come
+            free = [n for n in wanted if n in own or goal.owner_epoch(topic, n) == -1]
+            held_back = held_back or len(free) < len(wanted)
+            if free:
+                taken[topic] = free
+            continue
         stay = {number: since for number, since in had.items() if number in wanted}
         give = {number: since for number, since in had.items() if number not in wanted}
         free = [n for n in wanted if n not in had and (n in own or goal.owner_epoch(topic, n) == -1)]

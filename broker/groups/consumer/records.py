@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import Target
@@ -18,6 +19,8 @@ from ottla.wire.messages import consumer_group_records as m
 RECORDS_AT_ONCE = 200
 PARTITIONS_A_RECORD = 24
 """So many partitions are as much work as a record is."""
+PARTITIONS_A_TOPIC = 4
+"""And a topic as so many partitions."""
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
@@ -27,7 +30,7 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
         member.rack_id,
         member.client_id,
         member.client_host,
-        java_order.sorted_texts(member.names),
+        cast("list[str]", java_order.sorted_texts(member.names)),
         member.regex,
         member.rebalance_timeout_ms,
         member.assignor,
@@ -44,7 +47,7 @@ def with_metadata(member: Member, value: m.ConsumerGroupMemberMetadataValue) -> 
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        names=frozenset(value.subscribed_topic_names),
+        names=java_order.set_of(value.subscribed_topic_names),
         regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
@@ -117,7 +120,7 @@ def with_assignment(member: Member, value: m.ConsumerGroupCurrentMemberAssignmen
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
     value = m.ConsumerGroupRegularExpressionValue(
-        java_order.sorted_texts(resolved.topics), resolved.version, resolved.at_ms
+        list(java_order.sorted_texts(resolved.topics)), resolved.version, resolved.at_ms
     )
     return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 
@@ -147,9 +150,9 @@ def slices(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 def _partitions(value: object) -> int:
     if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
-        return sum(len(row.partitions) for row in value.topic_partitions)
+        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.topic_partitions)
     if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
-        return sum(len(row.partitions) for row in value.assigned_partitions)
+        return sum(PARTITIONS_A_TOPIC + len(row.partitions) for row in value.assigned_partitions)
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import NOTHING, Claim, Spec, Target, Unassignable
+from ottla.broker.groups.assignors.spec import NOTHING, ROWS_AN_ID, STEP, Claim, Spec, Target, Unassignable, steps
 from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member
 from ottla.broker.groups.records import GroupRecord
@@ -84,6 +84,7 @@ def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
     order = java_order.texts([name for name in known if name != plan.replaces], most=len(known))
     yield
     ids: dict[frozenset[str], tuple[bytes, ...]] = {}
+    partitions: dict[bytes, int] = {}
     claims: dict[str, Claim] = {}
     for number, member_id in enumerate(order):
         member = plan.updated if member_id == plan.updated.id else plan.members[member_id]
@@ -91,15 +92,15 @@ def _spec(plan: Plan, topics: Topics) -> Generator[None, None, Spec]:
         names = member.names if resolved is None else member.names | resolved
         if names not in ids:
             ids[names] = tuple(topics.ids_in_order(names))
-            yield
+            partitions |= {topic: topics.partitions(topic) for topic in ids[names] if topic not in partitions}
+            yield from steps(ROWS_AN_ID * len(ids[names]))
         had = plan.target.get(member_id)
         if member is plan.updated and plan.replaces is not None:
             had = plan.target.get(plan.replaces)
         claims[member_id] = Claim(ids[names], len(names), had or NOTHING, member.instance_id)
-        if number % MEMBERS_AT_ONCE == 0:
-            yield
-    every = {topic for some in ids.values() for topic in some}
-    return Spec(claims, plan.homogeneous, {topic: topics.partitions(topic) for topic in every})
+        if number % MEMBERS_AT_ONCE == 0 or len(names) > STEP:  # equal sets are compared name by name
+            yield from steps(len(names))
+    return Spec(claims, plan.homogeneous, partitions)
 
 
 def differs(old: Target | None, new: Target) -> bool:

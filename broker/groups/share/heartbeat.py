@@ -128,7 +128,7 @@ class _Beat:
         return replace(
             member,
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            names=member.names if names is None else frozenset(names),
+            names=member.names if names is None else java_order.set_of(names),
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",
         )

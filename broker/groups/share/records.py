@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from typing import cast
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
@@ -18,7 +19,7 @@ from ottla.wire.messages import share_group_records as m
 
 def member_record(group_id: str, member: ShareMember) -> GroupRecord:
     """What a member says of itself (type 10)."""
-    names = java_order.sorted_texts(member.names)
+    names = cast("list[str]", java_order.sorted_texts(member.names))
     value = m.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, names)
     return GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member.id), value)
 
@@ -135,7 +136,7 @@ def _member(group: ShareGroup, member_id: str, value: object) -> None:
         group.remove(member_id)
         return
     old = group.members.get(member_id) or ShareMember(member_id)
-    names = frozenset(value.subscribed_topic_names)
+    names = java_order.set_of(value.subscribed_topic_names)
     said = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
     group.update(replace(old, names=names, **said))  # type: ignore[arg-type]
 

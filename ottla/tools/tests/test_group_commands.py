@@ -81,6 +81,8 @@ def test_what_has_no_position_cannot_be_shifted() -> None:
         ("to_datetime", "1970-01-02T00:00:00.000", 86_400_000),
         ("to_datetime", "1970-01-02T00:00:00.250Z", 86_400_250),
         ("to_datetime", "1970-01-02T00:00:00.000+02:00", 79_200_000),
+        ("to_datetime", "1970-01-01T00:00:01.001Z", 1001),  # as seconds in a float it is a millisecond short
+        ("to_datetime", "1969-12-31T23:59:59.997Z", -3),  # brokers take it for the latest time there is
         ("by_duration", "P1DT1H", NOW_MS - 90_000_000),
     ],
 )
@@ -96,6 +98,14 @@ def test_times_are_read_as_kafkas_tool_reads_them(mode: str, value: str, at_ms: 
 def test_what_is_no_time_is_told(mode: str, value: str) -> None:
     with pytest.raises(Failed, match="write a"):
         aimed(mode, value)
+
+
+@pytest.mark.parametrize(("mode", "value"), [("to_datetime", "1969-12-31T23:59:59.750"), ("by_duration", "P25000D")])
+def test_brokers_are_not_asked_for_times_before_1970(mode: str, value: str) -> None:
+    looks = Looks()
+    with pytest.raises(Failed, match="before 1970"):
+        blocking.run(gr.aimed(looks, gr.Aim(mode, value), [T0], {}, NOW_MS))
+    assert not looks.times
 
 
 # ---------------------------------------------------------------------- which partitions

@@ -1,0 +1,54 @@
+"""The very many topics that a member of a group may name: taken in step by step before its group hears of them.
+
+What a member says of itself is one record. Names that do not fit into it are refused before they are put in order: with
+what their group would say once it had tried to write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import cast
+
+from ottla.broker.groups.java_order import SORTED_AT_ONCE, sorting_texts
+from ottla.broker.server.dispatch import Context
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+_ASKED_AT_ONCE = 100
+
+
+def taking_in(context: Context, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
+    """The names as a `SortedTexts`, each once, where the member may see all of them.
+
+    Raises:
+        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
+    """
+    if context.is_guarded:
+        yield from _allowed(context, names)
+    every: dict[str, None] = {}
+    left = _most_bytes(context, group_id)
+    for at in range(0, len(names), SORTED_AT_ONCE):
+        new = dict.fromkeys(names[at : at + SORTED_AT_ONCE]).keys() - every.keys()
+        every.update(dict.fromkeys(new))
+        left -= sum(map(len, new))
+        if left < 0:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        yield
+    return cast("list[str]", (yield from sorting_texts(every)))  # written and gone through as one
+
+
+def _allowed(context: Context, names: list[str]) -> Generator[None, None, None]:
+    for number, name in enumerate(names):
+        if not context.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if number % _ASKED_AT_ONCE == 0:
+            yield
+
+
+def _most_bytes(context: Context, group_id: str) -> int:
+    """The size of the largest record of a group here.
+
+    Raises:
+        ProtocolError: the group is not served here.
+    """
+    return context.services.groups.shard_of(group_id).replica.log.settings.max_message_bytes
