@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import ottla
 from compat_tests.jars import classpath, jars
 from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, until
+from compat_tests.test_transactions import is_stable
 
 KILLS = int(os.environ.get("OTTLA_COPIES", "0"))
 RECORDS = 50_000 if KILLS else 1_000
@@ -146,6 +147,7 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
                     for topic in (INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"):
                         until(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
             until(lambda: all_done(running), ENDS_WITHIN_S)
+        until(lambda: is_stable(bootstrap, OUTPUT, len(PARTITIONS)))
         found = committed(bootstrap)
     for number in PARTITIONS:
         want = [f"{number}-{n}" for n in range(RECORDS)]
