@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import ottla
 from compat_tests.jars import classpath, jars
@@ -114,10 +114,12 @@ def committed(bootstrap: str) -> dict[int, list[str]]:
 
 
 def copied(bootstrap: str) -> int:
-    """How far copying has got: the positions that are committed."""
+    """How far copying has got: the positions that are committed; -1 where who coordinates has not heard of it yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     try:
         found = consumer.committed([TopicPartition(INPUT, number) for number in PARTITIONS], WITHIN_S)
+    except KafkaException:
+        return -1
     finally:
         consumer.close()
     return sum(max(at.offset, 0) for at in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -20,7 +21,7 @@ from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
 from compat_tests.jars import classpath
 from compat_tests.test_three_nodes import all_in_sync, make_topic, until
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def command(*arguments: str, status: int = 0) -> str:
@@ -195,9 +196,16 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
 def committed(bootstrap: str, group: str, topic: str) -> list[int]:
     # One that reads committed records waits here for the end of an open transaction.
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"})
-    found = reader.committed([TopicPartition(topic, number) for number in (0, 1)], WAIT_S)
+    places = [TopicPartition(topic, number) for number in (0, 1)]
+
+    def found() -> list[TopicPartition] | None:
+        with contextlib.suppress(KafkaException):  # who coordinates has not heard of it yet
+            return list(reader.committed(places, WAIT_S))
+        return None
+
+    offsets = [x.offset for x in until(found)]
     reader.close()
-    return [x.offset for x in found]
+    return offsets
 
 
 def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, group: str) -> None:
