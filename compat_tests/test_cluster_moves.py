@@ -20,7 +20,7 @@ from compat_tests.cluster import OTTLA, java_tool
 from compat_tests.round_trip import round_trip
 from ottla.cluster import Cluster
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 Replicas = dict[int, tuple[int, list[int], list[int]]]
 """Leader, replicas and in-sync replicas of each partition."""
 
