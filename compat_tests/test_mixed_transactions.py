@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
 from compat_tests.cluster import java_tool
-from compat_tests.test_mixed import brokers, kafka_under_ours, ours_under_kafka, partitions
+from compat_tests.test_mixed import are_all_in_sync, brokers, kafka_under_ours, ours_under_kafka, partitions
 from compat_tests.test_three_nodes import until
 from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, see, write
 from ottla.broker.groups.coordinator import partition_of
@@ -124,7 +124,7 @@ def outlived(cluster: Mixed, coordinator: int) -> list[str]:
     producer.commit_transaction(2 * WAIT_S)
     cluster.start[coordinator]()
     for topic in ("m", STATE, OFFSETS):
-        until(lambda topic=topic: all(len(isr) == 3 for _, isr in partitions(cluster.bootstrap, topic).values()))
+        until(lambda topic=topic: are_all_in_sync(cluster.bootstrap, topic))
     command = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     java_tool("LeaderElectionCommand", *command)
     return [f"{words}-{value}{number}" for value in "ab" for number in (0, 1)]
