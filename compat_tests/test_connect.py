@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("OTTLA_CONNECT", "0")) or 1
 LINES = 12_000 * KILLS
 AT_ONCE = 20
 """Lines in a transaction: so few that there is always one to be torn."""
-WITHIN_S = 90.0
+WITHIN_S = 180.0
 TOPIC, NAME = "lines", "source"
 SETTINGS = """
 bootstrap.servers={bootstrap}
