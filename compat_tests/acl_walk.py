@@ -82,7 +82,7 @@ class Walk:
     def __init__(self, port: int) -> None:
         self._owner = RawClient(port)
         self._port = port
-        self._asker = RawClient(port, 5, source=ASKER)
+        self._asker = RawClient(port, source=ASKER)
 
     def begin(self) -> None:
         """Take the node over, and make what is asked about."""
@@ -108,7 +108,7 @@ class Walk:
         try:
             return told(plain(self._asker.call(asked.key, asked.version, asked.body)))
         except (ConnectionError, TimeoutError) as error:
-            self._asker = RawClient(self._port, 5, source=ASKER)
+            self._asker = RawClient(self._port, source=ASKER)
             return type(error).__name__
 
     def _add(self, rules: list[Rule]) -> None:

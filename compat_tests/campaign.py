@@ -103,4 +103,5 @@ def writing(bootstrap: str, request_timeout_ms: int = 30_000) -> Iterator[list[P
 def _agree(bootstrap: str, topic: str) -> bool:
     """Whether all nodes say the same of a topic, and that all are in sync."""
     told = [partitions(server, topic) for server in bootstrap.split(",")]
-    return all(rows == told[0] and all(len(isr) == len(told) for _, isr in rows.values()) for rows in told)
+    in_sync = bool(told[0]) and all(len(isr) == len(told) for _, isr in told[0].values())
+    return in_sync and all(rows == told[0] for rows in told)

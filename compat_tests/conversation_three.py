@@ -6,12 +6,11 @@ Which node leads the quorum is chance, and so are ids and ports; everything else
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from compat_tests.conversation import batch
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, until, until_known
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_partition as ap
@@ -33,8 +32,6 @@ from ottla.wire.schema import ZERO_UUID, Message
 BROKERS = (1, 2, 3)
 METADATA_TOPIC = "__cluster_metadata"
 MISSING_ID = bytes(15) + b"\x63"
-SETTLES_S = 0.5
-"""So long after a change every broker knows of it."""
 _CHANCE = ("controller_id", "throttle_time_ms")
 _IN_ANY_ORDER = {"isr_nodes"}
 _QUORUM = ("leader_id", "leader_epoch", "high_watermark", "end_offset", "size", "epoch", "node_endpoints")
@@ -143,9 +140,21 @@ class Three:
         answer = self.quiet(node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
         return sorted(answer.topics[0].partitions, key=lambda row: int(row.partition_index))
 
+    def settle(self) -> None:
+        """Wait until every broker knows of every change."""
+        until_known(*(self._line("broker", node) for node in (2, 1, 3)))
+
+    def follow(self, index: int, leader: int, follower: int) -> None:
+        """Wait until a follower knows how far its leader has got with a partition of ``e``."""
+        until(lambda: self._high_watermark(follower, index) == self._high_watermark(leader, index))
+
+    def _high_watermark(self, node: int, index: int) -> int:
+        answer = self.quiet(node, ApiKey.FETCH, 12, _fetched(12, self, index))
+        return int(answer.responses[0].partitions[0].high_watermark)
+
     def look(self, what: str, name: str) -> None:
         """How a topic's partitions stand: the same at each broker once it is settled."""
-        time.sleep(SETTLES_S)
+        self.settle()
         request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
         for node in BROKERS:
             self.ask(what, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
@@ -297,10 +306,10 @@ def records(three: Three) -> None:
             three.ask(f"write {index}", node, ApiKey.PRODUCE, version, _produced(version, three, index, -1))
     alter = ic.AlterConfigsResource(2, "e", [ic.AlterableConfig("min.insync.replicas", 0, "3")])
     three.ask("three copies", 2, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ic.IncrementalAlterConfigsRequest([alter]))
-    time.sleep(SETTLES_S)
+    three.settle()
     for acks in (1, -1, 7):
         three.ask(f"acks {acks}", 3, ApiKey.PRODUCE, 11, _produced(11, three, 2, acks))
-    time.sleep(SETTLES_S)
+    three.follow(0, 2, 1)
     for version in range(4, 19):
         for node, index in ((2, 0), (1, 0), (2, 2), (2, 9)):
             three.ask(f"read {index}", node, ApiKey.FETCH, version, _fetched(version, three, index))

@@ -115,7 +115,8 @@ class Talk:
         if field == "hmac" and value:
             return self._hmacs.setdefault(repr(value), f"hmac {len(self._hmacs) + 1}")
         if "timestamp" in field and value > 0:
-            return "never" if value == NEVER else f"{round((value - self.began_ms) / 60_000)} min"
+            # Each is whole hours after something that is asked soon after the beginning.
+            return "never" if value == NEVER else f"{round((value - self.began_ms) / 3_600_000)} h"
         return value
 
     @property

@@ -189,7 +189,7 @@ def deleted_topic(stage: Stage) -> None:
     stage.say("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived"))
     gone = dt.DeleteTopicsRequest([dt.DeleteTopicState("short-lived")], timeout_ms=10_000)
     stage.say("delete the topic", ApiKey.DELETE_TOPICS, 6, gone)
-    time.sleep(stage.pause_s)
+    stage.settle()
     stage.say("positions", ApiKey.OFFSET_FETCH, 9, _positions(g))
     _look(stage, g, "of a deleted topic")
     stage.topic("short-lived")

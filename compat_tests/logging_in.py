@@ -13,10 +13,12 @@ Cells = Mapping[str, Mapping[str, str]]
 
 
 def by_java(cells: Cells, where: Path, *options: str) -> dict[str, str]:
-    """What the client is told, cell by cell; a machine that is busy makes it give up: then it is asked again."""
+    """What the client is told, cell by cell; a machine that is busy makes it give up: then it is asked again, twice."""
     said = _asked(cells, where, options)
-    late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}
-    return said | (_asked(late, where.with_suffix(".again"), options) if late else {})
+    for turn in range(2):
+        late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}
+        said |= _asked(late, where.with_suffix(f".again{turn}"), options) if late else {}
+    return said
 
 
 def _asked(cells: Cells, where: Path, options: tuple[str, ...]) -> dict[str, str]:
@@ -25,7 +27,7 @@ def _asked(cells: Cells, where: Path, options: tuple[str, ...]) -> dict[str, str
         (where / f"{number:02d}").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     program = Path(__file__).parent / "java" / "LogIn.java"
     command = ["java", "-cp", classpath(), *options, str(program), *sorted(map(str, where.iterdir()))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     said = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
     return {name: said[f"{number:02d}"] for number, name in enumerate(cells)}

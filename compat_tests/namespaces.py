@@ -21,12 +21,13 @@ def why_not() -> str:
     """Why there can be no namespaces here; nothing where there can."""
     if os.geteuid() != 0:
         return "namespaces need root"
+    name = f"ottla-try-{os.getpid()}"  # other test processes try at the same time
     try:
-        done = subprocess.run(["ip", "netns", "add", "ottla-try"], capture_output=True, text=True, check=False)
+        done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return "there is no ip command"
     if done.returncode == 0:
-        subprocess.run(["ip", "netns", "del", "ottla-try"], check=True)
+        subprocess.run(["ip", "netns", "del", name], check=True)
     return done.stderr.strip()
 
 

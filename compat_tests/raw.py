@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
 from ottla.wire.framing import request_frame
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.schema import Message
+
+_GROUP, _OF_NOBODY, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
+_values = itertools.count()
 
 
 def until(done: Callable[[], bool], every_s: float = 0.05) -> None:
@@ -84,3 +91,26 @@ class RawClient:
     def close(self) -> None:
         """Hang up."""
         self.sock.close()
+
+
+def until_known(*peers: RawClient) -> None:
+    """Wait until brokers act by everything that was decided so far: Kafka's learn of it after it was answered.
+
+    A setting of a group that is nobody's is changed through the first of them until all show it, and once more: a
+    broker shows the first while it may still be at work with what came along with it, and the second afterwards.
+
+    Raises:
+        TimeoutError: one of them does not learn of it.
+    """
+    for _ in range(2):
+        value = str(45_000 + next(_values) % 15_000)
+        row = ia.AlterConfigsResource(_GROUP, _OF_NOBODY, [ia.AlterableConfig(_SETTING, 0, value)])
+        peers[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
+        for peer in peers:
+            until(partial(_shows, peer, value), 0.01)
+
+
+def _shows(peer: RawClient, value: str) -> bool:
+    asked = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(_GROUP, _OF_NOBODY, [_SETTING])])
+    answer = peer.call(ApiKey.DESCRIBE_CONFIGS, 4, asked)
+    return bool(answer.results[0].configs[0].value == value)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, until, until_known
 from ottla.tools.dump import plain
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
@@ -27,9 +26,6 @@ BASE_MS = 1_700_000_000_000
 
 class Stage:
     """Connections by name, and everything that was answered."""
-
-    # Kafka's broker learns of a change a little after its controller has made it.
-    pause_s = 0.3
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -72,6 +68,10 @@ class Stage:
             return "a time"
         return value
 
+    def settle(self) -> None:
+        """Kafka's broker learns of a change a little after its controller has made it."""
+        until_known(self["a"])
+
     def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
         """Create a topic; gives its id."""
         configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
@@ -103,7 +103,7 @@ class Stage:
         request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
         done = self.say(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
-            time.sleep(self.pause_s)
+            self.settle()
 
     def set_beyond_a_text(self, what: str, topic: str, name: str, value: str) -> None:
         """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
@@ -122,6 +122,6 @@ class Stage:
 
     def look(self, what: str, kind: int, name: str, *keys: str) -> None:
         """A resource's settings and where they come from."""
-        time.sleep(self.pause_s)
+        self.settle()
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
         self.say(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))

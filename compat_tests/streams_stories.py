@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from compat_tests.raw import until
@@ -78,7 +77,7 @@ def _ready(stage: Stage, group: str, **settings: str) -> None:
         return row.error_code not in (14, 15, 16)
 
     until(is_led)
-    time.sleep(stage.pause_s)
+    stage.settle()
 
 
 def _look(stage: Stage, group: str, when: str) -> None:

@@ -31,8 +31,11 @@ def at_controller(cluster: ottla.Cluster) -> tuple[str, str]:
 
 
 def leaders(at: tuple[str, str], topic: str) -> list[tuple[int, list[int], list[int]]]:
-    """(leader, replicas, ISR) of each partition as kafka-topics describes it."""
-    text = java_tool("TopicCommand", *at, "--describe", "--topic", topic)
+    """(leader, replicas, ISR) of each partition as kafka-topics describes it; none where it is not known yet."""
+    try:
+        text = java_tool("TopicCommand", *at, "--describe", "--topic", topic)
+    except AssertionError:
+        return []
     rows = re.findall(r"Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", text)
     return [
         (int(leader), *([int(x) for x in part.split(",")] for part in (replicas, isr)))  # type: ignore[misc]
@@ -42,7 +45,7 @@ def leaders(at: tuple[str, str], topic: str) -> list[tuple[int, list[int], list[
 
 def test_a_topic_is_made_moved_and_led_by_whom_it_should(at: tuple[str, str], tmp_path: Path) -> None:
     java_tool("TopicCommand", *at, "--create", "--topic", "t", "--partitions", "3", "--replication-factor", "2")
-    assert [len(replicas) for _, replicas, _ in leaders(at, "t")] == [2, 2, 2]
+    until(lambda: [len(replicas) for _, replicas, _ in leaders(at, "t")] == [2, 2, 2])
     wanted = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     rows = [{"topic": "t", "partition": number, "replicas": replicas} for number, replicas in enumerate(wanted)]
     plan = tmp_path / "plan.json"
@@ -52,11 +55,17 @@ def test_a_topic_is_made_moved_and_led_by_whom_it_should(at: tuple[str, str], tm
     until(lambda: java_tool(*move, "--verify").count("is completed") == 3)
     assert "No partition reassignments found" in java_tool("reassign.ReassignPartitionsCommand", *at, "--list")
     java_tool("LeaderElectionCommand", *at, "--election-type", "preferred", "--all-topic-partitions")
-    assert [(leader, replicas) for leader, replicas, _ in leaders(at, "t")] == [(r[0], r) for r in wanted]
-    assert java_tool("TopicCommand", *at, "--describe", "--under-replicated-partitions").strip() == ""
+    until(lambda: [(leader, replicas) for leader, replicas, _ in leaders(at, "t")] == [(r[0], r) for r in wanted])
+    until(lambda: not java_tool("TopicCommand", *at, "--describe", "--under-replicated-partitions").strip())
     sizes = java_tool("LogDirsCommand", *at, "--describe", "--topic-list", "t")
     told = json.loads(next(line for line in sizes.splitlines() if line.startswith("{")))
     assert [(x["broker"], len(x["logDirs"][0]["partitions"])) for x in told["brokers"]] == [(1, 3), (2, 3), (3, 3)]
+
+
+def endpoints(at: tuple[str, str]) -> list[tuple[int, int, str]]:
+    """(node, port, kind) of each, as who is asked knows them."""
+    lines = java_tool("ClusterTool", "list-endpoints", *at).strip().splitlines()[1:]
+    return [(int(x.split()[0]), int(x.split()[2]), x.split()[-1]) for x in lines]
 
 
 def test_brokers_and_controllers_say_who_is_in_the_cluster(
@@ -68,10 +77,8 @@ def test_brokers_and_controllers_say_who_is_in_the_cluster(
         (at, [n.port for n in cluster.nodes], "broker"),
         (at_controller, [n.controller_port for n in cluster.nodes], "controller"),
     ):
-        lines = java_tool("ClusterTool", "list-endpoints", *where).strip().splitlines()[1:]
-        assert [(int(x.split()[0]), int(x.split()[2]), x.split()[-1]) for x in lines] == [
-            (i, port, kind) for i, port in enumerate(ports, 1)
-        ]
+        wanted = [(i, port, kind) for i, port in enumerate(ports, 1)]
+        until(lambda where=where, wanted=wanted: endpoints(where) == wanted)  # type: ignore[misc]
         features = java_tool("FeatureCommand", *where, "describe")
         assert re.search(r"metadata.version .*FinalizedVersionLevel: 4.3-IV0", features)
         status = java_tool("MetadataQuorumCommand", *where, "describe", "--status")
@@ -89,7 +96,7 @@ def roles(at: tuple[str, str]) -> dict[int, str]:
 def test_a_controller_is_taken_out_of_the_quorum_and_put_back(
     cluster: ottla.Cluster, at: tuple[str, str], tmp_path: Path
 ) -> None:
-    assert sorted(roles(at).values()) == ["Follower", "Follower", "Leader"]
+    until(lambda: sorted(roles(at).values()) == ["Follower", "Follower", "Leader"])
     node = cluster.nodes[2]
     meta = (Path(node.data_dir) / "meta.properties").read_text()
     directory = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("directory.id="))

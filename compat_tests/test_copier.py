@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import ottla
 from compat_tests.jars import classpath, jars
 from compat_tests.test_three_nodes import WITHIN_S, all_in_sync, make_topic, until
+from compat_tests.test_transactions import is_stable
 
 KILLS = int(os.environ.get("OTTLA_COPIES", "0"))
 RECORDS = 50_000 if KILLS else 1_000
@@ -113,10 +114,12 @@ def committed(bootstrap: str) -> dict[int, list[str]]:
 
 
 def copied(bootstrap: str) -> int:
-    """How far copying has got: the positions that are committed."""
+    """How far copying has got: the positions that are committed; -1 where who coordinates has not heard of it yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     try:
         found = consumer.committed([TopicPartition(INPUT, number) for number in PARTITIONS], WITHIN_S)
+    except KafkaException:
+        return -1
     finally:
         consumer.close()
     return sum(max(at.offset, 0) for at in found)
@@ -146,6 +149,7 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
                     for topic in (INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"):
                         until(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
             until(lambda: all_done(running), ENDS_WITHIN_S)
+        until(lambda: is_stable(bootstrap, OUTPUT, len(PARTITIONS)))
         found = committed(bootstrap)
     for number in PARTITIONS:
         want = [f"{number}-{n}" for n in range(RECORDS)]

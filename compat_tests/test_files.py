@@ -13,6 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
+from compat_tests.raw import until
+from compat_tests.test_transactions import is_stable
 from ottla.tools.dump import rows_of
 from ottla.tools.verify import problems_of
 from ottla.world.real_disk import RealDisk
@@ -37,7 +39,7 @@ def fill(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [
         NewTopic("plain", 2, 1),
-        NewTopic("packed", 1, 1, config={"cleanup.policy": "compact", "segment.ms": "7777"}),
+        NewTopic("packed", 1, 1, config={"cleanup.policy": "compact", "segment.ms": "7777777"}),
     ]
     for future in admin.create_topics(topics).values():
         future.result(30)
@@ -119,6 +121,7 @@ def transact(bootstrap: str) -> None:
             producer.produce("txn", f"{name}-{i}".encode(), partition=0)
         producer.flush(30)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
+    until(lambda: is_stable(bootstrap, "txn", 1))
 
 
 def read_committed(bootstrap: str) -> list[bytes]:

@@ -21,7 +21,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import streams_group_heartbeat as sh
 
 pytestmark = pytest.mark.xdist_group("kafka-9093")
-WITHIN_S = 40.0
+WITHIN_S = 60.0
 RECORDS = 30
 
 
@@ -148,7 +148,7 @@ def test_a_classic_group_is_described_with_what_its_members_have(node: Any) -> N
     make(node, "older")
     fill(node, "older")
     config = {"bootstrap.servers": node.bootstrap, "group.id": "ledger", "auto.offset.reset": "earliest"}
-    consumer = Consumer(config)
+    consumer = Consumer({**config, "enable.auto.commit": False})
     consumer.subscribe(["older"])
     assert len(consumer.consume(RECORDS, WITHIN_S)) == RECORDS
     seen = described(node, "ledger")

@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, java_tool
 from compat_tests.raw import RawClient
-from compat_tests.test_transactions import command, confluent, make, read, write
+from compat_tests.test_transactions import command, confluent, make, read, see, write
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
@@ -83,7 +83,7 @@ def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: P
     assert found_by_us(node, "--older-than", "7200") == []
     assert found_by_kafkas(node) == both
     open_one.commit_transaction(30)
-    assert read(node.bootstrap, TOPIC) == ["a0", "a1"]
+    see(node.bootstrap, TOPIC, ["a0", "a1"])
     late = confluent(node.bootstrap, "late")
     late.begin_transaction()
     write(late, TOPIC, "b")
@@ -94,4 +94,4 @@ def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: P
     at = ["--topic", TOPIC, "--partition", "1", "--start-offset", "1"]
     java_tool("TransactionsCommand", "--bootstrap-server", node.bootstrap, "abort", *at)
     assert found_by_us(node) == found_by_kafkas(node) == []
-    assert read(node.bootstrap, TOPIC) == ["a0", "a1", "b0", "b1"]
+    see(node.bootstrap, TOPIC, ["a0", "a1", "b0", "b1"])

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.raw import until
 
 KILLS = 20
 BETWEEN_S = 0.4
@@ -63,7 +64,7 @@ def read_all(bootstrap: str) -> dict[int, list[int]]:
         consumer.assign([TopicPartition("t", partition, 0)])
         values = out[partition] = []
         while len(values) < end:
-            message = consumer.poll(10)
+            message = consumer.poll(30)
             assert message is not None, f"only {len(values)} of {end}"
             assert message.error() is None, message.error()
             values.append(int(message.value()))
@@ -87,6 +88,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -
     node = OttlaProcess(data_dir, num_partitions="3").start()
     writer = Writer(node.bootstrap)
     writer.start()
+    until(lambda: len(writer.acked) > 0)
     committed: list[int] = []
     for _ in range(KILLS):
         time.sleep(BETWEEN_S)

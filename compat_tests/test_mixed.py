@@ -18,10 +18,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
-from compat_tests.cluster import OTTLA, Process
+from compat_tests.cluster import OTTLA, Process, free_port, free_ports
 from compat_tests.jars import classpath, jars
 from compat_tests.test_three_nodes import WITHIN_S, FromFile, Writer, check, until
-from ottla.cluster import free_ports
 
 FOR_S = float(os.environ.get("OTTLA_MIXED_S", "0"))
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -100,7 +99,8 @@ def partitions(bootstrap: str, topic: str) -> dict[int, tuple[int, list[int]]]:
 
 
 def are_all_in_sync(bootstrap: str, topic: str) -> bool:
-    return all(len(isr) == 3 for _, isr in partitions(bootstrap, topic).values())
+    rows = partitions(bootstrap, topic)
+    return bool(rows) and all(len(isr) == 3 for _, isr in rows.values())
 
 
 def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
         make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
         with others(bootstrap), Writer(bootstrap, "m") as writer:
             assert writer.goes_on()
-            assert partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])}
+            until(lambda: partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])})
             for _ in rounds(bootstrap, "m"):
                 kafka.kill()
                 assert writer.goes_on()
@@ -126,7 +126,7 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
 @contextmanager
 def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[FromFile]]]:
     """A Kafka node of both roles, and two brokers of ours; ``more``: settings of all."""
-    client, controller, *ports = free_ports("127.0.0.1", 4)
+    client, controller, *ports = free_ports(4)
     text = (
         f"{more}process.roles=broker,controller\n"
         f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
@@ -157,7 +157,7 @@ def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[FromFile]]]:
 @contextmanager
 def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> Iterator[KafkaNode]:
     """A Kafka broker, number 9, in a cluster of ours."""
-    (port,) = free_ports("127.0.0.1", 1)
+    port = free_port()
     controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
     meta = Path(cluster.nodes[0].data_dir, "meta.properties").read_text()
     cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
@@ -173,7 +173,7 @@ def test_our_brokers_lead_and_follow_under_a_kafka_controller(under_kafka: tuple
     make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
     with others(bootstrap), Writer(bootstrap, "m") as writer:
         assert writer.goes_on()
-        assert {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8}
+        until(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})
         for _ in rounds(bootstrap, "m"):
             seven.kill()
             assert writer.goes_on()

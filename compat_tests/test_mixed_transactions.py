@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
 from compat_tests.cluster import java_tool
-from compat_tests.test_mixed import brokers, kafka_under_ours, ours_under_kafka, partitions
+from compat_tests.test_mixed import are_all_in_sync, brokers, kafka_under_ours, ours_under_kafka, partitions
 from compat_tests.test_three_nodes import until
-from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, read, write
+from compat_tests.test_transactions import WAIT_S, committed, confluent, in_java, see, write
 from ottla.broker.groups.coordinator import partition_of
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
@@ -92,7 +92,8 @@ def positions(bootstrap: str, coordinator: int, group_coordinator: int) -> list[
     """Positions of a group that another coordinator has are part of the transaction: once aborted, once committed."""
     words = f"positions-{coordinator}-{group_coordinator}"
     group = name_for(group_coordinator, words)
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    own = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **own})
     reader.subscribe(["m"])
     until(lambda: len(reader.assignment()) == 2 or reader.poll(0.2))
     until(reader.assignment)
@@ -123,7 +124,7 @@ def outlived(cluster: Mixed, coordinator: int) -> list[str]:
     producer.commit_transaction(2 * WAIT_S)
     cluster.start[coordinator]()
     for topic in ("m", STATE, OFFSETS):
-        until(lambda topic=topic: all(len(isr) == 3 for _, isr in partitions(cluster.bootstrap, topic).values()))
+        until(lambda topic=topic: are_all_in_sync(cluster.bootstrap, topic))
     command = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     java_tool("LeaderElectionCommand", *command)
     return [f"{words}-{value}{number}" for value in "ab" for number in (0, 1)]
@@ -141,10 +142,14 @@ def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
     for coordinator in kills:
         expected += outlived(cluster, coordinator)
         expected += ends_again(bootstrap, coordinator)
-    assert read(bootstrap, "m") == sorted(expected)
+    see(bootstrap, "m", sorted(expected))
+    until(lambda: states(bootstrap) <= {"CompleteCommit", "CompleteAbort"})
+
+
+def states(bootstrap: str) -> set[str]:
+    """Those of all transactional ids, as Kafka's tool lists them."""
     listed = java_tool("TransactionsCommand", "--bootstrap-server", bootstrap, "list")
-    states = {line.split()[3] for line in listed.splitlines()[1:]}
-    assert states <= {"CompleteCommit", "CompleteAbort"}, listed
+    return {line.split()[3] for line in listed.splitlines()[1:]}
 
 
 def ends_again(bootstrap: str, coordinator: int) -> list[str]:

@@ -13,6 +13,14 @@ from compat_tests.conversation_three import Node, Said, conversation
 from compat_tests.test_three_nodes import FromFile, combined, running
 from compat_tests.test_three_nodes_taken_over import as_kafka
 
+PATIENT = """
+controller.quorum.fetch.timeout.ms=20000
+broker.session.timeout.ms=60000
+log.initial.task.delay.ms=3600000
+"""
+"""Nobody is elected anew, or fenced, because three of them are slow on one machine; and Kafka's retention, which begins
+half a minute after the start, does not take what is written as of long ago."""
+
 
 def played(nodes: Sequence[FromFile]) -> list[Said]:
     """What three nodes say, from nothing."""
@@ -20,6 +28,8 @@ def played(nodes: Sequence[FromFile]) -> list[Said]:
     for node in nodes:
         port = re.search(r"CONTROLLER://127.0.0.1:(\d+)", node.file.read_text())
         assert port is not None
+        with node.file.open("a") as file:
+            file.write(PATIENT)
         places.append(Node(node.port, int(port[1])))
     with running(nodes):
         return conversation(places)

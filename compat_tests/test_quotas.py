@@ -29,15 +29,15 @@ def test_a_client_over_its_quota_waits(data_dir: Path) -> None:
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         raw = r.build([r.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, bytes(raw))])
+        asked_s = time.monotonic()  # the node counts from its answer: what is behind it may come to us late
         answer = client.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
-        began = time.monotonic()
         expected_ms = (120_000 / 10 / RATE - 1) * 10_000
         assert answer.throttle_time_ms == pytest.approx(expected_ms, rel=0.05)
         part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
         wanted = [f.FetchTopic("t", partitions=[part])]
         fetch = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=wanted)
         fetched = client.call(ApiKey.FETCH, 12, fetch)
-        assert time.monotonic() - began >= answer.throttle_time_ms / 1000 - 0.05
+        assert time.monotonic() - asked_s >= (answer.throttle_time_ms - 1) / 1000
         assert (fetched.throttle_time_ms > 0, fetched.responses) == (True, [])
         java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--delete-config", "consumer_byte_rate")
         other = RawClient(node.port)

@@ -282,7 +282,7 @@ def test_a_jks_store_made_by_keytool_serves(files: Files, tmp_path: Path) -> Non
     own = {"ssl.keystore.type": "JKS", "ssl.keystore.location": str(store), "ssl.keystore.password": "store-secret"}
     with Secured(files, tmp_path / "data", **own, **{"ssl.key.password": "key-secret"}) as process:
         conf = librdkafka(files, process, "TLS") | {"ssl.ca.location": str(trusted)}
-        assert AdminClient(conf).list_topics(timeout=10).brokers
+        assert AdminClient(conf).list_topics(timeout=30).brokers
     assert "secret" not in process.log.read_text()
 
 
@@ -298,7 +298,7 @@ def test_a_node_secures_itself_and_says_where_clients_find_their_settings(tmp_pa
             conf = json.loads((data / "secure-confluent.json").read_text())
             producer = Producer(conf)
             producer.produce("t", b"x", on_delivery=lambda error, message: told.append(error))
-            producer.flush(10)
+            producer.flush(60)
             node.terminate()
             assert told == [None] * times
     assert {x.name for x in data.glob("secure*") if x.stat().st_mode & 0o077} == set()
@@ -307,7 +307,7 @@ def test_a_node_secures_itself_and_says_where_clients_find_their_settings(tmp_pa
 @pytest.mark.parametrize("asks", [{"tls": True}, {"sasl": "PLAIN"}, {"tls": True, "sasl": "SCRAM-SHA-256"}])
 def test_an_embedded_node_says_how_it_is_reached(asks: dict[str, Any]) -> None:
     with ottla.Broker(**asks) as broker:
-        assert AdminClient(broker.client_config("confluent")).list_topics(timeout=10).brokers
+        assert AdminClient(broker.client_config("confluent")).list_topics(timeout=30).brokers
         producer = KafkaProducer(**broker.client_config("kafka-python"))
         assert producer.send("t", b"x").get(20).offset == 0
         producer.close()
@@ -317,7 +317,7 @@ def test_an_embedded_node_says_how_it_is_reached(asks: dict[str, Any]) -> None:
 
 def test_plain_text_at_a_tls_listener_is_hung_up_on_at_once(secured: Secured) -> None:
     with socket.create_connection(("localhost", secured.ports["TLS"]), 5) as sock:
-        sock.settimeout(1)
+        sock.settimeout(20)  # who waits for more of it waits for longer
         sock.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
         with suppress(ConnectionError):
             assert sock.recv(100)[:1] in (b"", b"\x15"), "nothing, or a TLS alert"

@@ -10,7 +10,7 @@ from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 
 from compat_tests.cluster import OttlaProcess, java_tool
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 def send(node: OttlaProcess, topic: str, count: int) -> None:

@@ -28,7 +28,7 @@ SETTINGS = {
     "group_streams_initial_rebalance_delay_ms": "500",
 }
 LINES = [f"w{number % 7} w{number % 11} w{number % 13}" for number in range(500)]
-WITHIN_S = 60
+WITHIN_S = 120
 
 
 def story() -> Stage:

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, free_port, java_tool
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient, until, until_known
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Codec, compress
 from ottla.wire.messages import api_versions as av
@@ -36,7 +36,7 @@ def story(port: int) -> list[tuple[str, Any]]:
         resource = ia.AlterConfigsResource(CLIENT_METRICS, name, configs)
         answer = peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource]))
         assert answer.responses[0].error_code == 0, answer
-        time.sleep(0.3)  # Kafka's broker learns of it a little later
+        until_known(peer)
 
     def ask(what: str, ident: bytes = ID) -> Any:
         answer = peer.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, gt.GetTelemetrySubscriptionsRequest(ident))

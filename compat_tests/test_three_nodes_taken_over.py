@@ -74,9 +74,15 @@ def commit(bootstrap: str, topic: str, offset: int) -> None:
 def committed(bootstrap: str, topic: str) -> int:
     """The group's position."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    (found,) = consumer.committed([TopicPartition(topic, 0)], WITHIN_S)
+
+    def found() -> list[TopicPartition] | None:
+        with contextlib.suppress(KafkaException):  # who coordinates has not heard of it yet
+            return list(consumer.committed([TopicPartition(topic, 0)], WITHIN_S))
+        return None
+
+    (place,) = until(found)
     consumer.close()
-    return int(found.offset)
+    return int(place.offset)
 
 
 @pytest.mark.xdist_group("three-kafkas")

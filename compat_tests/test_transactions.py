@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -20,7 +21,7 @@ from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
 from compat_tests.jars import classpath
 from compat_tests.test_three_nodes import all_in_sync, make_topic, until
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def command(*arguments: str, status: int = 0) -> str:
@@ -35,7 +36,7 @@ def make(bootstrap: str, topic: str, replicas: int = 1) -> None:
 
 
 def confluent(bootstrap: str, name: str, **more: Any) -> Producer:
-    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 10_000, **more}
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 60_000, **more}
     producer = Producer(settings)
     producer.init_transactions(WAIT_S)
     return producer
@@ -67,6 +68,33 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[
     return sorted(out)
 
 
+def see(bootstrap: str, topic: str, wanted: list[str]) -> None:
+    """Readers of committed records see this, once markers are written: an end is answered before they are."""
+    deadline = time.monotonic() + WAIT_S
+    while (found := read(bootstrap, topic)) != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert found == wanted
+
+
+def committed_end(bootstrap: str, topic: str, partitions: int = 2) -> list[tuple[int, int]]:
+    """Of each partition: up to where readers of committed records may read, and all there is."""
+    out: list[list[int]] = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": isolation})
+        ends = [reader.get_watermark_offsets(TopicPartition(topic, number), 2.0) for number in range(partitions)]
+        out.append([-1 if x is None else x[1] for x in ends])
+        reader.close()
+    return list(zip(*out, strict=True))
+
+
+def is_stable(bootstrap: str, topic: str, partitions: int = 2) -> bool:
+    """Whether no transaction is open: that one has ended is answered before its markers are written."""
+    try:
+        return all(stable == end >= 0 for stable, end in committed_end(bootstrap, topic, partitions))
+    except KafkaException:
+        return False
+
+
 # ---------------------------------------------------------------------- one node
 
 
@@ -79,10 +107,10 @@ def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> N
         ends(WAIT_S)
     producer.begin_transaction()
     write(producer, topic, "c")
-    assert read(node.bootstrap, topic) == ["a0", "a1"], "c is still open"
+    see(node.bootstrap, topic, ["a0", "a1"])  # c is still open
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1", "c0", "c1"]
     producer.commit_transaction(WAIT_S)
-    assert read(node.bootstrap, topic) == ["a0", "a1", "c0", "c1"]
+    see(node.bootstrap, topic, ["a0", "a1", "c0", "c1"])
 
 
 def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, topic: str) -> None:
@@ -97,12 +125,12 @@ def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, top
     second.begin_transaction()
     write(second, topic, "b")
     second.commit_transaction(WAIT_S)
-    assert read(node.bootstrap, topic) == ["b0", "b1"]
+    see(node.bootstrap, topic, ["b0", "b1"])
 
 
 def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
-    producer = KafkaProducer(bootstrap_servers=node.bootstrap, transactional_id=topic, transaction_timeout_ms=10_000)
+    producer = KafkaProducer(bootstrap_servers=node.bootstrap, transactional_id=topic, transaction_timeout_ms=60_000)
     producer.init_transactions()
     for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
         producer.begin_transaction()
@@ -110,7 +138,7 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
             producer.send(topic, f"{value}{partition}".encode(), partition=partition).get(WAIT_S)
         ends()
     producer.close()
-    assert read(node.bootstrap, topic) == ["a0", "a1"]
+    see(node.bootstrap, topic, ["a0", "a1"])
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1"]
 
 
@@ -148,7 +176,7 @@ def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topi
         node.start()
         write(producer, topic, "b")
         producer.commit_transaction(WAIT_S)
-        assert read(node.bootstrap, topic) == ["a0", "a1", "b0", "b1"]
+        see(node.bootstrap, topic, ["a0", "a1", "b0", "b1"])
 
 
 def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str) -> None:
@@ -168,9 +196,16 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
 def committed(bootstrap: str, group: str, topic: str) -> list[int]:
     # One that reads committed records waits here for the end of an open transaction.
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"})
-    found = reader.committed([TopicPartition(topic, number) for number in (0, 1)], WAIT_S)
+    places = [TopicPartition(topic, number) for number in (0, 1)]
+
+    def found() -> list[TopicPartition] | None:
+        with contextlib.suppress(KafkaException):  # who coordinates has not heard of it yet
+            return list(reader.committed(places, WAIT_S))
+        return None
+
+    offsets = [x.offset for x in until(found)]
     reader.close()
-    return [x.offset for x in found]
+    return offsets
 
 
 def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, group: str) -> None:
@@ -196,9 +231,9 @@ def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, gro
         copier.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), WAIT_S)
         assert committed(node.bootstrap, group, topic) == [-1001, -1001]
         ends(WAIT_S)
-        assert committed(node.bootstrap, group, topic) == stored
+        until(lambda stored=stored: committed(node.bootstrap, group, topic) == stored)
     reader.close()
-    assert read(node.bootstrap, target) == ["a0", "a1"]
+    see(node.bootstrap, target, ["a0", "a1"])
 
 
 # ---------------------------------------------------------------------- Kafka's own tool, and ours
@@ -302,4 +337,4 @@ def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
             cluster.restart(number)
             for name in ("t", "__transaction_state"):
                 until(partial(all_in_sync, bootstrap, name))
-        assert read(bootstrap, "t") == sorted(ledger.committed)
+        see(bootstrap, "t", sorted(ledger.committed))

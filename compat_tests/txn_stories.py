@@ -127,7 +127,7 @@ def _level(stage: Stage, level: int) -> None:
 
     codes = {asked(kind).error_code for kind in (1, 2)}
     stage.tell(f"transaction.version {level}", 0 in codes)
-    time.sleep(stage.pause_s)
+    stage.settle()
 
 
 def _ready(stage: Stage, name: str) -> None:

@@ -19,9 +19,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess
+from compat_tests.raw import until
 
 pytestmark = pytest.mark.xdist_group("spark")
-WAIT_S = 60
+WAIT_S = 180
 # Not so old that retention would take the records.
 BASE_MS = time.time_ns() // 10**9 * 1000 - 3_600_000
 Rows = list[tuple[Any, ...]]
@@ -249,7 +250,7 @@ def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job
         second = c.create("in-2", 1)
         c.send(second, 5, partitions=1, first=100)
         c.admin.create_partitions([NewPartitions(first, 2)])[first].result(WAIT_S)
-        time.sleep(0.5)
+        until(lambda: len(c.admin.list_topics(first, WAIT_S).topics[first].partitions) == 2)
         c.send(first, 4, partitions=2, first=200)
         deadline = time.monotonic() + WAIT_S
         while len(c.kept(spark, "out")) < 14 and time.monotonic() < deadline:
@@ -294,8 +295,8 @@ def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any])
         query = c.stream(spark, "out", {"availableNow": True}, subscribe=topic, maxOffsetsPerTrigger="5")
         query.awaitTermination(WAIT_S)
         c.send(topic, 20, partitions=1, first=20)
-        c.admin.delete_records([TopicPartition(topic, 0, 30)])
-        time.sleep(0.5)
+        place = TopicPartition(topic, 0, 30)
+        c.admin.delete_records([place])[place].result(WAIT_S)
         c.go_on_after_a_loss(spark, "out", topic)
         return c.kept(spark, "out")
 

@@ -38,7 +38,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], codec: str = "none") -
         producer.produce(topic, value, b"k%d" % (number % 100), headers=[("n", b"%d" % number)])
         if number % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
 
 
 def batch(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
@@ -154,7 +154,7 @@ def test_a_stream_survives_kill_9_of_the_node_and_resumes_from_its_checkpoint(
     node.kill()
     time.sleep(0.5)
     node = OttlaProcess(tmp_path / "data", node.port).start()
-    writer.join(60)
+    writer.join(180)
     query.processAllAvailable()
     query.stop()
     assert checksum(values_of(spark.read.parquet(out))) == checksum(written)

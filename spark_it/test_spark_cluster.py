@@ -29,7 +29,7 @@ def test_a_stream_reads_everything_once_while_nodes_are_restarted_and_one_is_kil
             written.append(b"value %d" % len(written))
             producer.produce("t", written[-1], b"k%d" % (len(written) % 100))
             producer.poll(1 / RATE)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
 
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers

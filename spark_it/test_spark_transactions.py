@@ -16,6 +16,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.raw import until
+from compat_tests.test_transactions import is_stable
 from spark_it.test_spark import create, send, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -37,7 +39,8 @@ class Written(NamedTuple):
 
 def producer_of(bootstrap: str, name: str) -> Producer:
     """A producer with a transactional id, ready to begin."""
-    made = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0})
+    own = {"transactional.id": name, "linger.ms": 0, "transaction.timeout.ms": 600_000}  # longer than jobs take
+    made = Producer({"bootstrap.servers": bootstrap, **own})
     made.init_transactions(WITHIN_S)
     return made
 
@@ -93,6 +96,7 @@ def a_batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: s
     everything = rows(spark, bootstrap, "batch")
     assert len(everything) == len(written.committed + written.aborted + behind.committed + behind.aborted) + 5
     left.commit_transaction(WITHIN_S)
+    until(lambda: is_stable(bootstrap, "batch"))
     after = rows(spark, bootstrap, "batch", **COMMITTED)
     told = [*written.committed, *behind.committed, *held, b"outside of transactions"]
     assert values(after) == sorted(told)
@@ -112,6 +116,7 @@ def a_stream_that_reads_beside_transactions(spark: SparkSession, bootstrap: str,
         .start()
     )
     written = transact(bootstrap, "stream", "beside", TRANSACTIONS)
+    until(lambda: is_stable(bootstrap, "stream"))
     query.processAllAvailable()
     query.stop()
     assert query.exception() is None
@@ -148,6 +153,7 @@ def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, wher
     query.stop()
     assert query.exception() is None
     assert len(beside[0].aborted) >= TRANSACTIONS
+    until(lambda: is_stable(bootstrap, "to"))
     assert values(rows(spark, bootstrap, "to")) == sorted([*sent, *beside[0].aborted])
     found = values(rows(spark, bootstrap, "to", **COMMITTED))
     assert found == sorted(sent)

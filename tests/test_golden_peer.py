@@ -29,8 +29,6 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 class HeldStage(Stage):
     """A stage where each answer must be the recorded one."""
 
-    pause_s = 0.02
-
     def __init__(self, port: int, story: str) -> None:
         super().__init__(port)
         self.story, self._left = story, iter(recorded()["told"][story])

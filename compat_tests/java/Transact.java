@@ -12,13 +12,29 @@ public class Transact {
         Properties p = new Properties();
         p.put("bootstrap.servers", bootstrap);
         p.put("transactional.id", id);
-        p.put("transaction.timeout.ms", "10000");
+        p.put("transaction.timeout.ms", "60000");
         return new KafkaProducer<>(p, new StringSerializer(), new StringSerializer());
     }
 
     static void send(KafkaProducer<String, String> to, String topic, String value) throws Exception {
         to.send(new ProducerRecord<>(topic, 0, null, value + "0"));
         to.send(new ProducerRecord<>(topic, 1, null, value + "1")).get();
+    }
+
+    static Map<TopicPartition, Long> ends(String bootstrap, List<TopicPartition> parts, String isolation) {
+        Properties p = new Properties();
+        p.put("bootstrap.servers", bootstrap);
+        p.put("isolation.level", isolation);
+        try (KafkaConsumer<String, String> c = new KafkaConsumer<>(p, new StringDeserializer(), new StringDeserializer())) {
+            return c.endOffsets(parts);
+        }
+    }
+
+    /** Who ends a transaction has his answer before its markers are written. */
+    static void awaitMarkers(String bootstrap, String topic) throws Exception {
+        List<TopicPartition> parts = List.of(new TopicPartition(topic, 0), new TopicPartition(topic, 1));
+        while (!ends(bootstrap, parts, "read_committed").equals(ends(bootstrap, parts, "read_uncommitted")))
+            Thread.sleep(50);
     }
 
     static List<String> read(String bootstrap, String topic, String isolation) {
@@ -75,6 +91,7 @@ public class Transact {
         second.beginTransaction();
         send(second, topic, "f");
         second.commitTransaction();
+        awaitMarkers(bootstrap, topic);
         System.out.println("committed: " + read(bootstrap, topic, "read_committed"));
         System.out.println("written: " + read(bootstrap, topic, "read_uncommitted").size());
         first.close(Duration.ZERO);

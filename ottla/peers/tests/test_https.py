@@ -43,8 +43,8 @@ def says(*chunks: bytes, pause_s: float = 0.0) -> Says:
     """Reads the question, says something, and leaves."""
 
     def say(sock: Any) -> None:
-        while not sock.recv(4096).endswith(b"\r\n\r\n"):
-            pass
+        while (asked := sock.recv(4096)) and not asked.endswith(b"\r\n\r\n"):
+            pass  # who leaves before the end of the question asks no more
         for chunk in chunks:
             sock.sendall(chunk)
             time.sleep(pause_s)

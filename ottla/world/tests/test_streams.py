@@ -89,7 +89,9 @@ def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
     async def main(ours: RealStream, reader: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send, [part])
-            await trio.sleep(0.5)
+            with trio.fail_after(10):
+                while not ours.send_waits:  # once the loop waits for room nothing changes until somebody reads
+                    await trio.lowlevel.checkpoint()
             assert ours._threads is not None
             assert ours._threads.borrowed_tokens == 0
             assert await trio.to_thread.run_sync(read, reader, 4 * MIB) == bytes(range(256)) * (4 * MIB // 256)
