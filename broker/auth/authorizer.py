@@ -40,7 +40,8 @@ class Authorizer:
         self._is_open = is_open
         """``allow.everyone.if.no.acl.found``."""
         self._rules = Rules()
-        self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        self.decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        """What was decided under the rules as they are: `may`, without a call."""
         self._decided_of_any: dict[tuple[str, str, Operation, Resource], bool] = {}
 
     @staticmethod
@@ -73,22 +74,22 @@ class Authorizer:
             else:
                 self._rules.drop(about[1])
         if is_touched:
-            self._decided.clear()
+            self.decided.clear()
             self._decided_of_any.clear()
 
     def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
         asked = peer.principal, peer.host, operation, resource, name
-        known = self._decided.get(asked)
+        known = self.decided.get(asked)
         return self._decide(*asked) if known is None else known
 
     def _decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         said = principal in self._super_users or self._rules.say(principal, host, operation, resource, name)
         decision = self._is_open if said is None else said
         if len(name) <= _KEPT_NAME_CHARS:
-            if len(self._decided) >= _KEPT_DECISIONS:
-                self._decided.clear()
-            self._decided[principal, host, operation, resource, name] = decision
+            if len(self.decided) >= _KEPT_DECISIONS:
+                self.decided.clear()
+            self.decided[principal, host, operation, resource, name] = decision
         return decision
 
     def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:

@@ -53,6 +53,7 @@ SELECTOR = "replica.selector.class"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
+_READ, _TOPIC = Operation.READ, Resource.TOPIC
 _STEP = 16
 ROW_BYTES = 60
 """What a partition's row takes besides its records, about."""
@@ -118,17 +119,14 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     return None
 
 
-def _may(context: Context, topic: str, follower: int) -> bool:
-    """Whether who asks may read a topic; one that follows must be a broker."""
-    if follower >= 0:
-        return context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
-    return context.may(Operation.READ, Resource.TOPIC, topic)
-
-
 def _replica(context: Context, want: Wanted, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if context.services.authorizer is not None and not _may(context, want.topic, follower):
+    if context.services.authorizer is not None and not (
+        context.may(_READ, _TOPIC, want.topic)
+        if follower < 0
+        else context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+    ):
         raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:
         known = context.image.topics.get(want.topic)
@@ -311,16 +309,14 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 
 
-def _over_quota(context: Context, attempt: _Attempt) -> int:
-    """For how long a consumer gets nothing, in milliseconds: what was read would be over its quota (KIP-219)."""
-    quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
-    return 0 if quotas is None else quotas.fetched(context.peer, context.client_id, size_bytes)
-
-
 def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
-    if context.services.metering.quotas is not None and reader.follower < 0:
-        delay_ms = _over_quota(context, attempt)
-        if delay_ms:
+    quotas = context.services.metering.quotas
+    if quotas is not None and reader.follower < 0:
+        size_bytes = attempt.bytes + attempt.count * ROW_BYTES
+        told = context.peer, context.client_id, size_bytes, context.now_ms
+        is_timed = context.peer.stopwatch is not None
+        delay_ms = quotas.fetched(*told) if is_timed else quotas.fetch.spend(*told, keep=False)
+        if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
     response = session.respond(attempt.rows)
@@ -395,6 +391,7 @@ async def _wait(
     if not available.look():  # in one go: nobody may change a partition between this look and the parking
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
+        context.now_ms = context.services.env.now_ms()
     wanted = list(session.wanted())
     attempt = await context.turn.through(_attempt(context, request, reader, wanted, session.rows(), arrives=False))
     return _respond(context, reader, session, attempt)
