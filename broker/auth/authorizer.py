@@ -7,7 +7,7 @@ Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
@@ -42,6 +42,8 @@ class Authorizer:
         self._rules = Rules()
         self.decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
         """What was decided under the rules as they are: `may`, without a call."""
+        self._allowed: dict[tuple[str, str, Operation, Resource], set[str]] = {}
+        """The names among them, as `allowed` gives them away."""
         self._decided_of_any: dict[tuple[str, str, Operation, Resource], bool] = {}
 
     @staticmethod
@@ -74,8 +76,14 @@ class Authorizer:
             else:
                 self._rules.drop(about[1])
         if is_touched:
-            self.decided.clear()
+            self._forget()
             self._decided_of_any.clear()
+
+    def _forget(self) -> None:
+        self.decided.clear()
+        for names in self._allowed.values():
+            names.clear()  # connections have them
+        self._allowed.clear()
 
     def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
@@ -88,9 +96,19 @@ class Authorizer:
         decision = self._is_open if said is None else said
         if len(name) <= _KEPT_NAME_CHARS:
             if len(self.decided) >= _KEPT_DECISIONS:
-                self.decided.clear()
+                self._forget()
             self.decided[principal, host, operation, resource, name] = decision
+            if decision:
+                self._allowed.setdefault((principal, host, operation, resource), set()).add(name)
         return decision
+
+    def allowed(self, peer: Asks, operation: Operation, resource: Resource) -> Set[str]:
+        """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
+        emptied with the rules.
+        """
+        if len(self._allowed) >= _KEPT_DECISIONS:
+            self._forget()
+        return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
 
     def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:
         """By what `may` decides, in the words of Kafka's audit log."""

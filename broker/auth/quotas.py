@@ -30,17 +30,18 @@ MOST_REQUEST_DELAY_MS = int(SAMPLE_MS)
 class Rates(Kind[Rate]):
     """Quotas of so much a second."""
 
-    def __init__(self, env: Env, most_delay_ms: int = MOST_DELAY_MS) -> None:
+    def __init__(self, env: Env, most_delay_ms: int = MOST_DELAY_MS, *, keeps: bool = True) -> None:
+        """``keeps``: whether what somebody has to wait for counts."""
         super().__init__(Rate)
         self._env = env
         self._most_delay_ms = most_delay_ms
+        self._keeps = keeps
 
-    def spend(self, who: Metered, client_id: str, value: float, about_ms: float, *, keep: bool = True) -> int:
+    def spend(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
         """Count something: how long somebody has to wait now, in milliseconds; for so long he is not read.
 
-        ``about_ms``: when his request came, by the wall clock; ``keep``: whether it counts though he waits. Each
-        request passes by here: what is so most often is found without a call, and the time is asked for only where it
-        decides.
+        ``about_ms``: when his request came, by the wall clock. Each request passes by here: what is so most often is
+        found without a call, and the time is asked for only where it decides.
         """
         try:
             bound = self.found[who.principal, client_id]
@@ -55,12 +56,14 @@ class Rates(Kind[Rate]):
                 rate.taken = taken
                 rate.taken_ms = about_ms
                 return 0
-        delay_ms = self._over_ms(bound, value, about_ms, keep=keep)
-        if delay_ms > who.throttle_ms:
-            who.throttle_ms = delay_ms
-        return delay_ms
+        return self._over_ms(who, bound, value, about_ms, keep=self._keeps)
 
-    def _over_ms(self, bound: Bound[Rate], value: float, about_ms: float, *, keep: bool) -> int:
+    def take(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
+        """As `spend`, of what counts in any case."""
+        bound = self.bound(who.principal, client_id)
+        return 0 if bound is None else self._over_ms(who, bound, value, about_ms, keep=True)
+
+    def _over_ms(self, who: Metered, bound: Bound[Rate], value: float, about_ms: float, *, keep: bool) -> int:
         now_ms = self._env.monotonic_ms()
         rate = bound.counter = self.counter(bound.who, now_ms)
         rate.count(value, now_ms)
@@ -70,7 +73,9 @@ class Rates(Kind[Rate]):
             return 0
         if not keep:
             rate.count(-value, now_ms)
-        return round(min(self._most_delay_ms, (measured - bound.rate) / bound.rate * window_ms))
+        delay_ms = round(min(self._most_delay_ms, (measured - bound.rate) / bound.rate * window_ms))
+        who.throttle_ms = max(who.throttle_ms, delay_ms)
+        return delay_ms
 
     def count(self, who: Metered, client_id: str, value: float) -> None:
         """Count something nobody waits for; a negative value takes back what was counted."""
@@ -84,7 +89,7 @@ class Quotas:
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self.produce, self.fetch = Rates(env), Rates(env)
+        self.produce, self.fetch = Rates(env), Rates(env, keeps=False)
         """Of bytes: those that are brought, and those that are taken."""
         self._request = Rates(env, MOST_REQUEST_DELAY_MS)
         self._kinds = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
@@ -125,7 +130,7 @@ class Quotas:
         that does not count. ``about_ms``: as of `Rates.spend`.
         """
         requested_ms = self.requested(peer, client_id)
-        delay_ms = self.fetch.spend(peer, client_id, size_bytes, about_ms, keep=False)
+        delay_ms = self.fetch.spend(peer, client_id, size_bytes, about_ms)
         if requested_ms and not delay_ms:
             self.fetch.count(peer, client_id, -size_bytes)
         return max(delay_ms, requested_ms)

@@ -53,7 +53,6 @@ SELECTOR = "replica.selector.class"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
-_READ, _TOPIC = Operation.READ, Resource.TOPIC
 _STEP = 16
 ROW_BYTES = 60
 """What a partition's row takes besides its records, about."""
@@ -119,13 +118,16 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     return None
 
 
+def _may(context: Context, topic: str, follower: int) -> bool:
+    """Whether who asks may read a topic; one that follows must be a broker."""
+    return context.may_read(topic) if follower < 0 else context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
+
 def _replica(context: Context, want: Wanted, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
     if context.services.authorizer is not None and not (
-        context.may(_READ, _TOPIC, want.topic)
-        if follower < 0
-        else context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+        (follower < 0 and want.topic in context.peer.reads) or _may(context, want.topic, follower)
     ):
         raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:
@@ -313,9 +315,8 @@ def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: 
     quotas = context.services.metering.quotas
     if quotas is not None and reader.follower < 0:
         size_bytes = attempt.bytes + attempt.count * ROW_BYTES
-        told = context.peer, context.client_id, size_bytes, context.now_ms
-        is_timed = context.peer.stopwatch is not None
-        delay_ms = quotas.fetched(*told) if is_timed else quotas.fetch.spend(*told, keep=False)
+        count = quotas.fetch.spend if context.peer.stopwatch is None else quotas.fetched
+        delay_ms = count(context.peer, context.client_id, size_bytes, context.now_ms)
         if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)

@@ -29,7 +29,6 @@ from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single
 from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -53,7 +52,7 @@ MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
 """So many records at fault are named in one answer."""
 _ACKS = (-1, 0, 1)
-_CLIENT, _WRITE, _TOPIC = Origin.CLIENT, Operation.WRITE, Resource.TOPIC
+_CLIENT = Origin.CLIENT
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -126,7 +125,7 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if context.services.authorizer is not None and not context.may(_WRITE, _TOPIC, name):
+        if context.services.authorizer is not None and name not in context.peer.writes and not context.may_write(name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)

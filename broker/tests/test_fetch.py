@@ -236,8 +236,7 @@ class Counting:
     def most_fetched(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
         return most_bytes
 
-    def spend(self, _peer: Any, _client_id: str, _value: float, about_ms: float, *, keep: bool) -> int:
-        assert not keep
+    def spend(self, _peer: Any, _client_id: str, _value: float, about_ms: float) -> int:
         self.at_ms.append(about_ms)
         return 0
 
