@@ -8,7 +8,7 @@ Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelp
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.auth.rules import Rules
@@ -109,6 +109,22 @@ class Authorizer:
         if len(self._allowed) >= _KEPT_DECISIONS:
             self._forget()
         return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
+
+    def may_read(self, asking: Any, topic: str) -> bool:
+        """Whether the dispatcher's `Context` may read a topic; what is allowed is kept with the connection, unless each
+        time has to be written down. Who asks very often looks there first.
+        """
+        said: bool = asking.may(Operation.READ, Resource.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.reads = self.allowed(asking.peer, Operation.READ, Resource.TOPIC)
+        return said
+
+    def may_write(self, asking: Any, topic: str) -> bool:
+        """The same for writing."""
+        said: bool = asking.may(Operation.WRITE, Resource.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.writes = self.allowed(asking.peer, Operation.WRITE, Resource.TOPIC)
+        return said
 
     def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:
         """By what `may` decides, in the words of Kafka's audit log."""

@@ -118,18 +118,14 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     return None
 
 
-def _may(context: Context, topic: str, follower: int) -> bool:
-    """Whether who asks may read a topic; one that follows must be a broker."""
-    return context.may_read(topic) if follower < 0 else context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
-
-
 def _replica(context: Context, want: Wanted, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if context.services.authorizer is not None and not (
-        (follower < 0 and want.topic in context.peer.reads) or _may(context, want.topic, follower)
-    ):
-        raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    authorizer = context.services.authorizer
+    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.reads):
+        is_broker = follower >= 0 and context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+        if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:

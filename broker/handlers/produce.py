@@ -125,7 +125,8 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if context.services.authorizer is not None and name not in context.peer.writes and not context.may_write(name):
+        authorizer = context.services.authorizer
+        if authorizer is not None and name not in context.peer.writes and not authorizer.may_write(context, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)

@@ -37,7 +37,6 @@ LARGE_BYTES = 64 * 1024
 """Below this no request can take memory or time worth counting, whatever is in it."""
 _STEPS_AT_ONCE = 8
 _API_VERSIONS = ApiKey.API_VERSIONS
-_READ, _WRITE, _TOPIC = Operation.READ, Operation.WRITE, Resource.TOPIC
 """An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
 
 Decoding = Generator[None, None, tuple[Any, int]]
@@ -189,23 +188,6 @@ class Context:
             at = operation, resource, name
             why = lambda: authorizer.why(self.peer, *at)  # noqa: E731 - asked only for a line that is written
             audit.decided(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
-        return said
-
-    def may_read(self, topic: str) -> bool:
-        """As `may`, of a topic; what is allowed is kept with the connection, unless each time has to be written down.
-
-        Who asks very often looks there first.
-        """
-        said, authorizer = self.may(_READ, _TOPIC, topic), self.services.authorizer
-        if said and authorizer is not None and self.services.audit is None:
-            self.peer.reads = authorizer.allowed(self.peer, _READ, _TOPIC)
-        return said
-
-    def may_write(self, topic: str) -> bool:
-        """The same for writing."""
-        said, authorizer = self.may(_WRITE, _TOPIC, topic), self.services.authorizer
-        if said and authorizer is not None and self.services.audit is None:
-            self.peer.writes = authorizer.allowed(self.peer, _WRITE, _TOPIC)
         return said
 
     def may_any(self, operation: Operation, resource: Resource) -> bool:

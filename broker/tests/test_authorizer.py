@@ -186,14 +186,14 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
     context = Context(services, peer, ApiKey.PRODUCE, 9, "c", 0, Turn(env), {})
-    asked = [(context.may_write(name), context.may_read(name)) for name in ("t", "u", "v")]
+    asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
     assert (peer.writes, peer.reads) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = Draft(Image(others={("acl", bytes(16)): record(0, rules[0])}))
     draft.take(m.RemoveAccessControlEntryRecord(bytes(16)))
     authorizer.publish(image := draft.image(2, 1), draft.delta(image))
     assert (peer.writes, peer.reads) == (set(), set())
-    assert (context.may_write("t"), context.may_read("u")) == (False, True)
+    assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
 
 
 def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> None:
