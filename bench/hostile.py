@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import bombs
 from bench.pauses import Child
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
@@ -63,6 +64,8 @@ class Scene(NamedTuple):
     key: ApiKey
     version: int
     make: Make
+    is_behind: bool = False
+    """Whether a small one comes before it on the same connection, too."""
 
 
 def _fetch(n: int) -> Message:
@@ -204,6 +207,12 @@ SCENES = {
         0,
         lambda n: dtp.DescribeTopicPartitionsRequest([dtp.TopicRequest(name) for name in _names(n)]),
     ),
+    **{f"PushTelemetry, {name}": Scene(K.PUSH_TELEMETRY, 0, bomb) for name, bomb in bombs.BOMBS.items()},
+    "PushTelemetry, values": Scene(K.PUSH_TELEMETRY, 0, bombs.values),
+    "PushTelemetry, names": Scene(K.PUSH_TELEMETRY, 0, bombs.names),
+    "PushTelemetry, nothings": Scene(K.PUSH_TELEMETRY, 0, bombs.nothings),
+    "PushTelemetry, claims": Scene(K.PUSH_TELEMETRY, 0, bombs.claims),
+    "PushTelemetry, again": Scene(K.PUSH_TELEMETRY, 0, bombs.again, is_behind=True),
     "100 MB of keys": Scene(
         K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
     ),
@@ -290,6 +299,8 @@ def measure(name: str, scene: Scene, elements: int, where: Path) -> float:
             try:
                 with socket.create_connection(("127.0.0.1", node.port)) as sock:
                     sock.settimeout(TIMEOUT_S)
+                    if scene.is_behind:
+                        _ask(sock, request_frame(scene.key, scene.version, 1, "hostile", scene.make(2)))
                     answer = _ask(sock, raw)
             except ConnectionError:
                 said = "refused"

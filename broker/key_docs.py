@@ -331,7 +331,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("remote.", "there is no tiered storage"),
     ("log.local.", "there is no tiered storage"),
     ("follower.fetch.last.tiered", "there is no tiered storage"),
-    ("sasl.kerberos.", "the node asks no KDC for a ticket: keys are enough to take them"),
+    ("sasl.kerberos.", "keys are enough to take tickets; to show them the library gets others as they grow old"),
     ("sasl.oauthbearer.", "it is a setting of clients"),
     (
         "sasl.login.",

@@ -57,13 +57,14 @@ scheduled.rebalance.max.delay.ms=0
 class Worker:
     """A worker of Kafka Connect, and its HTTP interface."""
 
-    def __init__(self, folder: Path, bootstrap: str, replicas: int) -> None:
+    def __init__(self, folder: Path, bootstrap: str, replicas: int, more: str = "") -> None:
+        """``more``: lines of its settings."""
         jars("kafka")
         jars("connect")
         self._port = free_port()
         self._file = folder / "connect.properties"
         told = {"bootstrap": bootstrap, "replicas": replicas, "port": self._port, "plugins": JARS / "connect"}
-        self._file.write_text(SETTINGS.format(**told))
+        self._file.write_text(SETTINGS.format(**told) + more)
         self.log = folder / "connect.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -97,8 +98,8 @@ class Worker:
 
 
 @contextmanager
-def worker(folder: Path, bootstrap: str, replicas: int) -> Iterator[Worker]:
-    made = Worker(folder, bootstrap, replicas)
+def worker(folder: Path, bootstrap: str, replicas: int, more: str = "") -> Iterator[Worker]:
+    made = Worker(folder, bootstrap, replicas, more)
     made.start()
     try:
         yield made

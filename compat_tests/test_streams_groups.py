@@ -66,13 +66,14 @@ def test_records_are_the_bytes_that_kafka_writes() -> None:
 class Words:
     """A process of the application: two threads, its state in a directory of its own."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, *more: str) -> None:
+        """``more``: a file of more settings."""
         directory.mkdir()
         self.log = directory / "log"
         program = Path(__file__).parent / "java" / "Words.java"
         command = ["java", "-Xmx256m", "-cp", classpath("streams"), str(program), bootstrap, str(directory / "state")]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen([*command, str(free_port())], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*command, str(free_port()), *more], stdout=log, stderr=log)
 
     def is_running(self) -> bool:
         states = [line for line in self.log.read_text().splitlines() if line.startswith("STATE")]

@@ -38,6 +38,8 @@ class Operation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
+    __hash__ = int.__hash__  # each decision is looked up by it: a name's hash is made in Python
+
 
 class Resource(IntEnum):
     """What it may be done to."""
@@ -50,6 +52,8 @@ class Resource(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+    __hash__ = int.__hash__
 
 
 class Permission(IntEnum):

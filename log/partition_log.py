@@ -37,6 +37,7 @@ from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
 
+_CLIENT = Origin.CLIENT
 _OF_TXN = b.TRANSACTIONAL_BIT | b.CONTROL_BIT
 
 
@@ -94,7 +95,7 @@ class PartitionLog(SyncedLog):
             header = parse_single(data)
         settings = self.settings
         append_time = -1
-        if origin is Origin.CLIENT:
+        if origin is _CLIENT:
             data, header = self._of_client(data, header, now_ms, checked, at_once=at_once)
             if settings.log_append_time:
                 append_time = now_ms

@@ -11,7 +11,7 @@ import trio
 
 from ottla.world.disk import Disk
 from ottla.world.env import FOREVER_S, Deadline, Ground, Lane, Net
-from ottla.world.kerberos import BadKeytab, Keytab, Tickets
+from ottla.world.kerberos import BadKeytab, Call, Identity, Keytab, Tickets
 from sim.network import HostNet
 
 if TYPE_CHECKING:
@@ -108,6 +108,14 @@ class SimEnv:
 
     def tickets(self, keytab: Keytab) -> Tickets:
         """Nobody has any in here.
+
+        Raises:
+            BadKeytab: always.
+        """
+        raise BadKeytab("there is no Kerberos in a simulation")
+
+    def ticket(self, who: Identity, service: str) -> Call:
+        """Nobody has a ticket either.
 
         Raises:
             BadKeytab: always.

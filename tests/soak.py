@@ -75,6 +75,10 @@ CAMPAIGNS = (
     Campaign("spark", "read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
     Campaign("copier", "transactional copiers and brokers killed", "compat_tests/test_copier.py", 0, "OTTLA_COPIES=20"),
     Campaign("rules", "access rules beside Kafka", "compat_tests/test_acls_beside.py", 0, "OTTLA_ACL_CELLS=all"),
+    Campaign("apps", "Streams and Connect under rules", "compat_tests/test_apps_under_acls.py", 0, "OTTLA_APPS=all"),
+    Campaign("audit", "what the audit log tells of them", "compat_tests/test_audit_log.py", 0, "OTTLA_ACL_CELLS=all"),
+    Campaign("quotas", "quotas beside Kafka", "compat_tests/test_quotas_beside.py", 0, "OTTLA_QUOTAS=all"),
+    Campaign("kerberos", "tickets beside Kafka", "compat_tests/test_kerberos.py", 0, "OTTLA_KERBEROS=all"),
     Campaign("tokens", "tokens beside Kafka", "compat_tests/test_tokens.py", 0, "OTTLA_TOKENS=all"),
 )
 

@@ -107,6 +107,8 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
+    __hash__ = int.__hash__  # a name's hash is made in Python, and each request looks some things up by its key
+
 
 M = TypeVar("M", bound=Message)
 

@@ -7,8 +7,8 @@ Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Set
+from typing import Any, Protocol
 
 from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.auth.rules import Rules
@@ -40,7 +40,10 @@ class Authorizer:
         self._is_open = is_open
         """``allow.everyone.if.no.acl.found``."""
         self._rules = Rules()
-        self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        self.decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        """What was decided under the rules as they are: `may`, without a call."""
+        self._allowed: dict[tuple[str, str, Operation, Resource], set[str]] = {}
+        """The names among them, as `allowed` gives them away."""
         self._decided_of_any: dict[tuple[str, str, Operation, Resource], bool] = {}
 
     @staticmethod
@@ -73,23 +76,55 @@ class Authorizer:
             else:
                 self._rules.drop(about[1])
         if is_touched:
-            self._decided.clear()
+            self._forget()
             self._decided_of_any.clear()
+
+    def _forget(self) -> None:
+        self.decided.clear()
+        for names in self._allowed.values():
+            names.clear()  # connections have them
+        self._allowed.clear()
 
     def may(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether somebody may do something to what has this name."""
         asked = peer.principal, peer.host, operation, resource, name
-        known = self._decided.get(asked)
+        known = self.decided.get(asked)
         return self._decide(*asked) if known is None else known
 
     def _decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         said = principal in self._super_users or self._rules.say(principal, host, operation, resource, name)
         decision = self._is_open if said is None else said
         if len(name) <= _KEPT_NAME_CHARS:
-            if len(self._decided) >= _KEPT_DECISIONS:
-                self._decided.clear()
-            self._decided[principal, host, operation, resource, name] = decision
+            if len(self.decided) >= _KEPT_DECISIONS:
+                self._forget()
+            self.decided[principal, host, operation, resource, name] = decision
+            if decision:
+                self._allowed.setdefault((principal, host, operation, resource), set()).add(name)
         return decision
+
+    def allowed(self, peer: Asks, operation: Operation, resource: Resource) -> Set[str]:
+        """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
+        emptied with the rules.
+        """
+        if len(self._allowed) >= _KEPT_DECISIONS:
+            self._forget()
+        return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
+
+    def may_read(self, asking: Any, topic: str) -> bool:
+        """Whether the dispatcher's `Context` may read a topic; what is allowed is kept with the connection, unless each
+        time has to be written down. Who asks very often looks there first.
+        """
+        said: bool = asking.may(Operation.READ, Resource.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.reads = self.allowed(asking.peer, Operation.READ, Resource.TOPIC)
+        return said
+
+    def may_write(self, asking: Any, topic: str) -> bool:
+        """The same for writing."""
+        said: bool = asking.may(Operation.WRITE, Resource.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.writes = self.allowed(asking.peer, Operation.WRITE, Resource.TOPIC)
+        return said
 
     def why(self, peer: Asks, operation: Operation, resource: Resource, name: str) -> str:
         """By what `may` decides, in the words of Kafka's audit log."""

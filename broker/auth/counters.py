@@ -13,7 +13,7 @@ From KIP-13, KIP-55.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ottla.controller.quotas import CLIENT_ID, USER, Entity
 
@@ -25,6 +25,7 @@ MOST_COUNTERS = 20_000
 MOST_DELAY_MS = 2**31 - 1
 """What an answer can say."""
 _KEPT_NAME_CHARS = 255
+_MOST_FOUND = 10_000
 _SWEEP_MS = 60_000.0
 Place = tuple[str | None, str | None]
 """Whose quota: a user's and a client's name; None is the default of its kind, an empty name none at all."""
@@ -73,9 +74,16 @@ class _Sample:
 
 
 class Rate:
-    """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second."""
+    """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second.
 
-    __slots__ = ("_again_ms", "_began_ms", "_current", "_others", "_samples")
+    Between two looks who counts may do it by itself, from the time `from_ms` up to `until_ms`: what it adds to `taken`
+    counts as long as that is no more than `room`, and it notes when that was. These times are of another clock.
+    """
+
+    __slots__ = (
+        *("_again_ms", "_began_ms", "_current", "_others", "_samples", "_shift_ms"),
+        *("from_ms", "room", "taken", "taken_ms", "until_ms"),
+    )
 
     def __init__(self) -> None:
         self._samples: list[_Sample] = []
@@ -86,9 +94,33 @@ class Rate:
         """When the oldest began."""
         self._again_ms = float("-inf")
         """From then on these two are to be made anew: one of the samples has been silent for too long."""
+        self.taken, self.room = 0.0, 0.0
+        self.taken_ms = self.from_ms = self.until_ms = float("-inf")
+        self._shift_ms = 0.0
+        """So much is the clock of looks ahead of the other."""
+
+    def lay_open(self, most: float, now_ms: float, about_ms: float) -> None:
+        """Have the current sample counted at directly as long as all samples together hold ``most``. It was just looked
+        at. ``about_ms``: the time by another clock; where that is set back, this ends.
+        """
+        current = self._samples[self._current]
+        self.room = most - self._others - current.value
+        self._shift_ms = now_ms - about_ms
+        self.from_ms = about_ms
+        self.until_ms = min(self._again_ms, current.began_ms + SAMPLE_MS) - self._shift_ms
+
+    def _close(self) -> None:
+        """What was counted directly is in the sample."""
+        self.until_ms = float("-inf")
+        if self.taken:
+            current = self._samples[self._current]
+            current.value += self.taken
+            current.last_ms = self.taken_ms + self._shift_ms
+            self.taken = 0.0
 
     def count(self, value: float, now_ms: float) -> None:
         """Count something that happened now."""
+        self._close()
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
@@ -106,6 +138,7 @@ class Rate:
 
     def look(self, now_ms: float) -> tuple[float, float]:
         """What a second brings, and over how many milliseconds that was taken."""
+        self._close()
         samples = self._samples
         if not samples:
             return 0.0, SAMPLES * SAMPLE_MS - SAMPLE_MS
@@ -130,14 +163,22 @@ class Rate:
 
     def last_ms(self) -> float:
         """When something was counted last."""
+        self._close()
         return max((s.last_ms for s in self._samples), default=0.0)
 
 
-class Bound(NamedTuple):
+class Bound(Generic[C]):
     """Whose counter it is, and how much a second it may be."""
 
-    who: tuple[str, str]
-    rate: float
+    __slots__ = ("counter", "most", "rate", "who")
+
+    def __init__(self, who: tuple[str, str], rate: float, counter: C) -> None:
+        self.who = who
+        self.rate = rate
+        self.most = rate * (SAMPLES - 1) * SAMPLE_MS / 1000
+        """All samples together may hold this much in any case: the time they are taken over is never shorter."""
+        self.counter = counter
+        """The one that `Kind.counter` gave last, if it gave any."""
 
 
 class Kind(Generic[C]):
@@ -147,26 +188,33 @@ class Kind(Generic[C]):
         self.limits: dict[Place, float] = {}
         self._make = make
         self._rates: dict[tuple[str, str], C] = {}
-        self._found: dict[tuple[str, str], Bound | None] = {}
+        self._nobodys = make()
+        """Nothing is ever counted there."""
+        self.found: dict[tuple[str, str], Bound[C] | None] = {}
+        """Those who were looked for, by principal and client: `bound`, without a call."""
         self._swept_ms = 0.0
 
     def changed(self) -> None:
         """There are other quotas: the counters go on."""
-        self._found.clear()
+        self.found.clear()
 
-    def bound(self, user: str, client_id: str) -> Bound | None:
+    def bound(self, principal: str, client_id: str) -> Bound[C] | None:
         """The most specific quota of somebody (items 99 and 347)."""
-        if len(client_id) > _KEPT_NAME_CHARS:
-            found = self._look(user, client_id)
-            return found and Bound((found.who[0], found.who[1][:_KEPT_NAME_CHARS]), found.rate)
-        at = user, client_id
-        if at not in self._found:
-            if len(self._found) > 10_000:
-                self._found.clear()
-            self._found[at] = self._look(user, client_id)
-        return self._found[at]
+        try:
+            return self.found[principal, client_id]
+        except KeyError:
+            return self._find(principal, client_id)
 
-    def _look(self, user: str, client_id: str) -> Bound | None:
+    def _find(self, principal: str, client_id: str) -> Bound[C] | None:
+        found = self._look(principal.partition(":")[2], client_id)
+        if len(client_id) <= _KEPT_NAME_CHARS:
+            if len(self.found) > _MOST_FOUND:
+                self.found.clear()
+            self.found[principal, client_id] = found
+        return found
+
+    def _look(self, user: str, client_id: str) -> Bound[C] | None:
+        """Who comes without a name for itself has its user's quota alone."""
         limits = self.limits
         order: tuple[tuple[Place, tuple[str, str]], ...] = (
             ((user, client_id), (user, client_id)),
@@ -180,10 +228,10 @@ class Kind(Generic[C]):
         )
         for place, who in order:
             if place[1] != NONE and not client_id:
-                continue  # who does not say what it is has its user's quota alone
+                continue
             rate = limits.get(place)
             if rate is not None:
-                return Bound(who, rate)
+                return Bound((who[0], who[1][:_KEPT_NAME_CHARS]), rate, self._nobodys)
         return None
 
     def counter(self, who: tuple[str, str], now_ms: float) -> C:
@@ -214,8 +262,3 @@ def place_of(entity: Entity) -> Place | None:
     if not kinds.keys() <= {USER, CLIENT_ID}:
         return None
     return kinds.get(USER, NONE), kinds.get(CLIENT_ID, NONE)
-
-
-def name_of(peer: Metered) -> str:
-    """The name a user's quotas stand under."""
-    return peer.principal.partition(":")[2]

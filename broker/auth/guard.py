@@ -52,6 +52,11 @@ def needs_of(key: ApiKey, *, at_controller: bool) -> tuple[Need, ...]:
     return (CONTROLLER if at_controller else BROKER).get(key, ())
 
 
+def is_bare(key: ApiKey, *, at_controller: bool) -> bool:
+    """Whether nothing stands before a handler: those of Produce and Fetch look themselves."""
+    return _before(key, at_controller=at_controller) is None
+
+
 def guarded(asking: A, request: Any, handler: Handling[A], *, at_controller: bool) -> Any:
     """Handle a request as far as who asks may; gives what a handler gives."""
     before = _before(request.SPEC.key, at_controller=at_controller)
@@ -70,7 +75,7 @@ def guarded(asking: A, request: Any, handler: Handling[A], *, at_controller: boo
 
 @cache
 def _before(number: int, *, at_controller: bool) -> _Before | None:
-    """What stands before an API's handler; None where nothing does: Produce and Fetch look themselves."""
+    """What stands before an API's handler; None where nothing does."""
     key = ApiKey(number)
     needs = needs_of(key, at_controller=at_controller)
     wholes = tuple(x for x in needs if isinstance(x, Whole))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLES, Bound, Kind, Metered, name_of
+from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLES, Bound, Kind, Metered
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -57,7 +57,13 @@ class Changes:
     """What one request changes, and how long who asked has to wait for it."""
 
     def __init__(
-        self, peer: Metered, bound: Bound, bucket: TokenBucket, now_ms: Callable[[], float], *, strict: bool
+        self,
+        peer: Metered,
+        bound: Bound[TokenBucket],
+        bucket: TokenBucket,
+        now_ms: Callable[[], float],
+        *,
+        strict: bool,
     ) -> None:
         self._peer, self._bound, self._bucket, self._now_ms = peer, bound, bucket, now_ms
         self._strict = strict
@@ -101,7 +107,7 @@ class Mutations(Kind[TokenBucket]):
     ) -> Changes | None:
         """What counts one request's changes; None where it makes none, or nothing bounds who asks."""
         since = STRICT_SINCE.get(key)
-        bound = None if since is None else self.bound(name_of(peer), client_id)
+        bound = None if since is None else self.bound(peer.principal, client_id)
         if since is None or bound is None:
             return None
         bucket = self.counter(bound.who, now_ms())

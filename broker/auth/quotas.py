@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLE_MS, SAMPLES, Kind, Metered, Rate, name_of, place_of
+from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLE_MS, Bound, Kind, Metered, Rate, place_of
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.controller.quotas import FETCH, MUTATION, PRODUCE, REQUEST
@@ -25,32 +25,61 @@ if TYPE_CHECKING:
     from ottla.broker.auth.mutations import Changes, Mutations
 
 MOST_REQUEST_DELAY_MS = int(SAMPLE_MS)
-_RATES = (PRODUCE, FETCH, REQUEST)
 
 
 class Rates(Kind[Rate]):
     """Quotas of so much a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Env, most_delay_ms: int = MOST_DELAY_MS, *, keeps: bool = True) -> None:
+        """``keeps``: whether what somebody has to wait for counts."""
         super().__init__(Rate)
+        self._env = env
+        self._most_delay_ms = most_delay_ms
+        self._keeps = keeps
 
-    def delay_ms(self, user: str, client_id: str, value: float, now_ms: float, *, keep: bool = True) -> int:
-        """Count something; gives how long somebody has to wait now. ``keep``: whether it counts though he waits."""
-        bound = self.bound(user, client_id)
+    def spend(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
+        """Count something: how long somebody has to wait now, in milliseconds; for so long he is not read.
+
+        ``about_ms``: when his request came, by the wall clock. Each request passes by here: what is so most often is
+        found without a call, and the time is asked for only where it decides.
+        """
+        try:
+            bound = self.found[who.principal, client_id]
+        except KeyError:
+            bound = self.bound(who.principal, client_id)
         if bound is None:
             return 0
-        rate = self.counter(bound.who, now_ms)
+        rate = bound.counter
+        if rate.from_ms <= about_ms < rate.until_ms:
+            taken = rate.taken + value
+            if taken <= rate.room:
+                rate.taken = taken
+                rate.taken_ms = about_ms
+                return 0
+        return self._over_ms(who, bound, value, about_ms, keep=self._keeps)
+
+    def take(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
+        """As `spend`, of what counts in any case."""
+        bound = self.bound(who.principal, client_id)
+        return 0 if bound is None else self._over_ms(who, bound, value, about_ms, keep=True)
+
+    def _over_ms(self, who: Metered, bound: Bound[Rate], value: float, about_ms: float, *, keep: bool) -> int:
+        now_ms = self._env.monotonic_ms()
+        rate = bound.counter = self.counter(bound.who, now_ms)
         rate.count(value, now_ms)
         measured, window_ms = rate.look(now_ms)
         if measured <= bound.rate:
+            rate.lay_open(bound.most, now_ms, about_ms)
             return 0
         if not keep:
             rate.count(-value, now_ms)
-        return round(min(MOST_DELAY_MS, (measured - bound.rate) / bound.rate * window_ms))
+        delay_ms = round(min(self._most_delay_ms, (measured - bound.rate) / bound.rate * window_ms))
+        who.throttle_ms = max(who.throttle_ms, delay_ms)
+        return delay_ms
 
-    def count(self, user: str, client_id: str, value: float, now_ms: float) -> None:
+    def count(self, who: Metered, client_id: str, value: float) -> None:
         """Count something nobody waits for; a negative value takes back what was counted."""
-        bound = self.bound(user, client_id)
+        bound, now_ms = self.bound(who.principal, client_id), self._env.monotonic_ms()
         if bound is not None:
             self.counter(bound.who, now_ms).count(value, now_ms)
 
@@ -60,7 +89,10 @@ class Quotas:
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._kinds = {key: Rates() for key in _RATES}
+        self.produce, self.fetch = Rates(env), Rates(env, keeps=False)
+        """Of bytes: those that are brought, and those that are taken."""
+        self._request = Rates(env, MOST_REQUEST_DELAY_MS)
+        self._kinds = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._mutations: Mutations | None = None
         self.is_on = False
         """Whether there is any quota that is counted here."""
@@ -70,7 +102,7 @@ class Quotas:
     def publish(self, image: Image, delta: Delta) -> None:
         """Take in what changed; a new bound holds for the running counters at once (item 348)."""
         for about in delta.others:
-            if about[0] != "quota" or about[2] not in (*_RATES, MUTATION):
+            if about[0] != "quota" or about[2] not in (*self._kinds, MUTATION):
                 continue
             place = place_of(about[1])
             if place is None:
@@ -93,48 +125,34 @@ class Quotas:
             self._mutations = Mutations()
         return self._mutations
 
-    def produced(self, peer: Metered, client_id: str, size_bytes: int) -> int:
-        """Somebody produced: how long it has to wait, in milliseconds; its connection is muted for so long."""
-        delay_ms = self._kinds[PRODUCE].delay_ms(name_of(peer), client_id, size_bytes, self._env.monotonic_ms())
-        peer.throttle_ms = max(peer.throttle_ms, delay_ms)
-        return delay_ms
-
-    def fetched(self, peer: Metered, client_id: str, size_bytes: int) -> int:
-        """Somebody would get so much: how long it has to wait; then it gets nothing, and that does not count."""
-        now_ms, user, kind = self._env.monotonic_ms(), name_of(peer), self._kinds[FETCH]
+    def fetched(self, peer: Metered, client_id: str, size_bytes: int, about_ms: float) -> int:
+        """Somebody would get so much, and its request took time: how long it has to wait; then it gets nothing, and
+        that does not count. ``about_ms``: as of `Rates.spend`.
+        """
         requested_ms = self.requested(peer, client_id)
-        delay_ms = kind.delay_ms(user, client_id, size_bytes, now_ms, keep=False)
+        delay_ms = self.fetch.spend(peer, client_id, size_bytes, about_ms)
         if requested_ms and not delay_ms:
-            kind.count(user, client_id, -size_bytes, now_ms)
-        peer.throttle_ms = max(peer.throttle_ms, delay_ms)
+            self.fetch.count(peer, client_id, -size_bytes)
         return max(delay_ms, requested_ms)
-
-    def took(self, peer: Metered, client_id: str, size_bytes: int) -> int:
-        """Somebody gets so much: how long it has to wait afterwards."""
-        delay_ms = self._kinds[FETCH].delay_ms(name_of(peer), client_id, size_bytes, self._env.monotonic_ms())
-        peer.throttle_ms = max(peer.throttle_ms, delay_ms)
-        return delay_ms
 
     def most_fetched(self, peer: Metered, client_id: str, most_bytes: int) -> int:
         """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (item 349)."""
-        bound = self._kinds[FETCH].bound(name_of(peer), client_id)
-        return most_bytes if bound is None else min(most_bytes, int(bound.rate * (SAMPLES - 1) * SAMPLE_MS / 1000))
+        try:
+            bound = self.fetch.found[peer.principal, client_id]
+        except KeyError:
+            bound = self.fetch.bound(peer.principal, client_id)
+        return most_bytes if bound is None or most_bytes <= bound.most else int(bound.most)
 
     def requested(self, peer: Metered, client_id: str) -> int:
         """A request is about to be answered: how long who asked has to wait for the time it took (item 346)."""
         if peer.stopwatch is None:
             return 0
-        percent, now_ms = peer.stopwatch.lap_ms() / 10, self._env.monotonic_ms()
-        delay_ms = self._kinds[REQUEST].delay_ms(name_of(peer), client_id, percent, now_ms)
-        delay_ms = min(delay_ms, MOST_REQUEST_DELAY_MS)
-        peer.throttle_ms = max(peer.throttle_ms, delay_ms)
-        return delay_ms
+        return self._request.spend(peer, client_id, peer.stopwatch.lap_ms() / 10, self._env.monotonic_ms())
 
     def answered(self, peer: Metered, client_id: str) -> None:
         """Its answer left: what that took counts for the next request."""
         if peer.stopwatch is not None:
-            percent, now_ms = peer.stopwatch.lap_ms() / 10, self._env.monotonic_ms()
-            self._kinds[REQUEST].count(name_of(peer), client_id, percent, now_ms)
+            self._request.count(peer, client_id, peer.stopwatch.lap_ms() / 10)
 
     def changes(self, peer: Metered, client_id: str, key: ApiKey, version: int) -> Changes | None:
         """What counts the partitions a request makes or removes; None where nobody counts them."""

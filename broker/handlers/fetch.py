@@ -118,18 +118,14 @@ def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
     return None
 
 
-def _may(context: Context, topic: str, follower: int) -> bool:
-    """Whether who asks may read a topic; one that follows must be a broker."""
-    if follower >= 0:
-        return context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
-    return context.may(Operation.READ, Resource.TOPIC, topic)
-
-
 def _replica(context: Context, want: Wanted, follower: int) -> Replica:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if context.services.authorizer is not None and not _may(context, want.topic, follower):
-        raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    authorizer = context.services.authorizer
+    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.reads):
+        is_broker = follower >= 0 and context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+        if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if want.topic_id != ZERO_UUID:
         known = context.image.topics.get(want.topic)
         if known is not None and known.id != want.topic_id:
@@ -311,16 +307,13 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
         session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 
 
-def _over_quota(context: Context, attempt: _Attempt) -> int:
-    """For how long a consumer gets nothing, in milliseconds: what was read would be over its quota (KIP-219)."""
-    quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
-    return 0 if quotas is None else quotas.fetched(context.peer, context.client_id, size_bytes)
-
-
 def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
-    if context.services.metering.quotas is not None and reader.follower < 0:
-        delay_ms = _over_quota(context, attempt)
-        if delay_ms:
+    quotas = context.services.metering.quotas
+    if quotas is not None and reader.follower < 0:
+        size_bytes = attempt.bytes + attempt.count * ROW_BYTES
+        count = quotas.fetch.spend if context.peer.stopwatch is None else quotas.fetched
+        delay_ms = count(context.peer, context.client_id, size_bytes, context.now_ms)
+        if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
     response = session.respond(attempt.rows)
@@ -395,6 +388,7 @@ async def _wait(
     if not available.look():  # in one go: nobody may change a partition between this look and the parking
         purgatory = context.services.purgatory
         await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
+        context.now_ms = context.services.env.now_ms()
     wanted = list(session.wanted())
     attempt = await context.turn.through(_attempt(context, request, reader, wanted, session.rows(), arrives=False))
     return _respond(context, reader, session, attempt)

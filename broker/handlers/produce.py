@@ -29,7 +29,6 @@ from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
-from ottla.controller.acl import Operation, Resource
 from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single
 from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -53,6 +52,7 @@ MIN_ZSTD_VERSION = 7
 MOST_NAMED = 10_000
 """So many records at fault are named in one answer."""
 _ACKS = (-1, 0, 1)
+_CLIENT = Origin.CLIENT
 _MANY = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -102,7 +102,7 @@ def _append(
             f"Produce requests with version {context.version} are not allowed to use ZStandard compression",
         )
     try:
-        done = replica.append(data, context.now_ms, Origin.CLIENT, header, checked, at_once=False, txn=txn)
+        done = replica.append(data, context.now_ms, _CLIENT, header, checked, at_once=False, txn=txn)
     except OSError as error:
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -125,7 +125,8 @@ def _one(
     try:
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if context.services.authorizer is not None and not context.may(Operation.WRITE, Resource.TOPIC, name):
+        authorizer = context.services.authorizer
+        if authorizer is not None and name not in context.peer.writes and not authorizer.may_write(context, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
@@ -205,7 +206,9 @@ class _Outcome:
         """The answer, once every partition has its row."""
         context, quotas = self._context, self._context.services.metering.quotas
         if quotas is not None:
-            self.response.throttle_time_ms = quotas.produced(context.peer, context.client_id, len(context.frame))
+            size_bytes = len(context.frame)
+            delay_ms = quotas.produce.spend(context.peer, context.client_id, size_bytes, context.now_ms)
+            self.response.throttle_time_ms = delay_ms
         if self._request.acks == 0:
             if self._failed:
                 raise CloseConnection

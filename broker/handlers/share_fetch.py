@@ -270,7 +270,9 @@ async def _go_on(
     quotas = context.services.metering.quotas
     if quotas is not None:
         size_bytes = sum(len(row.records or b"") + ROW_BYTES for row in rows.values())
-        response.throttle_time_ms = quotas.took(context.peer, context.client_id, size_bytes)
+        response.throttle_time_ms = quotas.fetch.take(
+            context.peer, context.client_id, size_bytes, context.services.env.now_ms()
+        )
     return response
 
 

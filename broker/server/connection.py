@@ -35,7 +35,8 @@ _FLUSH_BYTES = 256 * 1024
 _AT_ONCE_BYTES = 1024 * 1024
 _REQUESTS_IN_A_ROW = 64
 _LOOK_EVERY = 4
-_LIGHT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+_FETCH = ApiKey.FETCH
+_LIGHT = frozenset({ApiKey.PRODUCE, _FETCH})
 """Small requests of these never hold the loop; a fetch may have many rows to answer where it goes on with a session."""
 _MANY_ROWS = 500
 
@@ -218,7 +219,7 @@ class Connection:
         if self._peer.stopwatch is not None:
             self._peer.stopwatch.tell(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.answered_version(request)
-        if (not is_light or (key is ApiKey.FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
+        if (not is_light or (key is _FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ class Peer:
         "listener",
         "local",
         "principal",
+        "reads",
         "software_name",
         "software_version",
         "stopwatch",
         "throttle_ms",
         "token_authenticated",
+        "writes",
     )
 
     def __init__(self, host: str, local: tuple[str, int], listener: str = "PLAINTEXT") -> None:
@@ -40,6 +42,10 @@ class Peer:
         """Whether it logged in with a delegation token."""
         self.is_forwarded = False
         """Whether a broker passes its requests on: it came in there, in a way that is not known here."""
+        self.reads: Set[str] = frozenset()
+        """Topics it may read, as far as the authorizer has said so under the rules as they are: asked each time."""
+        self.writes: Set[str] = frozenset()
+        """Those it may write to."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

@@ -178,6 +178,36 @@ def test_without_an_authorizer_everybody_may() -> None:
     assert context.authorized(R.CLUSTER) == 1 << O.ALTER | 1 << O.DESCRIBE
 
 
+@pytest.mark.parametrize("is_written_down", [False, True])
+def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_written_down: bool) -> None:
+    rules = acl("t", O.WRITE, who="User:ANONYMOUS"), acl("u", O.READ, who="User:ANONYMOUS")
+    authorizer, peer = holding(*rules), Peer("h", ("a", 1))
+    audit = SimpleNamespace(decided=lambda *what, **how: None) if is_written_down else None
+    services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
+    env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
+    context = Context(services, peer, ApiKey.PRODUCE, 9, "c", 0, Turn(env), {})
+    asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
+    assert asked == [(True, False), (False, True), (False, False)]
+    assert (peer.writes, peer.reads) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
+    draft = Draft(Image(others={("acl", bytes(16)): record(0, rules[0])}))
+    draft.take(m.RemoveAccessControlEntryRecord(bytes(16)))
+    authorizer.publish(image := draft.image(2, 1), draft.delta(image))
+    assert (peer.writes, peer.reads) == (set(), set())
+    assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
+
+
+def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.auth.authorizer._KEPT_DECISIONS", 10)
+    authorizer = holding(acl("*", O.READ, who="User:*"))
+    kept = authorizer.allowed(Asker(), O.READ, T)
+    for number in range(25):
+        assert authorizer.may(Asker(), O.READ, T, f"t{number}")
+        assert len(authorizer.decided) <= 10
+        assert len(kept) <= 10
+        authorizer.allowed(Asker(host=f"10.0.0.{number}"), O.READ, T)
+        assert len(authorizer._allowed) <= 10
+
+
 def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
     rule = rule_of(m.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
     assert rule.operation is O.UNKNOWN
@@ -214,7 +244,8 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
     names = ["a", "ab", "abc", "b", "ba", "*"]
     operations = [O.READ, O.WRITE, O.DESCRIBE, O.ALTER, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS, O.ALL]
     askers = [Asker(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
-    model, image, authorizer, denied = Model(), Image(), Authorizer(), 0
+    model, image, authorizer, denied, kept = Model(), Image(), Authorizer(), 0, 0
+    held: dict[Any, Any] = {}
     for step in range(10_000):
         draft = Draft(image)
         if model.rules and chance.random() < 0.5 + (len(model.rules) - 12) / 50:
@@ -242,13 +273,20 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             image = replace(again.image(step, 1))
             authorizer = Authorizer()
             authorizer.publish(image, Delta.everything(image))
+            held.clear()
         for _ in range(4):
             asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, R.GROUP])
             name = chance.choice(["a", "ab", "abcd", "b", "c"])
             expected = model.may(*asked, name)
             denied += not expected
+            kept += name in held.get(asked, ())
+            assert expected or name not in held.get(asked, ()), "a connection holds what was allowed before"
             assert authorizer.may(*asked, name) is expected, (step, asked, name, model.rules)
+            if expected:
+                held[asked] = authorizer.allowed(*asked)
+                assert name in held[asked]
     assert 5_000 < denied < 35_000
+    assert kept > 10
 
 
 def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking_at_the_others() -> None:

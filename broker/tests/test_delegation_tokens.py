@@ -92,7 +92,7 @@ class Node:
         """The answer as it reads on the other side."""
         if self.rights is not None:
             rights = self.rights
-            self.services.authorizer = SimpleNamespace(may=lambda peer, o, r, name: (o, r, name) in rights)
+            self.services.authorizer = SimpleNamespace(decided={}, may=lambda peer, o, r, name: (o, r, name) in rights)
         key = ApiKey(request.SPEC.key)
         frame = memoryview(request_frame(key, version, 5, "c", request)[4:])
         dispatcher = Dispatcher(self.services, self.routes, listener)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch
-from ottla.broker.tests.world import Stage, topic_id_of, virtually
+from ottla.broker.tests.world import NOW_MS, Stage, topic_id_of, virtually
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import a_batch, in_transaction, marker, put
 from ottla.wire.apis import ApiKey
@@ -225,6 +225,29 @@ def test_how_long_an_answer_waits(
     answer, after = send(stage, request(("t", 0, 12), least=least, wait=wait), meanwhile=append_after(stage, *times))
     assert (len(rows_of(answer)[0].records), after) == (size, took)
     assert len(stage.services.purgatory) == 0
+
+
+class Counting:
+    """A quota nobody reaches: when what was taken is said to have been."""
+
+    def __init__(self) -> None:
+        self.fetch, self.at_ms = self, list[float]()
+
+    def most_fetched(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
+        return most_bytes
+
+    def spend(self, _peer: Any, _client_id: str, _value: float, about_ms: float) -> int:
+        self.at_ms.append(about_ms)
+        return 0
+
+
+@pytest.mark.parametrize(("wait", "at_s"), [(0, 0), (5000, 0.2)])
+def test_349_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
+    stage: Stage, wait: int, at_s: float
+) -> None:
+    stage.services.metering.quotas = counting = Counting()
+    send(stage, request(("t", 0, 12), wait=wait), meanwhile=append_after(stage, 0.2))
+    assert counting.at_ms == [NOW_MS + at_s * 1000]
 
 
 def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: Stage) -> None:

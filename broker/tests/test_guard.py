@@ -10,10 +10,11 @@ import pytest
 
 from ottla.broker.auth.guard import guarded
 from ottla.broker.auth.operations import BROKER, CONTROLLER, DENIED, Rows, Whole
+from ottla.broker.auth.split import SPLITS
 from ottla.broker.handlers.quorum.envelope import FORWARDABLE
 from ottla.broker.refusals import tells
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
-from ottla.broker.server.dispatch import ROUTES
+from ottla.broker.server.dispatch import ROUTES, guarding
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.broker.turn import Turn
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
@@ -76,6 +77,19 @@ def test_every_api_that_is_served_has_its_place_in_the_table() -> None:
 def test_what_is_passed_on_is_looked_at_where_it_is_decided() -> None:
     assert set(BROKER) & PASSED_ON == set()
     assert PASSED_ON <= FORWARDABLE
+
+
+@pytest.mark.parametrize("at_controller", [False, True])
+def test_a_handler_stands_bare_where_it_asks_everything_itself(*, at_controller: bool) -> None:
+    _, handler = handed(empty)
+    table, routes = (CONTROLLER, CONTROLLER_ROUTES) if at_controller else (BROKER, ROUTES)
+    bare = {key for key in routes if guarding(handler, key, at_controller=at_controller) is handler}
+    assert bare == {
+        key
+        for key in routes
+        if key not in SPLITS and not any(isinstance(need, (Whole, Rows)) for need in table.get(key, ()))
+    }
+    assert (ApiKey.FETCH in bare, ApiKey.PRODUCE in bare) == (not at_controller, not at_controller)
 
 
 WHOLE = [

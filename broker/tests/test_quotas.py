@@ -50,6 +50,7 @@ class Stage:
         env: Any = self.clock
         self.quotas = Quotas(env)
         self.image = Image()
+        self.ahead_ms = 1.7e12
 
     def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
         """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
@@ -60,7 +61,15 @@ class Stage:
         self.quotas.publish(self.image, before.delta(self.image))
 
     def produce(self, size: int, client: str = "c", user: str = "u") -> int:
-        return self.quotas.produced(Who(f"User:{user}"), client, size)
+        return self.quotas.produce.spend(Who(f"User:{user}"), client, size, self.wall_ms)
+
+    @property
+    def wall_ms(self) -> float:
+        """The clock requests come with."""
+        return self.clock.ms + self.ahead_ms
+
+    def fetch(self, who: Who, client: str, size: int) -> int:
+        return self.quotas.fetched(who, client, size, self.wall_ms)
 
 
 # ---------------------------------------------------------------- the rate (345)
@@ -106,12 +115,17 @@ def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
 def test_345_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
     """Against the rule as it is written: a list of samples, summed up at each look."""
     rng, rate, now_ms = Random(seed), Rate(), 5_000.0
+    ahead_ms, directly = 1e6, 0
     samples: list[list[float]] = []  # [began, last, value] each, those after the newest first
     for _ in range(2_000):
         now_ms += rng.choice([0.0, 0.5, 90.0, 400.0, 999.0, 1_000.0, 3_000.0 * rng.random(), 12_000.0 * rng.random()])
         if rng.random() < 0.7:
             value = float(rng.randrange(1_000))
-            rate.count(value, now_ms)
+            if now_ms + ahead_ms < rate.until_ms and rate.taken + value <= rate.room:
+                rate.taken, rate.taken_ms = rate.taken + value, now_ms + ahead_ms
+                directly += 1
+            else:
+                rate.count(value, now_ms)
             if not samples or now_ms - samples[-1][0] >= 1_000:
                 samples = [*samples[-11:], [now_ms, now_ms, 0.0]]
             samples[-1][1:] = [now_ms, samples[-1][2] + value]
@@ -123,6 +137,9 @@ def test_345_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> No
             window_ms = max(window_ms + max(0, 10 - window_ms // 1_000) * 1_000, 1.0)
             total = sum(x[2] for x in samples)
             assert rate.look(now_ms) == pytest.approx((total * 1_000 / window_ms, window_ms))
+            if samples:
+                rate.lay_open(rng.choice([total, total + 500, 1e9]), now_ms, now_ms + ahead_ms)
+    assert directly > 40
 
 
 def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
@@ -134,6 +151,30 @@ def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
     assert stage.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
     stage.clock.ms += 6000
     assert stage.produce(0) == 0
+
+
+@pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000])
+def test_who_goes_over_waits_for_as_long_whatever_the_wall_clock_does(set_by_ms: float) -> None:
+    stage = Stage()
+    stage.set(100, client_id="c")
+    for _ in range(5):
+        assert stage.produce(100) == 0
+        stage.clock.ms += 100
+    stage.ahead_ms += set_by_ms
+    for _ in range(5):
+        assert stage.produce(100) == 0
+        stage.clock.ms += 100
+    assert stage.produce(500) == 5_000  # 1,500 in what counts as ten seconds
+
+
+def test_what_was_counted_in_between_is_there_for_the_next_who_looks() -> None:
+    stage = Stage()
+    stage.set(100, user="u")
+    for client in ("a", "b", "a", "b"):
+        assert stage.produce(200, client) == 0
+    assert stage.produce(400, "a") == 2000
+    stage.set(50, user="u")
+    assert stage.produce(0, "b") == 14_000
 
 
 @pytest.mark.parametrize("rate", [1.0, 5e-324])
@@ -221,9 +262,9 @@ def test_a_fetch_whose_time_is_over_the_quota_gets_nothing_and_its_bytes_do_not_
     stage.set(1, key="request_percentage", user="u")
     stage.set(100, key="consumer_byte_rate", user="u")
     who = timed(stage, 110, 0)
-    assert stage.quotas.fetched(who, "c", 900) == 1000
-    assert stage.quotas.fetched(Who(), "c", 1000) == 0, "nothing was counted before"
-    assert stage.quotas.fetched(Who(), "c", 500) == 5000
+    assert stage.fetch(who, "c", 900) == 1000
+    assert stage.fetch(Who(), "c", 1000) == 0, "nothing was counted before"
+    assert stage.fetch(Who(), "c", 500) == 5000
 
 
 def test_a_new_bound_holds_for_the_running_counters() -> None:
@@ -250,10 +291,10 @@ def test_a_fetch_that_would_go_over_gets_nothing_and_does_not_count() -> None:
     stage = Stage()
     stage.set(100, key="consumer_byte_rate", client_id="c")
     who = Who()
-    assert stage.quotas.fetched(who, "c", 900) == 0
-    assert stage.quotas.fetched(who, "c", 600) == 5000
+    assert stage.fetch(who, "c", 900) == 0
+    assert stage.fetch(who, "c", 600) == 5000
     assert who.throttle_ms == 5000
-    assert stage.quotas.fetched(who, "c", 100) == 0
+    assert stage.fetch(who, "c", 100) == 0
     assert stage.quotas.most_fetched(who, "c", 10**6) == 1000
     assert stage.quotas.most_fetched(who, "c", 10) == 10
     assert stage.quotas.most_fetched(who, "other", 10**6) == 10**6
@@ -278,7 +319,7 @@ def test_the_most_specific_quota_counts(first: int) -> None:
     stage = Stage()
     for number, entity in enumerate(list(NAMED.values())[first:], first + 1):
         stage.set(number * 1000, **entity)
-    bound = stage.quotas._kinds["producer_byte_rate"].bound("u", "c")
+    bound = stage.quotas._kinds["producer_byte_rate"].bound("User:u", "c")
     assert bound is not None
     assert bound.rate == (first + 1) * 1000
 
@@ -298,9 +339,14 @@ def test_who_shares_a_counter(entity: dict[str, str | None], shared: set[tuple[s
     stage = Stage()
     stage.set(100, **entity)
     kind = stage.quotas._kinds["producer_byte_rate"]
-    mine = kind.bound("u", "c")
+    mine = kind.bound("User:u", "c")
     assert mine is not None
-    same = {(u, c) for u in "uv" for c in "cd" if (found := kind.bound(u, c)) is not None and found.who == mine.who}
+    same = {
+        (u, c)
+        for u in "uv"
+        for c in "cd"
+        if (found := kind.bound(f"User:{u}", c)) is not None and found.who == mine.who
+    }
     assert same == shared
 
 
@@ -308,9 +354,9 @@ def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
     stage = Stage()
     stage.set(100, client_id=None)
     kind = stage.quotas._kinds["producer_byte_rate"]
-    assert kind.bound("u", "") is None
+    assert kind.bound("User:u", "") is None
     stage.set(200, user=None)
-    found = kind.bound("u", "")
+    found = kind.bound("User:u", "")
     assert found is not None
     assert found.rate == 200
 
@@ -322,7 +368,7 @@ def test_quotas_come_with_the_first_image_too() -> None:
     again = Quotas(env)
     again.publish(stage.image, Delta.everything(stage.image))
     assert again.is_on
-    assert again.produced(Who(), "c", 2000) == 10_000
+    assert again.produce.spend(Who(), "c", 2000, stage.wall_ms) == 10_000
 
 
 def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() -> None:
@@ -337,7 +383,7 @@ def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() 
     assert len(kind._rates) == MOST_COUNTERS
     for number in range(100):
         stage.produce(1, "x" * 30_000 + str(number))
-    assert max(len(client) for _, client in [*kind._rates, *kind._found]) <= 255
+    assert max(len(client) for _, client in [*kind._rates, *kind.found]) <= 255
 
 
 def test_a_quota_of_a_client_with_a_long_name_is_its_own() -> None:

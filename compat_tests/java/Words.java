@@ -1,3 +1,5 @@
+import java.io.FileReader;
+import java.io.Reader;
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -6,7 +8,8 @@ import org.apache.kafka.streams.kstream.*;
 
 /**
  * Counts words with Kafka Streams and group.protocol=streams: from the topic "lines", by the word, to "counts". Takes
- * the bootstrap servers, a directory for its state, and a port others may ask it at. Says each state it is in.
+ * the bootstrap servers, a directory for its state, a port others may ask it at, and perhaps a file of more settings.
+ * Says each state it is in.
  */
 public class Words {
     public static void main(String[] args) throws Exception {
@@ -23,6 +26,10 @@ public class Words {
         p.put("producer.transaction.timeout.ms", "5000");
         p.put("default.key.serde", Serdes.StringSerde.class.getName());
         p.put("default.value.serde", Serdes.StringSerde.class.getName());
+        if (args.length > 3)
+            try (Reader more = new FileReader(args[3])) {
+                p.load(more);
+            }
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("lines")
             .flatMapValues(line -> Arrays.asList(line.split(" ")))

@@ -6,8 +6,12 @@ Apart from what reads settings and speaks, so that who needs neither does not lo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ottla.world.tls import Tls
+
+if TYPE_CHECKING:
+    from ottla.peers.tickets import TicketSource
 
 NEVER_MS = float("-inf")
 
@@ -53,6 +57,8 @@ class Login:
     """Whether user and password are a delegation token's id and hmac."""
     source: BearerSource | None = None
     """Where a token comes from, which is then shown instead of both."""
+    tickets: TicketSource | None = None
+    """Where tickets come from, where those are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ async def dial(env: Env, address: tuple[str, int], client_id: str, timeout_s: fl
         if access.login is not None:
             from ottla.peers.login import log_in
 
-            await log_in(made, access.login, env)
+            await log_in(made, access.login, env, address[0])
     except BaseException:
         made.close()
         raise

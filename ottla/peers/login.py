@@ -33,12 +33,12 @@ class Calls(Protocol):
         """The newest version both sides speak."""
 
 
-async def log_in(channel: Calls, login: Login, env: Env) -> None:
-    """Log in; ``env``: for what cannot be guessed, and to get a token.
+async def log_in(channel: Calls, login: Login, env: Env, host: str) -> None:
+    """Log in; ``env``: for what cannot be guessed, and to get a token or a ticket; ``host``: whom we have dialled.
 
     Raises:
         NotLetIn: wrong user or password, or the mechanism is not enabled there.
-        OSError, WireError: the connection broke, or the answers do not parse.
+        OSError, WireError: the connection broke, or the answers do not parse, or there is nothing to show.
     """
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
     if answer.error_code:
@@ -67,6 +67,15 @@ async def log_in(channel: Calls, login: Login, env: Env) -> None:
             refused(env, login.source, shown)
             raise
         return
+    if login.tickets is not None:
+        from ottla.peers.tickets import show  # few show tickets
+        from ottla.world.kerberos import BadTicket
+
+        try:
+            await show(env, login.tickets, host, lambda token: _say(channel, login, token))
+        except BadTicket as error:
+            raise NotLetIn(f"{login.mechanism}: {error}") from None
+        return
     await _say(channel, login, f"\0{login.user}\0{login.password}".encode())
 
 
@@ -74,6 +83,6 @@ async def _say(channel: Calls, login: Login, token: bytes) -> bytes:
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        who = login.user or "who a token names"
+        who = login.user or ("who a token names" if login.tickets is None else "who a ticket names")
         raise NotLetIn(f"not let in as {who}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

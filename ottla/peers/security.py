@@ -16,6 +16,7 @@ Get = Callable[[str], "str | None"]
 """The value of a setting; None where it has none."""
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
+GSSAPI = "GSSAPI"
 MECHANISMS = (PLAIN, *TYPES)
 """What can be logged in with."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -68,8 +69,11 @@ def login_of(mechanism: str, jaas: str | None, get: Get) -> Login:
     """
     if mechanism == OAUTHBEARER:
         return _bearer(jaas, get)
+    if mechanism == GSSAPI:
+        return _ticket(jaas, get)
     if mechanism not in MECHANISMS:
-        raise BadAccess(f"sasl.mechanism {mechanism} is not spoken here: {', '.join((*MECHANISMS, OAUTHBEARER))}")
+        spoken = ", ".join((*MECHANISMS, OAUTHBEARER, GSSAPI))
+        raise BadAccess(f"sasl.mechanism {mechanism} is not spoken here: {spoken}")
     try:
         options = parse_jaas(jaas or "").options
     except BadJaas as error:
@@ -91,6 +95,17 @@ def _bearer(jaas: str | None, get: Get) -> Login:
     except (BadJaas, ValueError) as error:
         raise BadAccess(f"sasl.jaas.config: {error}" if isinstance(error, BadJaas) else str(error)) from None
     return Login(OAUTHBEARER, "", "", source=source)
+
+
+def _ticket(jaas: str | None, get: Get) -> Login:
+    from ottla.peers.tickets import SERVICE, source_of  # few show tickets
+
+    try:
+        return Login(GSSAPI, "", "", tickets=source_of(jaas, get(SERVICE)))
+    except BadJaas as error:
+        raise BadAccess(f"sasl.jaas.config: {error}") from None
+    except ValueError as error:
+        raise BadAccess(str(error)) from None
 
 
 def access_of(values: Mapping[str, str]) -> Access:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from ottla.world.disk import Disk
 
 if TYPE_CHECKING:
-    from ottla.world.kerberos import Keytab, Tickets
+    from ottla.world.kerberos import Call, Identity, Keytab, Tickets
     from ottla.world.tls import Tls
 
 T = TypeVar("T")
@@ -167,6 +167,9 @@ class Env(Protocol):
 
     def tickets(self, keytab: Keytab) -> Tickets:
         """Who takes Kerberos tickets by those keys. Raises BadKeytab."""
+
+    def ticket(self, who: Identity, service: str) -> Call:
+        """Begin to show somebody's ticket to a service, ``kafka@host``; call it in a thread. Raises BadKeytab."""
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.

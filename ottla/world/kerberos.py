@@ -1,4 +1,4 @@
-"""Kerberos as a service meets it: its keys in a file, and what clients show. The machine's library makes it real."""
+"""Kerberos as both sides meet it: keys in a file, and what clients show. The machine's library makes it real."""
 
 from __future__ import annotations
 
@@ -20,6 +20,34 @@ class Keytab(NamedTuple):
     """Empty: where the library looks by itself."""
     principal: str
     """``kafka/host.example.org@EXAMPLE.ORG``; without a realm it is of the default one."""
+
+
+class Identity(NamedTuple):
+    """Whom to be where tickets are asked for."""
+
+    principal: str = ""
+    """Empty: whose tickets lie in the cache."""
+    keytab: str = ""
+    """The file with its key; empty: tickets are in the cache already."""
+    cache: str = ""
+    """Where tickets lie; empty: where the library looks by itself."""
+
+
+class Call(Protocol):
+    """The side of one context of GSS-API that begins. Everything may wait for files, or for the KDC: call it in a
+    thread.
+    """
+
+    is_established: bool
+
+    def step(self, token: bytes) -> bytes:
+        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing. Raises BadTicket."""
+
+    def wrap(self, data: bytes) -> bytes:
+        """Data with proof that it is ours. Raises BadTicket."""
+
+    def unwrap(self, token: bytes) -> bytes:
+        """Data with the proof looked at. Raises BadTicket."""
 
 
 class Talk(Protocol):

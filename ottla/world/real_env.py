@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
@@ -180,6 +181,10 @@ def _first_cause(error: OSError) -> OSError:
     return cause if isinstance(cause, OSError) else error
 
 
+_BEGAN_S = 100_000.0
+"""The time at the machine's start: 0 is long ago, as on trio's clock."""
+
+
 class RealEnv(ThisMachine):
     """The machine as it is, and trio's clock."""
 
@@ -189,8 +194,8 @@ class RealEnv(ThisMachine):
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
-        """Trio's clock."""
-        return trio.current_time() * 1000
+        """The clock that trio's counts by, without the way there: each request asks for the time more than once."""
+        return (_BEGAN_S + time.perf_counter()) * 1000
 
     async def sleep(self, seconds: float) -> None:
         """Let others run."""

@@ -1,6 +1,7 @@
 """Kerberos through the machine's own library, MIT's, by the package ``gssapi``: loaded where it is needed.
 
-A keytab is read again for each client, so a key that is added counts at once; no KDC is spoken to. Replays are found by
+A keytab is read again for each client, so a key that is added counts at once; who takes tickets speaks to no KDC, who
+shows them does. Replays are found by
 the library's cache, a file that all who take tickets on this machine share.
 
 Source: what ``GssKrb5Server`` of Java's ``jdk.security.jgss`` asks of its own library; RFC 2743, RFC 4121.
@@ -12,7 +13,7 @@ import contextlib
 from importlib import import_module
 from typing import Any
 
-from ottla.world.kerberos import BadKeytab, BadTicket, Keytab, Talk
+from ottla.world.kerberos import BadKeytab, BadTicket, Identity, Keytab, Talk
 
 _SAYS_NOTHING = ("Success", "Unknown error")
 _LONGEST_CHARS = 255
@@ -31,13 +32,88 @@ def _text(error: Any) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
 
-class RealTalk:
+def _library() -> Any:
+    """Raises BadKeytab: it is not there."""
+    try:
+        return import_module("gssapi")
+    except (ImportError, OSError) as error:  # the package is there, and the library under it is not
+        raise BadKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
+
+
+class _Context:
+    """What both sides have."""
+
+    def __init__(self, library: Any, context: Any) -> None:
+        self._wrong = library.exceptions.GSSError
+        self._context = context
+        self.is_established = False
+
+    def wrap(self, data: bytes) -> bytes:
+        """Data with proof that it is ours.
+
+        Raises:
+            BadTicket: the context has ended.
+        """
+        try:
+            return bytes(self._context.wrap(data, encrypt=False).message)
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+
+    def unwrap(self, token: bytes) -> bytes:
+        """Data with the proof looked at.
+
+        Raises:
+            BadTicket: it is not the other side's, or came twice, or out of order.
+        """
+        try:
+            return bytes(self._context.unwrap(token).message)
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+
+
+class RealCall(_Context):
+    """One service. Tickets got by a key lie in this process's memory, and are renewed as they grow old."""
+
+    def __init__(self, who: Identity, service: str) -> None:
+        """Begin.
+
+        Raises:
+            BadKeytab: there is no library, or no such key or ticket.
+        """
+        gss = _library()
+        flags = [gss.RequirementFlag.mutual_authentication, gss.RequirementFlag.integrity]
+        store = {"client_keytab": who.keytab, "ccache": f"MEMORY:ottla {who.principal}"} if who.keytab else {}
+        if who.cache:
+            store["ccache"] = f"FILE:{who.cache}"
+        try:
+            name = gss.Name(who.principal, gss.NameType.kerberos_principal) if who.principal else None
+            mechanism = gss.MechType.kerberos
+            credentials = gss.Credentials(name=name, usage="initiate", mechs=[mechanism], store=store or None)
+            there = gss.Name(service, gss.NameType.hostbased_service)
+            context = gss.SecurityContext(name=there, creds=credentials, usage="initiate", mech=mechanism, flags=flags)
+        except gss.exceptions.GSSError as error:
+            raise BadKeytab(f"no ticket of {who.principal or 'anybody'}: {_text(error)}") from None
+        super().__init__(gss, context)
+
+    def step(self, token: bytes) -> bytes:
+        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing.
+
+        Raises:
+            BadTicket: there is no ticket for it, or it is another service.
+        """
+        try:
+            told = self._context.step(token or None)
+            self.is_established = bool(self._context.complete)
+        except self._wrong as error:
+            raise BadTicket(_text(error)) from None
+        return told or b""
+
+
+class RealTalk(_Context):
     """One client."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
-        self._wrong = library.exceptions.GSSError
-        self._context = library.SecurityContext(creds=credentials, usage="accept")
-        self.is_established = False
+        super().__init__(library, library.SecurityContext(creds=credentials, usage="accept"))
         self.client = ""
 
     def accept(self, token: bytes) -> bytes:
@@ -55,28 +131,6 @@ class RealTalk:
             raise BadTicket(_text(error)) from None
         return told or b""
 
-    def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours.
-
-        Raises:
-            BadTicket: the context has ended.
-        """
-        try:
-            return bytes(self._context.wrap(data, encrypt=False).message)
-        except self._wrong as error:
-            raise BadTicket(_text(error)) from None
-
-    def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at.
-
-        Raises:
-            BadTicket: it is not the client's, or came twice, or out of order.
-        """
-        try:
-            return bytes(self._context.unwrap(token).message)
-        except self._wrong as error:
-            raise BadTicket(_text(error)) from None
-
 
 class RealTickets:
     """Who takes tickets for a service, by the keys in a file."""
@@ -87,10 +141,7 @@ class RealTickets:
         Raises:
             BadKeytab: there is no library, no such file, or no such key in it.
         """
-        try:
-            self._library: Any = import_module("gssapi")
-        except (ImportError, OSError) as error:  # the package is there, and the library under it is not
-            raise BadKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
+        self._library = _library()
         gss = self._library
         store = {"keytab": keytab.path} if keytab.path else None
         try:

@@ -11,7 +11,7 @@ from ottla.world.disk import Disk
 from ottla.world.real_disk import RealDisk
 
 if TYPE_CHECKING:
-    from ottla.world.kerberos import Keytab, Tickets
+    from ottla.world.kerberos import Call, Identity, Keytab, Tickets
 
 
 def monotonic_s() -> float:
@@ -56,3 +56,13 @@ class ThisMachine:
         from ottla.world.real_kerberos import RealTickets  # it loads a library that few nodes need
 
         return RealTickets(keytab)
+
+    def ticket(self, who: Identity, service: str) -> Call:
+        """Begin to show somebody's ticket to a service.
+
+        Raises:
+            BadKeytab: there is no library, or no such key or ticket.
+        """
+        from ottla.world.real_kerberos import RealCall
+
+        return RealCall(who, service)

@@ -85,7 +85,7 @@ async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResp
     )
     handler = handler_of(route.module)
     if context.is_guarded:
-        handler = guarding(handler, at_controller=True)
+        handler = guarding(handler, request.key, at_controller=True)
     answer: Any = handler(inner, await _body(context, request))
     if isinstance(answer, Awaitable):
         answer = await answer

@@ -1,0 +1,74 @@
+"""What clients push as their metrics that mean no good: for `bench.hostile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ottla.broker.telemetry.subscriptions import wanted_of
+from ottla.broker.tests.test_telemetry import field, message, metric, point
+from ottla.wire.compression import Codec, compress
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest
+
+ROOM_BYTES = (1 << 20) - 1000
+"""Of ``telemetry.max.bytes``."""
+SAME = bytes(range(16))
+"""Somebody who comes again."""
+NOTHING = field(2, b"")
+"""A metric without a name and a value."""
+
+
+def push(metrics: bytes, codec: Codec, ident: bytes) -> PushTelemetryRequest:
+    """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
+    return PushTelemetryRequest(ident, wanted_of([]).id_for(ident), False, codec, metrics)
+
+
+def _whose(n: int) -> bytes:
+    """Somebody new for each size: the small request before is not his."""
+    return (1 << 64 | n).to_bytes(16, "big")
+
+
+def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
+    out, left = [], ROOM_BYTES
+    for part in parts:
+        left -= len(part) + len(NOTHING)
+        if left < 0:
+            break
+        out.append(part)
+    return out
+
+
+def zeros(codec: Codec, n: int) -> PushTelemetryRequest:
+    """A bomb: a hundred zeros for each element, packed."""
+    return push(compress(codec, bytes(100 * n)), codec, _whose(n))
+
+
+def values(n: int) -> PushTelemetryRequest:
+    """As many values of one name as are taken, none of them packed."""
+    points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
+    return push(message(metric("m", *points)), Codec.NONE, _whose(n))
+
+
+def names(n: int) -> PushTelemetryRequest:
+    """As many names as are taken, with a value each, packed."""
+    made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
+    return push(compress(Codec.ZSTD, message(*made)), Codec.ZSTD, _whose(n))
+
+
+def nothings(n: int) -> PushTelemetryRequest:
+    """Metrics without a name and a value, two bytes each, packed to next to nothing."""
+    return push(compress(Codec.ZSTD, message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))), Codec.ZSTD, _whose(n))
+
+
+def claims(n: int) -> PushTelemetryRequest:
+    """A field that claims more than there is, behind many that hold nothing."""
+    whole = message(*[NOTHING] * min(n, ROOM_BYTES // len(NOTHING)))
+    return push(compress(Codec.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), Codec.GZIP, _whose(n))
+
+
+def again(n: int) -> PushTelemetryRequest:
+    """A bomb of somebody who has just pushed."""
+    return push(compress(Codec.GZIP, bytes(100 * n)), Codec.GZIP, SAME)
+
+
+BOMBS = {codec.name: partial(zeros, codec) for codec in Codec if codec is not Codec.NONE}

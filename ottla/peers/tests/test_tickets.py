@@ -1,0 +1,175 @@
+"""Tickets as a client shows them, with a library that says what the test wants. A real KDC's are shown in
+`compat_tests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.peers.access import Login
+from ottla.peers.login import NotLetIn, log_in
+from ottla.peers.security import BadAccess, access_of, login_of
+from ottla.peers.tickets import TicketSource, source_of
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+from ottla.world.env import Lane
+from ottla.world.kerberos import BadKeytab, BadTicket, Identity
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
+BY_KEY = f'{MODULE} useKeyTab=true storeKey=true keyTab="/k" principal="a@HERE.ORG";'
+OFFER = b"sealed \x01\x01\0\0"
+
+
+@pytest.fixture(autouse=True)
+def has_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.peers.tickets.find_spec", lambda name: name)
+
+
+class Call:
+    """Begins with a ticket, and knows the other side once it has heard its proof."""
+
+    def __init__(self, proof: bytes = b"proof") -> None:
+        self.is_established = False
+        self._proof = proof
+
+    def step(self, token: bytes) -> bytes:
+        if token == b"":
+            self.is_established = not self._proof
+            return b"ticket"
+        if token != self._proof:
+            raise BadTicket("somebody else")
+        self.is_established = True
+        return b""
+
+    def wrap(self, data: bytes) -> bytes:
+        return b"sealed " + data
+
+    def unwrap(self, token: bytes) -> bytes:
+        if not token.startswith(b"sealed "):
+            raise BadTicket("no seal")
+        return token.removeprefix(b"sealed ")
+
+
+class World:
+    """An `Env` with such a library, and a connection whose other side answers by a table."""
+
+    def __init__(self, call: Callable[[], Call], *answers: bytes) -> None:
+        self._call, self._answers = call, list(answers)
+        self.asked: list[tuple[Identity, str]] = []
+        self.said: list[bytes] = []
+
+    def call_library(self, who: Identity, service: str) -> Call:
+        self.asked.append((who, service))
+        return self._call()
+
+    async def in_thread(self, work: Callable[[], Any], lane: Lane) -> Any:
+        assert lane is Lane.LOGINS
+        await trio.lowlevel.checkpoint()
+        return work()
+
+    async def call(self, request: Any, version: int | None = None) -> Any:
+        if not isinstance(request, SaslAuthenticateRequest):
+            return SaslHandshakeResponse()
+        self.said.append(bytes(request.auth_bytes))
+        if not self._answers:
+            return SaslAuthenticateResponse(58, "no")
+        return SaslAuthenticateResponse(auth_bytes=self._answers.pop(0))
+
+    def version_for(self, key: Any, at_most: int = 9) -> int:
+        return 2
+
+    def log_in(self) -> list[bytes]:
+        source = TicketSource(Identity("a@HERE.ORG", "/k"), "kafka")
+        env: Any = SimpleNamespace(ticket=self.call_library, in_thread=self.in_thread)
+        channel: Any = self
+        trio.run(log_in, channel, Login("GSSAPI", "", "", tickets=source), env, "host")
+        return self.said
+
+
+def test_320_a_ticket_then_silence_then_no_protection() -> None:
+    world = World(Call, b"proof", OFFER, b"")
+    assert world.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
+    assert world.asked == [(Identity("a@HERE.ORG", "/k"), "kafka@host")]
+
+
+def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
+    assert World(lambda: Call(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ((), "who a ticket names: no"),
+        ((b"another proof",), "GSSAPI: somebody else"),
+        ((b"proof", b"not sealed"), "GSSAPI: no seal"),
+        ((b"proof", b"sealed \x06\0\0\0"), "protect"),
+        ((b"proof", b"sealed \x01"), "protect"),
+        ((b"proof", OFFER), "who a ticket names: no"),
+    ],
+)
+def test_who_does_not_prove_itself_or_wants_more_is_left(answers: tuple[bytes, ...], why: str) -> None:
+    with pytest.raises(NotLetIn, match=why):
+        World(Call, *answers).log_in()
+
+
+def test_without_a_ticket_there_is_an_error_of_the_connection() -> None:
+    def nothing() -> Call:
+        raise BadKeytab("no ticket")
+
+    with pytest.raises(OSError, match="no ticket"):
+        World(nothing).log_in()
+
+
+# ---------------------------------------------------------------- settings
+
+NO_FILE = f"{MODULE} useKeyTab=true;"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "who"),
+    [
+        (BY_KEY, Identity("a@HERE.ORG", "/k")),
+        (BY_KEY.replace("/k", "FILE:/k"), Identity("a@HERE.ORG", "/k")),
+        (f"{MODULE} useTicketCache=true;", Identity()),
+        (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', Identity("a", cache="/c")),
+    ],
+)
+def test_whose_ticket_is_shown(jaas: str, who: Identity) -> None:
+    assert source_of(jaas, "kafka") == TicketSource(who, "kafka")
+
+
+def test_the_service_may_stand_in_the_line() -> None:
+    assert source_of(BY_KEY.replace(";", ' serviceName="x";'), None).service == "x"
+    assert source_of(BY_KEY.replace(";", ' serviceName="x";'), "x").service == "x"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "service", "why"),
+    [
+        (None, "kafka", "GSSAPI"),
+        ("nonsense", "kafka", "semicolon"),
+        (BY_KEY, None, "service.name is missing"),
+        (BY_KEY.replace(";", ' serviceName="x";'), "kafka", "another name"),
+        (NO_FILE, "kafka", "keyTab="),
+        (f"{MODULE};", "kafka", "keyTab="),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(jaas: str | None, service: str | None, why: str) -> None:
+    with pytest.raises(BadAccess, match=why) as found:
+        login_of("GSSAPI", jaas, {"sasl.kerberos.service.name": service}.get)
+    assert "\n" not in str(found.value)
+
+
+def test_it_is_kafkas_default_and_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": BY_KEY, "sasl.kerberos.service.name": "kafka"}
+    login = access_of(values).login
+    assert login is not None
+    assert login.tickets == TicketSource(Identity("a@HERE.ORG", "/k"), "kafka")
+    monkeypatch.setattr("ottla.peers.tickets.find_spec", lambda name: None)
+    with pytest.raises(BadAccess, match=r"pip install 'ottla\[kerberos\]'"):
+        access_of(values)
