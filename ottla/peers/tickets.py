@@ -78,11 +78,11 @@ async def show(env: Env, source: TicketSource, host: str, say: Callable[[bytes],
         BadKeytab: there is no key or ticket; BadTicket: none for this service, or it is another one, or it wants to
         protect what follows; whatever ``say`` raises.
     """
-    call = await env.in_thread(partial(env.ticket, source.who, f"{source.service}@{host}"), Lane.LOGINS)
-    told = await say(await env.in_thread(partial(call.step, b""), Lane.LOGINS))
+    call = await env.in_thread(partial(env.ticket, source.who, f"{source.service}@{host}"), Lane.TICKETS)
+    told = await say(await env.in_thread(partial(call.step, b""), Lane.TICKETS))
     while not call.is_established:
-        told = await say(await env.in_thread(partial(call.step, told), Lane.LOGINS))
-    offer = await env.in_thread(partial(call.unwrap, told), Lane.LOGINS)
+        told = await say(await env.in_thread(partial(call.step, told), Lane.TICKETS))
+    offer = await env.in_thread(partial(call.unwrap, told), Lane.TICKETS)
     if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
         raise BadTicket("it wants to protect what follows, which nobody here does")
-    await say(await env.in_thread(partial(call.wrap, _CHOICE), Lane.LOGINS))
+    await say(await env.in_thread(partial(call.wrap, _CHOICE), Lane.TICKETS))

@@ -50,6 +50,8 @@ class Lane(Enum):
     """Removing what nobody needs any more."""
     LOGINS = "logins"
     """Looking at what strangers show where that needs files."""
+    TICKETS = "tickets"
+    """Getting tickets to show, for which a KDC is waited for."""
 
 
 class Deadline(Protocol):

@@ -37,7 +37,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 _SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
 _HANDSHAKE_S = 30.0
-_THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2}
+_THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2, Lane.TICKETS: 2}
 
 
 class RealListener:

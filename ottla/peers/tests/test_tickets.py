@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from ottla.peers.access import Login
 from ottla.peers.login import NotLetIn, log_in
 from ottla.peers.security import BadAccess, access_of, login_of
-from ottla.peers.tickets import TicketSource, source_of
+from ottla.peers.tickets import TicketSource, show, source_of
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from ottla.world.env import Lane
 from ottla.world.kerberos import BadKeytab, BadTicket, Identity
+from ottla.world.real_env import RealEnv
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 BY_KEY = f'{MODULE} useKeyTab=true storeKey=true keyTab="/k" principal="a@HERE.ORG";'
@@ -68,7 +71,7 @@ class World:
         return self._call()
 
     async def in_thread(self, work: Callable[[], Any], lane: Lane) -> Any:
-        assert lane is Lane.LOGINS
+        assert lane is Lane.TICKETS
         await trio.lowlevel.checkpoint()
         return work()
 
@@ -115,6 +118,36 @@ def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> 
 def test_who_does_not_prove_itself_or_wants_more_is_left(answers: tuple[bytes, ...], why: str) -> None:
     with pytest.raises(NotLetIn, match=why):
         World(Call, *answers).log_in()
+
+
+def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
+    env, answers, came = RealEnv(), threading.Event(), list[str]()
+
+    class Silent(Call):
+        def step(self, token: bytes) -> bytes:
+            answers.wait()
+            return super().step(token)
+
+    def begin(who: Identity, service: str) -> Call:
+        answers.wait()
+        return Silent()
+
+    async def say(token: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return OFFER if token == b"" else b"proof"
+
+    async def run() -> None:
+        real: Any = SimpleNamespace(ticket=begin, in_thread=env.in_thread)
+        async with trio.open_nursery() as nursery:
+            for host in ("a", "b", "c"):
+                nursery.start_soon(show, real, TicketSource(Identity(), "kafka"), host, say)
+            await wait_all_tasks_blocked()
+            with trio.move_on_after(5):
+                came.append(await env.in_thread(lambda: "a client", Lane.LOGINS))
+            answers.set()
+
+    trio.run(run)
+    assert came == ["a client"]
 
 
 def test_without_a_ticket_there_is_an_error_of_the_connection() -> None:

@@ -1,0 +1,104 @@
+"""What a connection holds of its rights, as the handlers of Fetch and Produce use it. Source: ``KafkaApis`` (4.3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers import fetch, produce
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.test_authorizer import acl, holding, record
+from ottla.broker.tests.test_fetch import request, rows_of
+from ottla.broker.tests.test_produce import request as bringing
+from ottla.broker.tests.test_produce import row_of
+from ottla.broker.tests.world import Stage, awaited, virtually
+from ottla.controller.acl import CLUSTER_NAME, Acl, Operation, Resource
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image
+from ottla.log.tests.world import a_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+
+WHO = "User:ANONYMOUS"
+READ, WRITE = acl(operation=Operation.READ, who=WHO), acl(operation=Operation.WRITE, who=WHO)
+ACTION = acl(CLUSTER_NAME, Operation.CLUSTER_ACTION, who=WHO, kind=Resource.CLUSTER)
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+"""Broker 2 may follow, and has no replica."""
+
+
+class Line:
+    """One connection to a node that leads topic t, with a batch in it."""
+
+    def __init__(self, *rules: Acl) -> None:
+        self.stage = Stage()
+        self.replica = self.stage.hosted.host("t")
+        self.replica.append(a_batch(10), 1_000_000)
+        self.authorizer = self.stage.services.authorizer = holding(*rules)
+        self._rules = rules
+        self.peer = Peer("127.0.0.1", ("here", 9092))
+
+    def drop(self) -> None:
+        """The rules are there no more."""
+        draft = Draft(Image(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)}))
+        for number in range(len(self._rules)):
+            draft.take(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+        image = draft.image(2, 1)
+        self.authorizer.publish(image, draft.delta(image))
+
+    async def read(self, **more: Any) -> int:
+        what = request(("t", 0, more.pop("at", 0)), **more)
+        context = replace(self.stage.context(ApiKey.FETCH, 14), peer=self.peer)
+        (row,) = rows_of(await awaited(fetch.handle(context, what)))
+        return int(row.error_code)
+
+    async def write(self) -> int:
+        context = replace(self.stage.context(ApiKey.PRODUCE, 12), peer=self.peer)
+        return row_of(await awaited(produce.handle(context, bringing(("t", 0, bytearray(a_batch(10))))))).error_code
+
+    async def ask(self) -> tuple[int, int, int]:
+        """How it may read, follow and write."""
+        return await self.read(), await self.read(replica=2), await self.write()
+
+
+@pytest.mark.parametrize(
+    ("rules", "answers"),
+    [
+        ((), (REFUSED, REFUSED, REFUSED)),
+        ((READ,), (0, REFUSED, REFUSED)),
+        ((WRITE,), (REFUSED, REFUSED, 0)),
+        ((ACTION,), (REFUSED, THERE, REFUSED)),
+        ((READ, WRITE), (0, REFUSED, 0)),
+        ((READ, WRITE, ACTION), (0, THERE, 0)),
+    ],
+)
+def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
+    rules: tuple[Acl, ...], answers: tuple[int, int, int]
+) -> None:
+    line = Line(*rules)
+    assert [virtually(line.ask) for _ in range(3)] == [answers] * 3
+    line.drop()
+    assert virtually(line.ask) == (REFUSED, REFUSED, REFUSED)
+
+
+def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> None:
+    line, told = Line(READ), list[int]()
+
+    async def wait() -> None:
+        told.append(await line.read(at=3, wait=5_000))
+
+    async def run() -> None:
+        assert await line.read() == 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            assert not told
+            line.drop()
+            line.replica.append(a_batch(10), 1_000_000)
+
+    virtually(run)
+    assert told == [REFUSED]
