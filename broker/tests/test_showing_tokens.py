@@ -315,7 +315,7 @@ def test_a_token_that_is_not_taken_is_another_one_at_the_next_login(code: int, c
         asked = BearerSource("http://idp/token", "me", "my-secret")
         login = Login("OAUTHBEARER", "", "", source=asked)
         with pytest.raises(NotLetIn):
-            await log_in(Refuses(code, challenge), login, env)
+            await log_in(Refuses(code, challenge), login, env, "b")
         await trio.sleep(1)
         provider.publish(given("d.e.f", 3_600))
         assert await token_of(env, asked) == "d.e.f"

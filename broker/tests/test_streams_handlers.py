@@ -69,6 +69,7 @@ class Streams(Node):
     def allow(self, *denied: tuple[Operation, Resource, str]) -> None:
         """Everything is allowed but this."""
         self.stage.services.authorizer = SimpleNamespace(
+            decided={},
             may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
             operations=lambda *what: 7,
         )

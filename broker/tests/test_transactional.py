@@ -116,7 +116,11 @@ def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version
         stage.hosted.host(name)
     coordinator = Coordinator(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
     stage.services.verifier = lambda: coordinator
-    stage.services.authorizer = SimpleNamespace(may=lambda peer, operation, kind, name: name != "closed")
+    stage.services.authorizer = SimpleNamespace(
+        decided={},
+        may=lambda peer, operation, kind, name: name != "closed",
+        may_write=lambda context, name: name != "closed",
+    )
     names = ("closed", "__consumer_offsets", "__transaction_state", "t")
     told = send(stage, request(*((name, 0, data()) for name in names)), version)
     invalid = E.INVALID_TOPIC_EXCEPTION

@@ -33,6 +33,7 @@ class Denying:
 
     def __init__(self, *denied: tuple[Operation, Resource]) -> None:
         self._denied = denied
+        self.decided: dict[Any, bool] = {}
 
     def may(self, peer: Any, operation: Operation, resource: Resource, name: str) -> bool:
         return (operation, resource) not in self._denied
