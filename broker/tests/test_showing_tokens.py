@@ -294,6 +294,28 @@ def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None
     with_provider(main)
 
 
+def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_be_had() -> None:
+    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 100))
+        asked = BearerSource("http://idp/token", "me", "my-secret")
+        refused(env, asked, await token_of(env, asked))
+        provider.publish(b"", "500 Never")
+        await trio.sleep(1)
+        assert await token_of(env, asked) == "a.b.c"
+        assert asked.kept.is_refused
+        provider.publish(given("d.e.f", 100))
+        assert await token_of(env, asked) == "a.b.c", "nobody is asked twice in a moment"
+        await trio.sleep(1)
+        assert await token_of(env, asked) == "d.e.f"
+        refused(env, asked, "d.e.f")
+        provider.publish(b"", "500 Never")
+        await trio.sleep(101)
+        with pytest.raises(NoToken, match="500"):
+            await token_of(env, asked)
+
+    with_provider(main)
+
+
 class Refuses:
     """The other side of a login that goes wrong."""
 

@@ -107,10 +107,8 @@ async def token_of(env: Env, source: BearerSource) -> str:
         except NoToken as error:
             kept.why = str(error)
             _put_off(env, kept)
-            if kept.is_refused:
-                kept.ends_ms, kept.is_refused = now_ms, False
     if now_ms < kept.ends_ms:
-        return kept.text  # it is due, and no other is to be had now
+        return kept.text  # it is due, or somebody refused it whom others need not follow; no other is to be had now
     raise NoToken(kept.why)
 
 
