@@ -165,3 +165,27 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
         assert noted == [b"0\n1\nt 0 30\n"]
 
     ground.tell(story)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int, cut: bool) -> None:
+    """A copy begins anew where its log does, and may be cut: it forgets by that how far the log is compacted."""
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(20)
+        log = ground.replica.log
+        log.set_high_watermark(20)
+        log.raise_start(start)
+        log.note_compacted(15)
+        await ground.moves.alter(AT, "/b")
+        await ground.until(lambda: bool(ground.places))
+        if cut:
+            ground.future.truncate_to(10, ground.env.now_ms())
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        assert ground.replica.log.cleaner_point == 15
+        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSETS}") == {AT: 15}
+
+    ground.tell(story)
