@@ -316,6 +316,33 @@ def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_b
     with_provider(main)
 
 
+def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() -> None:
+    async def main(env: Any, provider: Provider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 100))
+        asked, connect, shown = BearerSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
+        assert await token_of(env, asked) == "a.b.c"
+        await trio.sleep(81)
+
+        async def nobody(host: str, port: int) -> Any:
+            await trio.sleep_forever()
+
+        async def dials() -> None:
+            with trio.move_on_after(1):  # whose peer may be gone by then
+                shown.append(await token_of(env, asked))
+
+        env.net.connect = nobody
+        for _ in range(3):
+            nursery.start_soon(dials)
+        await trio.sleep(0.05)
+        assert shown == ["a.b.c"] * 2
+        await trio.sleep(1)
+        env.net.connect = connect
+        provider.publish(given("d.e.f", 100))
+        assert await token_of(env, asked) == "d.e.f"
+
+    with_provider(main)
+
+
 class Refuses:
     """The other side of a login that goes wrong."""
 

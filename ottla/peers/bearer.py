@@ -102,6 +102,8 @@ async def token_of(env: Env, source: BearerSource) -> str:
     if now_ms < (kept.not_before_ms if kept.is_refused else kept.renew_ms):
         return kept.text
     if now_ms >= kept.not_before_ms:
+        if now_ms < kept.ends_ms:
+            _put_off(env, kept)  # one asks: the others show what is kept meanwhile, and after him if nobody answers
         try:
             return _keep(env, kept, *await _given(env, source))
         except NoToken as error:
