@@ -55,6 +55,8 @@ class LogDirectory:
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
         self._cleaned: dict[TopicPartition, int] = {}
+        self._cleaned_is_safe = True
+        """Whether a power cut leaves the file that says so as it is."""
         self._aside = f"{path}/{c.CLEANER_OFFSETS}.new"
         self._mentioned: set[TopicPartition] = set()
         """Of whom the checkpoints say something."""
@@ -245,8 +247,9 @@ class LogDirectory:
         self._write(c.RECOVERY_POINTS, points, sync=sync)
         self._write(c.LOG_STARTS, starts, sync=sync)
         self._write(c.HIGH_WATERMARKS, {at: log.high_watermark for at, log in logs}, sync=sync)
-        if cleaned != self._cleaned:
+        if cleaned != self._cleaned or (sync and not self._cleaned_is_safe):
             self._write(c.CLEANER_OFFSETS, dict(sorted(cleaned.items())), sync=sync)
+            self._cleaned_is_safe = sync
         self._starts, self._cleaned = starts, cleaned
         self._mentioned = {*starts, *(at for at, point in points.items() if point > 0)}
         for _, log in logs:
@@ -280,13 +283,13 @@ class LogDirectory:
         return {at: log.cleaner_point for at, log in self.logs.items() if log.cleaner_point > 0}
 
     @property
-    def noted_cleaner_points(self) -> Mapping[TopicPartition, int]:
-        """What the file says of that."""
-        return self._cleaned
+    def noted_cleaner_points(self) -> Mapping[TopicPartition, int] | None:
+        """What the disk has of that; None where a power cut may take it."""
+        return self._cleaned if self._cleaned_is_safe else None
 
     def knows_compacted(self, log: PartitionLog) -> bool:
-        """Whether the file says of a log how far it is compacted."""
-        return self._cleaned.get((log.topic, log.partition), 0) == log.cleaner_point
+        """Whether the disk has for sure how far a log is compacted."""
+        return self._cleaned_is_safe and self._cleaned.get((log.topic, log.partition), 0) == log.cleaner_point
 
     def write_aside(self, points: Mapping[TopicPartition, int]) -> None:
         """Write the file under another name, and wait until the disk has it: for a thread.
@@ -299,7 +302,11 @@ class LogDirectory:
     def take_aside(self, points: dict[TopicPartition, int]) -> None:
         """What was written aside takes the file's place: one renaming. Raises OSError: it did not."""
         self.disk.rename(self._aside, f"{self.path}/{c.CLEANER_OFFSETS}")
-        self._cleaned = points
+        self._cleaned, self._cleaned_is_safe = points, False
+
+    def aside_is_synced(self, points: dict[TopicPartition, int]) -> None:
+        """The directory was synced since; that counts unless somebody wrote the file meanwhile."""
+        self._cleaned_is_safe = self._cleaned_is_safe or self._cleaned is points
 
     def sync_names(self) -> None:
         """Make the names of partitions that are new here durable, all of them at once.

@@ -28,7 +28,7 @@ def taking_in(context: Context, group_id: str, names: list[str]) -> Generator[No
     every: dict[str, None] = {}
     left = _most_bytes(context, group_id)
     for at in range(0, len(names), SORTED_AT_ONCE):
-        new = dict.fromkeys(names[at : at + SORTED_AT_ONCE]).keys() - every.keys()
+        new = [name for name in dict.fromkeys(names[at : at + SORTED_AT_ONCE]) if name not in every]
         every.update(dict.fromkeys(new))
         left -= sum(map(len, new))
         if left < 0:

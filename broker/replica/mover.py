@@ -287,6 +287,7 @@ class Mover:
     async def _note(self, move: Move) -> bool:
         """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
         here = self._storage.of(move.future)
+        move.future.note_compacted(move.current.cleaner_point)  # it forgets where it begins anew, or is cut
         if here.knows_compacted(move.future):
             return True
         try:

@@ -28,3 +28,4 @@ async def note_compaction(env: Env, storage: Storage, directory: LogDirectory) -
             if points == directory.cleaner_points():  # else there is something newer to write
                 directory.take_aside(points)
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
+                directory.aside_is_synced(points)

@@ -54,9 +54,9 @@ class Acceptor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hang_up_on_the_silent)
             for number in count(1):
-                stream = await listener.accept()
                 if number % _TAKEN_IN_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.checkpoint()  # nobody is at the door yet: an end here forgets nobody
+                stream = await listener.accept()
                 if self.admission is not None:
                     held_ms = await self.admission.admit(self._dispatcher.listener, stream)
                     if held_ms is not None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable
 from dataclasses import replace
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Names, Sub
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.state import Call
 from ottla.broker.groups.topics import Topics
+from ottla.broker.handlers.many_names import taking_in
 from ottla.broker.tests.consumer_stage import Shard, image_of
 from ottla.broker.tests.group_node import Node, run
 from ottla.broker.tests.test_consumer_group_handlers import JOIN, forbidding, served
@@ -130,6 +132,29 @@ def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() ->
     for record in told[1].records:
         ordered.machine.replay(0, record)
     assert ordered.consumer.members["a"].names is names
+
+
+class Looked(str):
+    """A name that counts how often it is looked for in a table."""
+
+    __slots__ = ()
+    times = 0
+
+    def __hash__(self) -> int:
+        Looked.times += 1
+        return super().__hash__()
+
+
+def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() -> None:
+    names: list[str] = [Looked(f"none-{number}") for number in range(10 * java_order.SORTED_AT_ONCE)]
+    log = SimpleNamespace(settings=SimpleNamespace(max_message_bytes=2**20))
+    shard = SimpleNamespace(replica=SimpleNamespace(log=log))
+    groups = SimpleNamespace(shard_of=lambda group_id: shard)
+    context: Any = SimpleNamespace(is_guarded=False, services=SimpleNamespace(groups=groups))
+    Looked.times, most = 0, 0
+    for _ in taking_in(context, "g", names):
+        most, Looked.times = max(most, Looked.times), 0
+    assert most <= 4 * java_order.SORTED_AT_ONCE
 
 
 def named(node: Node, names: list[str], each_ms: float = 5) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import trio
 
 from ottla.broker.replica.noting import note_compaction
@@ -65,6 +67,57 @@ def test_who_comes_second_waits_until_the_disk_has_it() -> None:
     ground.tell(story)
 
 
+def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
+    ground, synced = Moving(), list[str]()
+    directory = ground.storage.directories[0]
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what != "fsync_dir":
+            return None
+        synced.append(path)
+        return OSError(errno.EMFILE, "too many open files") if len(synced) == 1 else None
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        ground.env.disk.fault = fault
+        with pytest.raises(OSError, match="too many"):
+            await note_compaction(ground.env, ground.storage, directory)
+        assert not directory.knows_compacted(ground.replica.log), "a power cut may take the new name back"
+        await note_compaction(ground.env, ground.storage, directory)
+        assert synced == ["/a", "/a"]
+        assert directory.knows_compacted(ground.replica.log)
+
+    ground.tell(story)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) -> None:
+    ground = Moving()
+    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+
+    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+        done = await in_thread(work, lane)
+        ground.env.in_thread = in_thread
+        ground.replica.log.note_compacted(9)
+        directory.write_checkpoints(sync=False)
+        return done
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        if when == "before":
+            directory.write_checkpoints(sync=False)
+        else:
+            ground.env.in_thread = meanwhile
+        assert not directory.knows_compacted(ground.replica.log)
+        await note_compaction(ground.env, ground.storage, directory)
+        assert durable(ground) == (b"0\n1\nt 0 7\n" if when == "before" else b"0\n1\nt 0 9\n")
+        assert directory.knows_compacted(ground.replica.log)
+
+    ground.tell(story)
+
+
 def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compacted_once() -> None:
     ground, told = Moving(), list[bytes]()
 
@@ -110,5 +163,29 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
         ground.commit(ground.ids[1])
         await ground.moved("/b")
         assert noted == [b"0\n1\nt 0 30\n"]
+
+    ground.tell(story)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int, cut: bool) -> None:
+    """A copy begins anew where its log does, and may be cut: it forgets by that how far the log is compacted."""
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        ground.write(20)
+        log = ground.replica.log
+        log.set_high_watermark(20)
+        log.raise_start(start)
+        log.note_compacted(15)
+        await ground.moves.alter(AT, "/b")
+        await ground.until(lambda: bool(ground.places))
+        if cut:
+            ground.future.truncate_to(10, ground.env.now_ms())
+        ground.commit(ground.ids[1])
+        await ground.moved("/b")
+        assert ground.replica.log.cleaner_point == 15
+        assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSETS}") == {AT: 15}
 
     ground.tell(story)

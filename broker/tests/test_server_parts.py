@@ -280,11 +280,13 @@ class Crowd:
 
     def __init__(self, many: int) -> None:
         self.left = many
+        self.came = 0
 
     async def accept(self) -> Any:
         if not self.left:
             await trio.sleep_forever()
         self.left -= 1
+        self.came += 1
         return object()
 
 
@@ -314,3 +316,16 @@ def test_while_very_many_connect_others_have_their_turns() -> None:
 
     trio.run(main)
     assert max(before - after for before, after in pairwise(seen)) <= 128
+
+
+def test_an_end_while_very_many_connect_leaves_nobody_between_the_door_and_his_task() -> None:
+    listener = Crowd(1_000)
+    acceptor = Bare(SimpleNamespace())  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.cancel()
+            nursery.start_soon(acceptor.run, listener)
+
+    trio.run(main)
+    assert listener.came == len(acceptor)

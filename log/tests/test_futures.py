@@ -51,6 +51,8 @@ class Stage:
         points = self.here.cleaner_points()
         self.here.write_aside(points)
         self.here.take_aside(points)
+        self.here.disk.fsync_dir(self.here.path)
+        self.here.aside_is_synced(points)
         f.take_place(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:

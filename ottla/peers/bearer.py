@@ -102,15 +102,15 @@ async def token_of(env: Env, source: BearerSource) -> str:
     if now_ms < (kept.not_before_ms if kept.is_refused else kept.renew_ms):
         return kept.text
     if now_ms >= kept.not_before_ms:
+        if now_ms < kept.ends_ms:
+            _put_off(env, kept)  # one asks: the others show what is kept meanwhile, and after him if nobody answers
         try:
             return _keep(env, kept, *await _given(env, source))
         except NoToken as error:
             kept.why = str(error)
             _put_off(env, kept)
-            if kept.is_refused:
-                kept.ends_ms, kept.is_refused = now_ms, False
     if now_ms < kept.ends_ms:
-        return kept.text  # it is due, and no other is to be had now
+        return kept.text  # it is due, or somebody refused it whom others need not follow; no other is to be had now
     raise NoToken(kept.why)
 
 

@@ -138,6 +138,8 @@ class RealNet:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as error:
             raise _first_cause(error) from None
+        except UnicodeError:  # it says so of a label that is empty, too long, or of other letters
+            raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
         sock = socket.socket(fileno=stream.socket.detach())
         return RealStream(sock, self._hangups) if tls is None else await self._secured(sock, host, tls)
 

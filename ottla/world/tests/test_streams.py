@@ -65,6 +65,18 @@ def test_a_port_where_nobody_listens_refuses_by_its_own_name(host: str) -> None:
     trio.run(run)
 
 
+@pytest.mark.parametrize("host", ["kafka..example", "x" * 64, "\u2603", "\ud800"])
+def test_a_name_no_host_can_have_is_one_nobody_is_found_by(host: str) -> None:
+    """A broker may register with any: who dials it would end by it, and the node with it."""
+
+    async def run() -> None:
+        with pytest.raises(socket.gaierror) as caught:
+            await RealEnv().net.connect(host, 9092)
+        assert caught.value.errno == socket.EAI_NONAME
+
+    trio.run(run)
+
+
 @pytest.mark.parametrize("size", [256, 40 * 1024, 700 * 1024, 5 * MIB])
 def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path: Path, size: int) -> None:
     part = a_file(tmp_path, size)
