@@ -139,14 +139,13 @@ def rows() -> Iterator[tuple[str, str]]:
 
 def write(campaign: Campaign, outcome: Outcome) -> None:
     """Put a result into the page, in place of the last one."""
-    described = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(described, check=True, cwd=ROOT, capture_output=True, text=True)
+    asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", "--", ".", f":!{PAGE}"])
+    commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
+    at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
     found = "nothing" if not outcome.found else "; ".join(outcome.found)[:300].replace("|", "/")
     took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
     kept = dict(rows())
-    kept[campaign.name] = (
-        f"| {campaign.name} | {campaign.holds} | {outcome.ran} | {found} | {took} | {commit.stdout.strip()} |"
-    )
+    kept[campaign.name] = f"| {campaign.name} | {campaign.holds} | {outcome.ran} | {found} | {took} | {at} |"
     PAGE.write_text(HEAD + "".join(kept[each.name] + "\n" for each in CAMPAIGNS if each.name in kept))
 
 
