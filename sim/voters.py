@@ -82,9 +82,10 @@ class FixedVoters:
         return len(whole) > len(self._hosts) // 2 and all(whole)
 
     def _is_grown(self, number: int) -> bool:
+        """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
         parts = self._living().get(number)
-        if parts is not None:
-            return bool(parts.controller._raft.machine.hard.age == events.Age.GROWN)
+        if parts is not None and parts.controller._raft.machine.hard.age != events.Age.GROWN:
+            return False
         session = self._hosts[number].disk.session()
         path = f"{LOG}/{QUORUM_STATE}"
         grown = session.exists(path) and QuorumStateFile.read(session, path).hard.age == events.Age.GROWN
