@@ -34,9 +34,13 @@ def shuffle(items: MutableSequence[Any], chance: Chance) -> None:
 
 
 def is_usable(broker: m.RegisterBrokerRecord) -> bool:
-    """Whether a new replica may go there: not on its way out, and not with all its directories cordoned."""
+    """Whether a new replica may go there: not on its way out, and not with all its directories cordoned.
+
+    Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
+    """
     cordoned = set(broker.cordoned_log_dirs or ())
-    return not broker.in_controlled_shutdown and not (broker.log_dirs and cordoned.issuperset(broker.log_dirs))
+    leaves = broker.in_controlled_shutdown and not broker.fenced
+    return not leaves and not (broker.log_dirs and cordoned.issuperset(broker.log_dirs))
 
 
 class _Ring:

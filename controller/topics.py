@@ -55,7 +55,7 @@ def name_error(name: str) -> str | None:
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return "Topic name is invalid: '.' or '..' is not allowed"
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_NAME:
         return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME}"
     if not _LEGAL.fullmatch(name):

@@ -52,12 +52,14 @@ class LogDirectory:
         self.identity: Identity | None = None
         self._lock: File | None = None
         self._starts: dict[TopicPartition, int] = {}
+        self._starts_are_noted = True
+        """Whether the file says just that: whoever was about to write it may have failed."""
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
-        self._cleaned: dict[TopicPartition, int] = {}
-        self._cleaned_is_safe = True
-        """Whether a power cut leaves the file that says so as it is."""
-        self._aside = f"{path}/{c.CLEANER_OFFSETS}.new"
+        self.written_cleaner_points: Mapping[TopicPartition, int] = {}
+        """What the file says, with each writing another object; `ottla.log.aside` writes it, too."""
+        self.cleaner_points_are_safe = True
+        """Whether a power cut leaves that file as it is."""
         self._mentioned: set[TopicPartition] = set()
         """Of whom the checkpoints say something."""
 
@@ -122,7 +124,7 @@ class LogDirectory:
         self._points = self._read(c.RECOVERY_POINTS)
         self._starts = self._read(c.LOG_STARTS)
         self._marks = self._read(c.HIGH_WATERMARKS)
-        self._cleaned = self._read(c.CLEANER_OFFSETS)
+        self.written_cleaner_points = self._read(c.CLEANER_OFFSETS)
         self._mentioned = {*self._starts, *self._points}
 
     def distrust(self) -> None:
@@ -167,9 +169,9 @@ class LogDirectory:
             recovery_point=self._points.get(at, 0),
             log_start_offset=self._starts.get(at, 0),
             high_watermark=self._marks.get(at, 0),
-            compacted_below=self._cleaned.get(at, 0),
+            compacted_below=self.written_cleaner_points.get(at, 0),
         )
-        point = self._cleaned.get(at, 0)
+        point = self.written_cleaner_points.get(at, 0)
         log.note_compacted(point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset)
         log.noted_by(self.write_checkpoints, self._points.get(at, 0), self._starts.get(at, 0))
         self.logs[at] = log
@@ -198,15 +200,18 @@ class LogDirectory:
         """Take a log that was made here among the directory's own.
 
         One of that name may have been deleted a moment ago. As long as a checkpoint names it, a crash would put the new
-        log where the old one began, and believe what was never synced: so the checkpoints are written first.
+        log where the old one began, and believe what was never synced: so the checkpoints are written first. Their
+        names are synced with the new log's own. What is lost with a torn file is waited for, and it alone: where logs
+        start, and how far they are compacted. Without the others every log is scanned.
 
         Raises:
             OSError: they could not be.
         """
-        if (log.topic, log.partition) in self._mentioned:
-            self.write_checkpoints(sync=False)  # their names are synced with the new log's own
+        at = (log.topic, log.partition)
+        if at in self._mentioned or at in self.written_cleaner_points:
+            self.write_checkpoints(sync=False)
         log.noted_by(self.write_checkpoints, 0, 0)
-        self.logs[log.topic, log.partition] = log
+        self.logs[at] = log
 
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = "delete") -> str:
         """Take a partition out of service: its directory is renamed, its files stay until they are removed later.
@@ -236,6 +241,9 @@ class LogDirectory:
     def write_checkpoints(self, *, sync: bool = True) -> None:
         """Write recovery points, log starts and high watermarks, and where compaction is if that has changed.
 
+        Without ``sync`` a power cut may leave each file as it was, and tear those of recovery points and high
+        watermarks; where compaction is then waits for another writing, unless a log is named that is gone.
+
         Raises:
             OSError: some file is as it was.
         """
@@ -245,27 +253,30 @@ class LogDirectory:
         cleaned = self.cleaner_points()
         self._mentioned.update(starts, points)
         self._write(c.RECOVERY_POINTS, points, sync=sync)
-        self._write(c.LOG_STARTS, starts, sync=sync)
+        if sync or starts != self._starts or not self._starts_are_noted:
+            self._write(c.LOG_STARTS, starts, sync=True, sync_dir=sync)
+            self._starts, self._starts_are_noted = starts, True
         self._write(c.HIGH_WATERMARKS, {at: log.high_watermark for at, log in logs}, sync=sync)
-        if cleaned != self._cleaned or (sync and not self._cleaned_is_safe):
-            self._write(c.CLEANER_OFFSETS, dict(sorted(cleaned.items())), sync=sync)
-            self._cleaned_is_safe = sync
-        self._starts, self._cleaned = starts, cleaned
+        if not cleaned.keys() >= self.written_cleaner_points.keys() or (sync and self.noted_cleaner_points != cleaned):
+            self._write(c.CLEANER_OFFSETS, dict(sorted(cleaned.items())), sync=True, sync_dir=sync)
+            self.written_cleaner_points, self.cleaner_points_are_safe = cleaned, sync
         self._mentioned = {*starts, *(at for at, point in points.items() if point > 0)}
         for _, log in logs:
             log.points_noted()
 
     def about_to_note(self, starts: dict[TopicPartition, int], mentioned: set[TopicPartition]) -> None:
         """Somebody else writes the checkpoints now: these log starts, and something of those mentioned."""
-        self._starts = starts
+        self._starts, self._starts_are_noted = starts, False
         self._mentioned |= mentioned
 
     def were_noted(self, mentioned: set[TopicPartition]) -> None:
-        """The checkpoints on disk say something of these, and of no others."""
-        self._mentioned = mentioned
+        """They are written: the checkpoints on disk say something of these, and of no others."""
+        self._mentioned, self._starts_are_noted = mentioned, True
 
-    def _write(self, name: str, offsets: dict[TopicPartition, int], *, sync: bool) -> None:
-        c.write_offsets(self.disk, f"{self.path}/{name}", offsets, sync=sync)
+    def _write(
+        self, name: str, offsets: dict[TopicPartition, int], *, sync: bool, sync_dir: bool | None = None
+    ) -> None:
+        c.write_offsets(self.disk, f"{self.path}/{name}", offsets, sync=sync, sync_dir=sync_dir)
 
     def note_starts(self, logs: Iterable[PartitionLog]) -> None:
         """Write the log starts of ``logs``, which have moved, without looking at all the others.
@@ -285,28 +296,14 @@ class LogDirectory:
     @property
     def noted_cleaner_points(self) -> Mapping[TopicPartition, int] | None:
         """What the disk has of that; None where a power cut may take it."""
-        return self._cleaned if self._cleaned_is_safe else None
+        return self.written_cleaner_points if self.cleaner_points_are_safe else None
 
     def knows_compacted(self, log: PartitionLog) -> bool:
         """Whether the disk has for sure how far a log is compacted."""
-        return self._cleaned_is_safe and self._cleaned.get((log.topic, log.partition), 0) == log.cleaner_point
-
-    def write_aside(self, points: Mapping[TopicPartition, int]) -> None:
-        """Write the file under another name, and wait until the disk has it: for a thread.
-
-        Raises:
-            OSError: final, unless the process is only short of something.
-        """
-        c.write_offsets(self.disk, self._aside, dict(sorted(points.items())), sync_dir=False)
-
-    def take_aside(self, points: dict[TopicPartition, int]) -> None:
-        """What was written aside takes the file's place: one renaming. Raises OSError: it did not."""
-        self.disk.rename(self._aside, f"{self.path}/{c.CLEANER_OFFSETS}")
-        self._cleaned, self._cleaned_is_safe = points, False
-
-    def aside_is_synced(self, points: dict[TopicPartition, int]) -> None:
-        """The directory was synced since; that counts unless somebody wrote the file meanwhile."""
-        self._cleaned_is_safe = self._cleaned_is_safe or self._cleaned is points
+        return (
+            self.cleaner_points_are_safe
+            and self.written_cleaner_points.get((log.topic, log.partition), 0) == log.cleaner_point
+        )
 
     def sync_names(self) -> None:
         """Make the names of partitions that are new here durable, all of them at once.

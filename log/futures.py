@@ -119,11 +119,16 @@ def close_gap(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """
     end = current.log_end_offset
     if current.active.base_offset < end:
-        text = f"{current.in_words()}: nothing can be read from offset {future.log_end_offset} on"
-        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+        raise nothing_there(future, current)
     future.skip_to(end, now_ms)
     future.epochs.take_over(current.epochs)  # of some nothing else may be left
     follow(future, current, now_ms)
+
+
+def nothing_there(future: PartitionLog, current: PartitionLog) -> ProtocolError:
+    """The current log has no bytes where the future one would go on, and should have."""
+    text = f"{current.in_words()}: nothing can be read from offset {future.log_end_offset} on"
+    return ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def follow(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:

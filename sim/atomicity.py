@@ -5,7 +5,8 @@ or by the transaction that wrote it. ``torn-txn``: one part of a transaction is 
 ``lso-stuck``: readers of what is committed were held up for longer than any transaction may last.
 
 Of a copy, record by record in transactions together with the positions it has reached (`check_copy`): ``copy-twice``,
-``copy-lost``, ``copy-ghost`` (nobody gave it that), ``copy-disorder``.
+``copy-lost``, ``copy-ghost`` (nobody gave it that), ``copy-disorder``. Seen by the copiers themselves:
+``undecided-read`` (who asked for a position that is decided was told one while a transaction had another under way).
 """
 
 from __future__ import annotations

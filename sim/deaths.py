@@ -147,11 +147,16 @@ class CoordinatorDies(Cluster):
         Raises:
             Again: not yet, or no answer.
         """
-        seen = await fetch_from(reader, (SOURCE, number), 0, 50, committed=True)
-        if seen.stable < seen.high:
-            await reader.sleep(LOOK_S)
-            raise Again("open")
-        return [value for _, value in seen.records]
+        values: list[int | None] = []
+        at, stable = 0, -1
+        while at != stable:  # a fetch ends where a segment does
+            seen = await fetch_from(reader, (SOURCE, number), at, 50, committed=True)
+            if seen.stable < seen.high or seen.next_offset == at < seen.stable:
+                await reader.sleep(LOOK_S)
+                raise Again("open")
+            values += [value for _, value in seen.records]
+            at, stable = seen.next_offset, seen.stable
+        return values
 
 
 def die(seed: int, step: Step) -> Death:

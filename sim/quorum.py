@@ -33,6 +33,7 @@ from sim.faults import Disturber, Swarm
 from sim.invariants import Invariants
 from sim.lives import Guard, Lives, until_peace
 from sim.scenario import Result
+from sim.scenes import Scenes, are_played
 from sim.voters import FixedVoters, Voters
 from sim.world import World
 
@@ -194,7 +195,8 @@ class QuorumScenario:
         dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
         hosts = {number: world.host(f"n{number}") for number, _ in voters}
         fixed = FixedVoters(world, seed, hosts, self.living)
-        self.voters = Voters(world, seed, len(self.names), LISTENER, self.living) if dynamic else None
+        staged = dynamic and are_played(seed, len(self.names))
+        self.voters = Voters(world, seed, len(self.names), LISTENER, self.living, stay=staged) if dynamic else None
         self._fixed = fixed
         self.lives = []
         for number, end in voters:
@@ -209,6 +211,10 @@ class QuorumScenario:
             of = self.voters or fixed
             self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, of))
         self._run_s = run_s
+        self.scenes: Scenes | None = None
+        if self.voters is not None and staged:
+            lives = dict(enumerate(self.lives, 1))
+            self.scenes = Scenes(world, seed, self.voters, lives, self.living, run_s)
         self.tried = self.acked = FIRST_VALUE
         self.count = 0
 
@@ -230,6 +236,8 @@ class QuorumScenario:
             async with trio.open_nursery() as changes:
                 if self.voters is not None:
                     changes.start_soon(self.voters.run)
+                if self.scenes is not None:
+                    changes.start_soon(self.scenes.run)
                 await until_peace(disturber, self.lives, self._run_s, everything, disturbs=len(self.names) > 1)
                 changes.cancel_scope.cancel()
             world.network.mend()
@@ -313,6 +321,8 @@ class QuorumScenario:
         counted = {**self.swarm.counted, "nodes": len(self.names)}
         if self.voters is not None:
             counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
+            if self.scenes is not None:
+                counted["scenes"] = self.scenes.played
         elif self._fixed.wiped:
             counted["wiped"] = self._fixed.wiped
         return Result(world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0)

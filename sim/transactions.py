@@ -320,6 +320,7 @@ class Copier(Transactional):
             if self._start is not None and not self._relieved and self.world.rng.random() < RELIEVED_SHARE:
                 self._relieved = True
                 heir = Copier(self.world, self._number, self.service, self._version, self._start, self._life + 1)
+                heir._lost_init_s = self._lost_init_s  # it may be fenced by what this one asked
                 self._start(heir.run)
         self.drop()
 
@@ -335,6 +336,11 @@ class Copier(Transactional):
         async def body() -> None:
             await self.write(TARGET, values)
             await self._positions(end)
+            with suppress(Again):
+                code, stored = await self._row()
+                if not code and not self._may_be_over():
+                    told = f"{self.name} epoch {self.epoch} is told {stored} while {end} is not decided"
+                    self.world.ledger.violation("undecided-read", told)
 
         outcome = await self.transact(body, commit=self.world.rng.random() < 0.9, asks=lambda: None)
         self.world.note(f"{self.name} epoch {self.epoch} {outcome.value} {values}")
@@ -370,11 +376,20 @@ class Copier(Transactional):
         Raises:
             Again: no answer, or not yet.
         """
+        code, stored = await self._row()
+        if code:
+            raise Again(ErrorCode(code).name)
+        return max(stored, 0)
+
+    async def _row(self) -> tuple[int, int]:
+        """What is answered to who wants a position that is decided: an error, or the position; -1 for none.
+
+        Raises:
+            Again: no answer.
+        """
         topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
         request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)
         answer = await self._told(request, 7, GROUP_KIND, COPY_GROUP)
         rows = answer.topics[0].partitions if answer.topics else []
         code = answer.error_code or (rows[0].error_code if rows else 0)
-        if code:
-            raise Again(ErrorCode(code).name)
-        return max(rows[0].committed_offset, 0) if rows else 0
+        return code, rows[0].committed_offset if rows else -1

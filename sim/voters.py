@@ -105,8 +105,16 @@ class Voters:
     """Who votes, and how that changes."""
 
     def __init__(
-        self, world: World, seed: int, count: int, listener: str, living: Callable[[], dict[int, Any]]
+        self,
+        world: World,
+        seed: int,
+        count: int,
+        listener: str,
+        living: Callable[[], dict[int, Any]],
+        *,
+        stay: bool = False,
     ) -> None:
+        """``stay``: all vote from the beginning, and who does not any more is to vote again."""
         self._world = world
         self._chance = random.Random(f"voters {seed}")
         self._listener = listener
@@ -114,9 +122,14 @@ class Voters:
         self._count = count
         self.first = range(1, 2 + int(self._chance.random() * count))
         """Who votes from the beginning."""
+        if stay:
+            self.first = range(1, count + 1)
+        self._stay = stay
         self._joins = self._chance.random() < 0.5
         self._lives = dict.fromkeys(range(1, count + 1), 0)
         """How often each node's disk was wiped."""
+        self._lost: int | None = None
+        """Whose disk is to be wiped when it comes up next."""
         self.wiped = 0
         self.changed = 0
 
@@ -176,13 +189,18 @@ class Voters:
         if self.key(number) not in voters:
             end = self.endpoint(number)
             return events.AddVoter(self.key(number), (ctl.Endpoint(end.name, end.host, end.port),))
-        return events.RemoveVoter(self.key(number)) if len(voters) > 1 else None
+        return events.RemoveVoter(self.key(number)) if len(voters) > 1 and not self._stay else None
 
     # ------------------------------------------------------------------ disks
 
     def wipe(self, host: Host, number: int) -> None:
         """Perhaps empty the disk of a node that is about to begin a life."""
-        if self._chance.random() >= WIPED_SHARE or not self._may_wipe(number):
+        lost = self._lost == number
+        if lost:
+            self._lost = None
+        if not (lost and self._may_lose(number)) and (
+            self._chance.random() >= WIPED_SHARE or not self._may_wipe(number)
+        ):
             return
         self._world.note(f"{host.name}: wiped")
         self.wiped += 1
@@ -201,3 +219,23 @@ class Voters:
         if getattr(machine.state, "change", None) is not None or (self.key(number) in voters and len(voters) < 3):
             return False
         return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())
+
+    def lose(self, number: int) -> None:
+        """A node that is about to die comes back with an empty disk, if the quorum can do without the one it had."""
+        self._lost = number
+
+    def _may_lose(self, number: int) -> bool:
+        """Whatever the others have of what is committed: two majorities have one in common that is still who it was.
+
+        All others live, no other voter is gone, and who votes is not being changed anywhere.
+        """
+        machines = [parts.controller._raft.machine for parts in self._living().values()]
+        if set(self._living()) != set(self._lives) - {number}:
+            return False
+        voters = machines[0].voters.current
+        if any(m.voters.current != voters or getattr(m.state, "change", None) is not None for m in machines):
+            return False
+        committed = max(m.high_watermark for m in machines)
+        if any(m.voters.offset >= committed for m in machines) or any(v != self.key(v.id) for v in voters):
+            return False
+        return self.key(number) in voters and len(voters) > 2

@@ -193,6 +193,8 @@ def take_answer(raft: RaftNode, peer: int, request: Request, answer: AnyAnswer, 
         raft.follow_news(answer.epoch, answer.leader_id)
     match request, answer:
         case Fetch(), FetchAnswer():
+            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # so a leader answers who has its own id
+                raft.tell_twin(answer.epoch, f"the leader of epoch {answer.epoch} gives node {raft.me.id} no metadata")
             if fetched:
                 following.take(raft, before, peer, request, answer, batches)
         case FetchSnapshot(), SnapshotAnswer():

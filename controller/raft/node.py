@@ -5,6 +5,7 @@ Source: ``QuorumState.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -67,6 +68,9 @@ LONELY_MS = 10_000
 
 class RaftNode:
     """One node of the quorum. Hard state and log are the shell's to keep; ``chain`` mirrors the log."""
+
+    twin_epoch = -1
+    """The newest epoch in which another node seemed to have this one's id."""
 
     def __init__(
         self,
@@ -251,6 +255,8 @@ class RaftNode:
         A prospective node that hears of the leader it lost goes on asking: who refuses it names that leader too
         (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
         """
+        if leader_id == self.me.id and epoch > self.epoch and not self.voters.has(self.me):
+            self.tell_twin(epoch, f"a node {leader_id} leads in epoch {epoch}, and it is not this one")
         if epoch < self.epoch or leader_id == self.me.id:
             return
         if epoch == self.epoch and isinstance(self.state, Prospective) and leader_id == self.hard.leader_id:
@@ -264,6 +270,12 @@ class RaftNode:
                 self.to_follower(epoch, leader_id)
             else:
                 self.ready.doubt = f"two leaders in epoch {epoch}: {known}, and now {leader_id} is said to lead"
+
+    def tell_twin(self, epoch: int, text: str) -> None:
+        """Another node seems to have this one's id: said once an epoch, for what it asks is asked again and again."""
+        if epoch > self.twin_epoch:
+            self.twin_epoch = epoch
+            self.ready.news = (logging.WARNING, f"{text}: each node needs an id of its own")
 
     # ------------------------------------------------------------------ fetches that wait here
 

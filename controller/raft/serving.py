@@ -30,7 +30,8 @@ def fetch(raft: RaftNode, ticket: Any, request: Fetch) -> None:
     if isinstance(state, Leader) and error != ErrorCode.INVALID_REQUEST:
         _note_directory(state, request.replica, raft.voters)
     if error == ErrorCode.NONE and request.replica.id == raft.me.id:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR  # somebody uses this node's id
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        raft.tell_twin(raft.epoch, f"somebody else asks for the metadata as node {raft.me.id}")
     if error != ErrorCode.NONE:
         raft.ready.replies.append(Reply(ticket, FetchAnswer(error, raft.epoch, raft.leader_for(request.replica.id))))
         return

@@ -6,6 +6,7 @@ Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 from ottla.world.env import Env
+
+logger = logging.getLogger("ottla.controller")
 
 _KEYS = {
     events.Vote: ApiKey.VOTE,
@@ -56,8 +59,11 @@ class Speaking:
     ) -> None:
         self._identity = identity
         self._quorum = quorum
+        self._address_of = address_of
         self._told = told
         self._hand_in = hand_in
+        self._is_foreign = False
+        """Whether somebody said that this node is of another cluster."""
         self._peers = Peers(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
         self.run = self._peers.run
 
@@ -93,9 +99,21 @@ class Speaking:
         if heard is None:
             return events.Unreachable(peer, request)
         if isinstance(heard, Refusal):
+            if heard.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._tell_foreign(peer)
             return events.Refused(peer, request, heard.error)
         self._told(heard.answer, heard.leader)
         answer, batches = heard.answer, batches_of(None)
         if isinstance(request, events.Fetch) and isinstance(answer, events.FetchAnswer) and heard.records:
             answer, batches = answer._replace(offset=request.offset), batches_of(heard.records)
         return events.Answered(peer, request, answer, batches)
+
+    def _tell_foreign(self, peer: int) -> None:
+        """Said once: it is tried again as long as this node runs, as Kafka's does."""
+        if not self._is_foreign:
+            self._is_foreign = True
+            host, port = self._address_of(peer) or ("?", 0)
+            logger.error(
+                "the controller at %s:%d is of another cluster: this node's data directory is of cluster %s",
+                *(host, port, self._identity.cluster_id),
+            )

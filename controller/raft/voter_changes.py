@@ -33,6 +33,7 @@ from ottla.controller.raft.states import FOREVER_MS, Change, Leader, Progress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages.control_records import VotersRecordVoter
+from ottla.wire.primitives import uuid_text
 from ottla.wire.schema import ZERO_UUID, Message
 
 FRESH_MS = 3_600_000
@@ -103,7 +104,8 @@ def _add(raft: RaftNode, ticket: Any, request: AddVoter) -> VoterAnswer | None:
         return wrong
     assert isinstance(state, Leader)
     if raft.voters.find(voter.id) is not None:
-        return _said(raft, ErrorCode.DUPLICATE_VOTER, f"a voter has the id {voter.id} already")
+        message = f"The voter id for {_named(voter)} is already part of the set of voters {_all_named(raft)}."
+        return _said(raft, ErrorCode.DUPLICATE_VOTER, message)
     ask = AskVersions(voter, request.endpoints)
     state.change = Change(ticket, request, raft.now_ms + raft.timeouts.request_ms, ask)
     raft.ready.sends.append(Send(voter.id, ask))
@@ -147,11 +149,22 @@ def _remove(raft: RaftNode, ticket: Any, request: RemoveVoter) -> VoterAnswer | 
     assert isinstance(state, Leader)
     left = [e for e in entries if (e.voter_id, e.voter_directory_id) != request.voter]
     if not left or len(left) == len(entries):
-        message = f"{request.voter.id} with that directory is no voter, or the last one"
+        message = f"Cannot remove voter {_named(request.voter)} from the set of voters {_all_named(raft)}"
         return _said(raft, ErrorCode.VOTER_NOT_FOUND, message)
     state.change = Change(ticket, request, raft.now_ms + raft.timeouts.request_ms)
     state.change.offset = _append(raft, left)
     return None
+
+
+def _named(voter: ReplicaKey) -> str:
+    """A replica as Kafka's tools show it."""
+    directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_text(voter.directory_id)
+    return f"ReplicaKey(id={voter.id}, directoryId={directory})"
+
+
+def _all_named(raft: RaftNode) -> str:
+    keys = [ReplicaKey(e.voter_id, e.voter_directory_id) for e in _entries(raft)]
+    return f"[{', '.join(map(_named, keys))}]"
 
 
 # ------------------------------------------------------------------ what a voter says of itself

@@ -117,6 +117,10 @@ def test_too_few_brokers_are_refused(brokers: list[m.RegisterBrokerRecord], fact
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+def test_a_broker_that_was_stopped_and_is_fenced_is_one_of_those_that_follow() -> None:
+    assert placed(image(broker(1), broker(2, fenced=True, leaving=True)), 1, 2) == [[1, 2]]
+
+
 def test_a_broker_is_usable_while_one_directory_is_not_cordoned() -> None:
     record = broker(1)
     record.log_dirs = [bytes([1] * 16), bytes([2] * 16)]

@@ -245,3 +245,48 @@ def test_a_leader_that_removed_itself_and_died_is_elected_once_more_to_see_it_th
     assert isinstance(again.state, Resigned)
     again.step(again.state.deadline_ms, Tick())
     assert (again.state, again.may_stand) == (Unattached(FOREVER_MS), False)
+
+
+@pytest.mark.parametrize(
+    ("me", "leader", "epoch", "told"),
+    [
+        (9, 9, 6, True),
+        (9, 2, 6, False),
+        (9, 9, 5, False),  # in an epoch it knew of; it may have said so itself before it was removed
+        (1, 1, 6, False),  # a voter: somebody has mixed something up, and the next answer is right
+    ],
+)
+def test_that_another_node_with_its_id_leads_is_said_once_an_epoch(
+    me: int, leader: int, epoch: int, told: bool
+) -> None:
+    """Else it would wait for ever for the metadata of a leader it takes for itself, and never say why."""
+    history = VoterHistory([ReplicaKey(1), ReplicaKey(2)])
+    key = ME if me == 1 else ReplicaKey(me, bytes([me] * 16))
+    raft = RaftMachine(key, history, HardState(5), EpochChain(), lambda: 0.5, bootstrap=(-2,))
+    (send,) = raft.step(0, Start()).sends
+    said = []
+    for turn in range(3):
+        ready = raft.step(turn * 3000, Answered(send.peer, send.request, FetchAnswer(OK, epoch, leader, offset=0)))
+        said.append(ready.news)
+    assert [x for x in said if x is not None] == [x for x in said[:1] if told]
+    if told:
+        assert said[0] is not None
+        assert said[0][1].startswith("a node 9 leads in epoch 6, and it is not this one")
+
+
+def test_a_leader_that_is_asked_by_somebody_with_its_own_id_says_so_once_and_so_does_who_asked() -> None:
+    raft = leads(1, 2, 3)
+    stranger = ReplicaKey(ME.id, b"another one here")
+    asked = Fetch(stranger, raft.epoch, 0, 0)
+    readies = [raft.step(now_ms, Asked("t", asked)) for now_ms in (1600, 1601)]
+    said = [ready.news for ready in readies]
+    assert said[0] is not None
+    assert said[0][1] == "somebody else asks for the metadata as node 1: each node needs an id of its own"
+    assert said[1] is None
+    (reply,) = readies[0].replies
+    assert reply.answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    other = RaftMachine(stranger, VoterHistory([]), HardState(0), EpochChain(), lambda: 0.5, bootstrap=(-2,))
+    (send,) = other.step(0, Start()).sends
+    told = other.step(1, Answered(send.peer, send.request, reply.answer)).news
+    assert told is not None
+    assert told[1].startswith(f"the leader of epoch {raft.epoch} gives node 1 no metadata")

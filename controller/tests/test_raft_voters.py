@@ -121,6 +121,16 @@ def test_r246_a_wish_is_checked_in_order(make: Any, request_: Any, expected: Err
         assert raft.voters.current == before
 
 
+def test_a_refusal_names_the_replica_and_all_voters() -> None:
+    key = "ReplicaKey(id={}, directoryId={})".format
+    stranger, voters = key(2, "CQ" + "kJCQ" * 5), f"[{key(1, 'AQEB' * 5 + 'AQ')}, {key(2, 'AgIC' * 5 + 'Ag')}]"
+    for request, message in (
+        (AddVoter(STRANGER, PLACES), f"The voter id for {stranger} is already part of the set of voters {voters}."),
+        (RemoveVoter(STRANGER), f"Cannot remove voter {stranger} from the set of voters {voters}"),
+    ):
+        assert said(leads(1, 2).step(2000, Asked("t", request)))[0].message == message
+
+
 # ------------------------------------------------------------------ adding (R247, R248)
 
 

@@ -241,6 +241,44 @@ def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: s
         assert (log.log_start_offset, offsets(log)) == (0, list(range(24))), seed
 
 
+@pytest.mark.parametrize("how", ["made anew", "compacted meanwhile"])
+def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_others(how: str) -> None:
+    """How far the others are compacted, and where they start: a torn file would say nothing of any of them."""
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory = with_logs(memory, 3)
+        for number, log in enumerate(directory.logs.values()):
+            log.flush()
+            log.note_compacted(12)
+            log.raise_start(number)
+        directory.sync_names()
+        directory.write_checkpoints()
+        if how == "compacted meanwhile":
+            directory.logs["t", 1].note_compacted(15)
+        directory.rename_for_deletion("t", 0, "x")
+        directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
+        killed = c.read_offsets(memory.session(), f"/data/{c.CLEANER_OFFSETS}")
+        assert ("t", 0) not in killed, "nothing is believed of the new one"
+        memory.lose_power()
+        second, third = opened_again(memory, COMPACTED)[1][-2:]
+        assert (second.cleaner_point in (12, 15), third.cleaner_point) == (True, 12), seed
+        assert (second.log_start_offset, third.log_start_offset) == (1, 2), seed
+
+
+def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 3)
+    for log in directory.logs.values():
+        log.flush()
+    directory.logs["t", 1].note_compacted(12)
+    directory.write_checkpoints()
+    directory.rename_for_deletion("t", 0, "x")
+    log = directory.make_partition("t", 0, OTHER_ID, SMALL, NOW)
+    synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
+    directory.adopt(log)
+    assert synced == []
+
+
 def test_making_logs_writes_no_checkpoint_for_names_nobody_had() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 2)

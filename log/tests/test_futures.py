@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.log import futures as f
+from ottla.log.aside import aside_is_synced, take_aside, write_aside
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -48,11 +49,11 @@ class Stage:
         return done
 
     def swap(self) -> None:
-        points = self.here.cleaner_points()
-        self.here.write_aside(points)
-        self.here.take_aside(points)
+        points, before = self.here.cleaner_points(), self.here.written_cleaner_points
+        write_aside(self.here, points)
+        assert take_aside(self.here, points, before)
         self.here.disk.fsync_dir(self.here.path)
-        self.here.aside_is_synced(points)
+        aside_is_synced(self.here, points)
         f.take_place(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:

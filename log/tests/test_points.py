@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 
@@ -136,6 +137,26 @@ def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
     stage.watch()
     stage.make(LOGS)
     assert stage.writes() == 0, "a name that is new costs nothing"
+
+
+@pytest.mark.parametrize("name", [c.RECOVERY_POINTS, c.LOG_STARTS])
+def test_where_a_deleted_namesake_began_is_not_believed_where_the_steps_could_not_write_that_it_is_gone(
+    name: str,
+) -> None:
+    stage = Stage()
+    stage.log(1).raise_start(2)
+    stage.write()
+    stage.directory.rename_for_deletion("t", 1, "tag")
+
+    def short(what: str, path: str) -> OSError | None:
+        return OSError(errno.EMFILE, "too many open files") if (what, path) == ("open", f"/d/{name}.tmp") else None
+
+    stage.directory.disk.fault = short  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="too many"):
+        stage.write()
+    stage.directory.disk.fault = None  # type: ignore[attr-defined]
+    stage.directory.create_partition("t", 1, bytes(16), LogSettings(), NOW)
+    assert stage.read(c.LOG_STARTS) == {}, "after a crash the new one would begin at 2"
 
 
 def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:

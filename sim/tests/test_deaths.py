@@ -24,6 +24,11 @@ def test_readers_of_committed_records_go_on_whatever_step_a_coordinator_dies_at(
     assert SEEDS < 10 or took_s[len(took_s) // 2] <= 3.0, printed
 
 
+@pytest.mark.parametrize("step", ["open-written", "open"])
+def test_what_lies_behind_the_end_of_a_segment_is_read_as_well(step: str) -> None:
+    assert " ok\n" in run_module("sim.deaths", "--step", step, "--seed", "4", "--seeds", "1")
+
+
 PLANTED = """
 from sim.tests.bugs_transactions import {bug} as sow
 sow()

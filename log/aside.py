@@ -1,0 +1,51 @@
+"""How far the logs of a directory are compacted, written under another name first: nothing is torn, and nobody waits.
+
+A thread writes it; then it takes the file's place, unless that says something newer by now.
+
+Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.log import checkpoints as c
+from ottla.log.directory import LogDirectory, TopicPartition
+
+
+def _path(directory: LogDirectory) -> str:
+    return f"{directory.path}/{c.CLEANER_OFFSETS}.new"
+
+
+def write_aside(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
+    """Write the file under another name, and wait until the disk has it: for a thread.
+
+    Raises:
+        OSError: final, unless the process is only short of something.
+    """
+    c.write_offsets(directory.disk, _path(directory), dict(sorted(points.items())), sync_dir=False)
+
+
+def take_aside(
+    directory: LogDirectory, points: Mapping[TopicPartition, int], instead_of: Mapping[TopicPartition, int]
+) -> bool:
+    """What was written aside takes the file's place: one renaming; says whether it did.
+
+    Not where it is older than what the file says, nor where it says too much of a log that was cut since, or went.
+
+    Raises:
+        OSError: it did not.
+    """
+    now = directory.cleaner_points()
+    is_older = directory.written_cleaner_points is not instead_of
+    if is_older or any(now.get(at, 0) < point for at, point in points.items()):
+        return False
+    directory.disk.rename(_path(directory), f"{directory.path}/{c.CLEANER_OFFSETS}")
+    directory.written_cleaner_points, directory.cleaner_points_are_safe = points, False
+    return True
+
+
+def aside_is_synced(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
+    """The directory was synced since; that counts unless somebody wrote the file meanwhile."""
+    if directory.written_cleaner_points is points:
+        directory.cleaner_points_are_safe = True

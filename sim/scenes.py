@@ -1,0 +1,118 @@
+"""What may happen to voters that are records, in just the order in which a rule of theirs is needed.
+Chance alone finds it late.
+
+``_forgotten``: a voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no
+majority, for one of them is not who it was. ``_hurried``: a leader that hears nobody is asked to let all the others go
+at once: one voter less at a time, or the rest of them decide without it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.controller.raft import events
+
+if TYPE_CHECKING:
+    from sim.lives import Lives
+    from sim.voters import Voters
+    from sim.world import World
+
+SHARE = 0.4
+"""Of the quorums of three or more whose voters are records."""
+REST_S = 4.0
+BEHIND_S = 1.5
+"""So long a voter hears nothing while the others go on: less than it takes it to ask for votes."""
+ALONE_S = 7.0
+"""So long the leader hears nobody: enough for the others to elect, if they may."""
+
+
+def are_played(seed: int, nodes: int) -> bool:
+    """Whether there are scenes in a run whose voters are records."""
+    return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
+
+
+class Scenes:
+    """One after the other, in some of the runs."""
+
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        voters: Voters,
+        lives: Mapping[int, Lives],
+        living: Callable[[], dict[int, Any]],
+        until_s: float,
+    ) -> None:
+        """``until_s``: nobody is killed from then on."""
+        self._world = world
+        self._chance = random.Random(f"scenes {seed}")
+        self._voters = voters
+        self._lives = lives
+        self._living = living
+        self._until_s = until_s
+        self.played = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(REST_S * (0.5 + self._chance.random()))
+            leader = self._leader()
+            if leader is not None and self._world.now_s() < self._until_s - BEHIND_S:
+                scene = self._chance.choice((self._forgotten, self._hurried))
+                await scene(*leader)
+
+    def _leader(self) -> tuple[int, Any] | None:
+        """Who leads and is active, of three voters at least that are all there, and its raft.
+
+        Who lets one go while another is lost for good may be left without a majority, and not only here.
+        """
+        for number, parts in self._living().items():
+            raft = parts.controller._raft
+            if parts.controller.is_active:
+                voters = raft.machine.voters.current
+                are_there = all(v == self._voters.key(v.id) for v in voters)
+                return (number, raft) if len(voters) > 2 and are_there else None
+        return None
+
+    async def _forgotten(self, leader: int, raft: Any) -> None:
+        others = [v.id for v in raft.machine.voters.current if v.id != leader]
+        behind, lost = self._chance.sample(others, 2)
+        self._world.note(f"scene: n{behind} falls behind, n{lost} loses its disk, n{leader} is alone")
+        self._cut([behind], BEHIND_S)
+        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        process = self._lives[lost].process
+        if process is None or process.dead or self._world.now_s() >= self._until_s:
+            return
+        self.played += 1
+        self._voters.lose(lost)
+        process.kill()
+        self._cut([leader], ALONE_S)
+        self._cut([behind], 0, [n for n in self._lives if n != leader])
+        await trio.sleep(ALONE_S)
+
+    async def _hurried(self, leader: int, raft: Any) -> None:
+        others = [v for v in raft.machine.voters.current if v.id != leader]
+        self._world.note(f"scene: n{leader} is alone, and asked to let all go")
+        self.played += 1
+        self._cut([leader], ALONE_S)
+        for voter in others:
+            self._world.start_soon(lambda v=voter: self._ask(raft, events.RemoveVoter(v)))  # type: ignore[misc]
+        await trio.sleep(ALONE_S)
+
+    async def _ask(self, raft: Any, request: events.RemoveVoter) -> None:
+        with trio.move_on_after(ALONE_S):
+            answer = (await raft.ask(request)).answer
+            self._world.note(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
+
+    def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:
+        """Those hear none of the others from now on, nor the others them."""
+        over = self._world.now_s() + for_s
+        for one in some:
+            for other in self._lives if others is None else others:
+                if other not in some:
+                    for source, target in ((one, other), (other, one)):
+                        self._world.network.link(f"n{source}", f"n{target}").cut_until = over
