@@ -221,12 +221,15 @@ class Fetcher:
         return None
 
     async def _hasten(self) -> None:
-        """Break a request off that waits for records while there is a partition it does not name."""
+        """Break a request off that waits for records while there is a partition it does not name.
+
+        One that was sent since there was news names what was new.
+        """
         while True:
             await self._news.wait()
             asking = self._asking
             await self._world.env.sleep(max(NEWS_WAIT_S, NEWS_WAIT_EACH_S * len(self._followed)))
-            if asking is not None and asking is self._asking:
+            if asking is not None and asking is self._asking and self._news.is_set():
                 asking.cancel()
 
     def _lost(self, error: Exception) -> None:

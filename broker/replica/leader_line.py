@@ -57,7 +57,7 @@ def fetch_version(metadata_version: int) -> int:
 
 def list_offsets_version(metadata_version: int) -> int:
     """The version of ListOffsets between brokers (R312)."""
-    steps = ((29, 11), (25, 10), (21, 9), (8, 8))
+    steps = ((29, 11), (25, 10), (21, 9), (9, 8))
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from heapq import heapify, heappop
 
 import trio
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.replica.move_turns import Move, Turns
 from ottla.broker.replica.noting import note_compaction
 from ottla.broker.replica.promotion import Next, next_of
 from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import Replicas, TopicPartition
+from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.replica.throttle import Throttle
+from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.delta import Delta
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
@@ -46,43 +47,6 @@ RETRY_MS = 1000
 SOON_MS = 1
 ATTEMPTS = 3
 LONGEST_REST_S = 1.0
-NEVER = float("-inf")
-
-
-class Move:
-    """One partition on its way."""
-
-    __slots__ = ("asked_ms", "cuts", "future", "is_held_up", "not_before_ms", "refused", "replica", "turn", "unsynced")
-
-    def __init__(self, replica: Replica, future: PartitionLog) -> None:
-        self.replica = replica
-        self.future = future
-        self.cuts = -1
-        """How often the log had been cut when the copy was held against it; it never was: -1."""
-        self.asked_ms = NEVER
-        self.not_before_ms = 0.0
-        self.unsynced = 0
-        self.refused = False
-        """Whether it was told that the log cannot be copied."""
-        self.turn = 0
-        """When it had its last turn, counted over all moves; it had none yet: 0."""
-        self.is_held_up = False
-        """Whether a disk refused, or damage: what waits for that keeps nobody else waiting."""
-
-    @property
-    def current(self) -> PartitionLog:
-        """The log that counts still."""
-        return self.replica.log
-
-    @property
-    def at(self) -> TopicPartition:
-        """Its place in the books."""
-        return self.replica.topic, self.replica.partition
-
-    @property
-    def is_being_copied(self) -> bool:
-        """Whether it was begun, and does not wait for the controller or for its disk."""
-        return self.turn > 0 and self.asked_ms == NEVER and not self.is_held_up
 
 
 class Mover:
@@ -102,33 +66,32 @@ class Mover:
         self._storage = storage
         self._replicas = replicas
         self._fail = fail
-        self._moves: dict[TopicPartition, Move] = {}
-        self._turns = 0
+        self._turns = Turns()
         self._throttle = Throttle("alter log dirs", config.node_id, RATE_KEY)
         self._news = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._moves)
+        return len(self._turns)
 
     def go_on(self, replica: Replica) -> None:
         """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
         replica.log.moves(begins=True)
         move = Move(replica, self._replicas.futures[replica.topic, replica.partition])
-        self._moves[move.at] = move
+        self._turns.add(move)
         self._news.set()
 
     def publish(self, image: Image, delta: Delta) -> None:
         """Metadata was committed: it may say what is waited for."""
-        for move in self._moves.values():
-            if move.asked_ms != NEVER and self._is_told(move):
-                move.not_before_ms = 0.0
+        for move in self._turns.asked(delta):
+            if self._is_told(move):
+                self._turns.wake(move)
                 self._news.set()
 
     async def run(self) -> None:
         """Move what is to be moved, until cancelled."""
         while True:
             self._news = trio.Event()
-            move = self._next()
+            move = await self._next()
             if move is None:
                 with self._env.timeout(self._rest_s()):
                     await self._news.wait()
@@ -142,33 +105,27 @@ class Mover:
                 self._put_off(move, RETRY_MS)
             except OSError as error:
                 self._broke(move, error, move.current)
+            self._turns.put_back(move)
             await trio.lowlevel.checkpoint()
 
-    def _next(self) -> Move | None:
-        """Whose last turn is longest ago, of those that need not wait; by name, where it is the first."""
-        now_ms, moves = self._env.monotonic_ms(), self._moves
-        is_full = sum(move.is_being_copied for move in moves.values()) >= len(self._storage.directories)
-        ready = [
-            (move.turn, at)
-            for at, move in moves.items()
-            if move.not_before_ms <= now_ms and (move.turn > 0 or not is_full)
-        ]
-        heapify(ready)
-        while ready:  # there may be very many: only those are looked at whose turn it is
-            _, at = heappop(ready)
-            if self._is_alive(moves[at]):
-                self._turns += 1
-                moves[at].turn = self._turns
-                return moves[at]
-            del moves[at]
+    async def _next(self) -> Move | None:
+        """Whose turn it is, of those that go on still. As many are copied at once as there are directories.
+
+        Very many may be over at once, with their topic: others run in between.
+        """
+        most, turn = len(self._storage.directories), Turn(self._env, BESIDE_MS)
+        while (move := self._turns.take(self._env.monotonic_ms(), most)) is not None:
+            if self._is_alive(move):
+                return move
+            self._turns.drop(move)
+            await turn.step()
         return None
 
     def _rest_s(self) -> float:
         """How long nothing is to be done, if nobody wants something new."""
-        if not self._moves:
+        if not len(self._turns):
             return FOREVER_S
-        first = min(move.not_before_ms for move in self._moves.values())
-        return min(max(first - self._env.monotonic_ms(), 1) / 1000, LONGEST_REST_S)
+        return min(max(self._turns.next_ms() - self._env.monotonic_ms(), 1) / 1000, LONGEST_REST_S)
 
     def _put_off(self, move: Move, by_ms: float) -> None:
         move.not_before_ms = self._env.monotonic_ms() + by_ms
@@ -251,8 +208,7 @@ class Mover:
         if not self._is_alive(move) or move.current is not current or cuts != current.truncations:
             return
         if not raw:
-            self._put_off(move, RETRY_MS)
-            return
+            raise f.nothing_there(move.future, current)  # somebody cut its file short
         if self._take(move, raw) and move.unsynced >= SYNC_EVERY_BYTES:
             await self._sync(move)
 

@@ -97,12 +97,12 @@ class Moves:
             if target.path in self._storage.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._replicas.get(log.topic, log.partition) is not replica:
-                self._remove(path)  # it went meanwhile, and another of that name may be in this directory
+                await self._take_back(path, target)  # it went, and another of that name may be in this directory
                 return ErrorCode.KAFKA_STORAGE_ERROR
             target.adopt(future)
         except OSError as error:
             self._fail(error, target)
-            self._take_back(path, target)
+            await self._take_back(path, target)
             return ErrorCode.KAFKA_STORAGE_ERROR
         future.note_compacted(replica.log.cleaner_point)
         self._replicas.futures[replica.topic, replica.partition] = future
@@ -110,28 +110,29 @@ class Moves:
         self._mover.go_on(replica)
         return ErrorCode.NONE
 
-    def _take_back(self, path: str, target: LogDirectory) -> None:
-        """What there is of a copy that was refused goes: a later start would go on with it."""
+    async def _take_back(self, path: str, target: LogDirectory) -> None:
+        """What there is of a copy that was refused goes for good: a later start would go on with it."""
         if target.path in self._storage.failed:
             return
+        doomed = f"{path.removesuffix(FUTURE)}-delete"
         try:
             if self._env.disk.exists(path):
-                self._remove(path)
+                self._env.disk.rename(path, doomed)
+                for tell in self._replicas.on_doomed:
+                    tell(doomed)
+                await self._on_disk(target)
         except OSError as error:
             self._fail(error, target)
 
-    def _remove(self, path: str) -> None:
-        """Have the files removed of a copy that no directory has adopted. Raises OSError: the disk failed."""
-        target = f"{path.removesuffix(FUTURE)}-delete"
-        self._env.disk.rename(path, target)
-        for doomed in self._replicas.on_doomed:
-            doomed(target)
+    async def _on_disk(self, where: LogDirectory) -> None:
+        """Wait until the names in a directory are on the disk. Raises OSError: they are not."""
+        await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), Lane.SYNC)
 
     async def _give_up(self, at: TopicPartition, where: LogDirectory) -> None:
         """Give a move up: a power cut must not bring the copy back, for the next start would go on with it."""
         self.cancel(at)
         try:
-            await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), Lane.SYNC)
+            await self._on_disk(where)
         except OSError as error:
             self._fail(error, where)
 

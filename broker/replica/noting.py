@@ -12,20 +12,29 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.replica.storage import Storage
+from ottla.log.aside import aside_is_synced, take_aside, write_aside
 from ottla.log.directory import LogDirectory
 from ottla.world.env import Env, Lane
 
+WRITINGS = 2
+"""How often at most for one who waits."""
+
 
 async def note_compaction(env: Env, storage: Storage, directory: LogDirectory) -> None:
-    """Wait until the disk knows how far each log of a directory is compacted.
+    """Wait until the disk knows how far each log of a directory is compacted: what is so now, at least.
+
+    What changes meanwhile is written once more, and then it is left to whoever asks next: a log with many holes that is
+    being copied would keep everybody else waiting.
 
     Raises:
         OSError: final, unless the process is only short of something.
     """
+    writings = 0
     async with storage.noting[directory.path]:
-        while (points := directory.cleaner_points()) != directory.noted_cleaner_points:
-            await env.in_thread(partial(directory.write_aside, points), Lane.SYNC)
-            if points == directory.cleaner_points():  # else there is something newer to write
-                directory.take_aside(points)
+        while writings < WRITINGS and (points := directory.cleaner_points()) != directory.noted_cleaner_points:
+            before = directory.written_cleaner_points
+            await env.in_thread(partial(write_aside, directory, points), Lane.SYNC)
+            if take_aside(directory, points, before):  # else there is something newer to write
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
-                directory.aside_is_synced(points)
+                aside_is_synced(directory, points)
+                writings += 1

@@ -63,6 +63,7 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
                 if log is not None:
                     await note_compaction(env, storage, one.directory)
                     _promote(replicas, one, log)
+                    arrived.add(one.at)
         await turn.step()
 
 
@@ -118,7 +119,6 @@ def _take(
     current = None if replica is None else newness(replica.log)
     match found(told=one.told, newness=newness(log), current=current):
         case Found.COUNTS:
-            arrived.add(at)
             return log
         case Found.GOES_ON:
             replicas.futures[at] = log

@@ -231,12 +231,12 @@ class Counting:
     """A quota nobody reaches: when what was taken is said to have been."""
 
     def __init__(self) -> None:
-        self.fetch, self.at_ms = self, list[float]()
+        self.at_ms = list[float]()
 
     def most_fetched(self, _peer: Any, _client_id: str, most_bytes: int) -> int:
         return most_bytes
 
-    def spend(self, _peer: Any, _client_id: str, _value: float, about_ms: float) -> int:
+    def fetched(self, _peer: Any, _client_id: str, _size_bytes: float, about_ms: float) -> int:
         self.at_ms.append(about_ms)
         return 0
 

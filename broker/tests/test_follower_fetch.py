@@ -8,16 +8,18 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch, list_offsets
-from ottla.broker.replica.partition import Leading
+from ottla.broker.replica.partition import Answered, IsrAnswer, Leading
 from ottla.broker.replica.replica import Asked, IsrRules, Replica
 from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.tests.ground import ME, Ground, topic
+from ottla.broker.tests.scripted_leader import records
 from ottla.broker.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.tests.world import NOW_MS, Stage, awaited, virtually
 from ottla.controller.image import Partition
 from ottla.log.tests.world import a_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 
@@ -135,6 +137,67 @@ def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> Non
     assert asked.is_current
     led.replica.follow_image(1, Partition((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
     assert not asked.is_current, "the image was quicker"
+
+
+LESS, MORE = IsrAnswer(0, 3, 1, (1,)), IsrAnswer(0, 3, 1, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "isr", "committed"),
+    [
+        pytest.param(LESS, Answered.TAKEN, (1,), [12], id="who has nothing holds nothing up any more"),
+        pytest.param(MORE, Answered.TAKEN, (1, 2), [], id="it is as it was"),
+        pytest.param(IsrAnswer(E.OPERATION_NOT_ATTEMPTED), Answered.TAKEN_BACK, (1, 2), [], id="not now"),
+    ],
+)
+def test_r334_what_the_controller_says_to_a_change_of_the_isr_may_commit(
+    answer: IsrAnswer, outcome: Answered, isr: tuple[int, ...], committed: list[int]
+) -> None:
+    led = Led()
+    led.replica.shrink(NOW_MS + 30_001)
+    (asked,) = led.asked
+    assert led.replica.answered(asked, answer, NOW_MS + 30_001) is outcome
+    assert (led.leading.isr.maximal, led.committed) == (isr, committed)
+    assert led.replica.answered(asked, LESS, NOW_MS + 30_001) is Answered.IGNORED, "it is about a change of the past"
+    assert led.committed == committed
+
+
+def test_r334_an_answer_that_comes_after_the_image_is_ignored() -> None:
+    led = Led()
+    led.replica.shrink(NOW_MS + 30_001)
+    (asked,) = led.asked
+    led.replica.follow_image(1, Partition((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led.replica.shrink(NOW_MS + 60_002)
+    assert not asked.is_current
+    assert led.replica.answered(asked, IsrAnswer(0, 4, 2, (1,)), NOW_MS + 60_002) is Answered.IGNORED
+    assert led.committed == []
+
+
+BEGINS = [
+    # the batch's offsets -> where the log begins and ends then
+    pytest.param(3, 7, 3, 8, id="the leader's log starts within the batch"),
+    pytest.param(3, 5, 3, 6, id="with its last record"),
+    pytest.param(5, 7, 5, 8, id="with its first"),
+    pytest.param(6, 8, 5, 9, id="behind it there is a hole"),
+    pytest.param(3, 4, None, 5, id="all of it lies before: refused"),
+]
+
+
+@pytest.mark.parametrize(("first", "last", "begins", "ends"), BEGINS)
+def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
+    first: int, last: int, begins: int | None, ends: int
+) -> None:
+    stage = Stage()
+    replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
+    replica.log.start_over_at(5, NOW_MS)
+    batch = records(first, last - first + 1)
+    if begins is None:
+        with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE"):
+            replica.append_as_follower(batch, NOW_MS)
+    else:
+        assert not replica.append_as_follower(batch, NOW_MS)
+        assert replica.log.bases == [begins]
+    assert replica.log.log_end_offset == ends
 
 
 def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> None:

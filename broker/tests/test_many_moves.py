@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from ottla.broker.replica.move_turns import Move
 from ottla.broker.replica.mover import PIECE_BYTES, Mover
 from ottla.broker.replica.replica import Replica
 from ottla.broker.tests.ground import topic
 from ottla.broker.tests.moving import AT, NONE, Moving
+from ottla.broker.turn import BESIDE_MS
 from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode
 
@@ -38,15 +41,47 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
             assert await ground.moves.alter(("u", number), path) is NONE
         assert len(ground.mover) == COUNT
         monkeypatch.setattr(Mover, "_is_alive", counted)
-        move = ground.mover._next()
+        move = await ground.mover._next()
         assert move is not None
         assert asked == [move.replica.partition]
-        asked.clear()
+        ground.mover._turns.put_back(move)
         ground.say(gone=("u",))
         await ground.applier.settled()
         await ground.until(lambda: not len(ground.mover))
 
     ground.tell(story, made=False)
+
+
+def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    ground, ended, ran = Moving(obeys=False), False, 0
+    is_alive, clock = Mover._is_alive, [0.0]
+
+    def slow(mover: Mover, move: Any) -> bool:
+        clock[0] += 1
+        return is_alive(mover, move)
+
+    async def others() -> None:
+        nonlocal ran
+        while not ended:
+            ran += 1
+            await trio.lowlevel.checkpoint()
+
+    async def story() -> None:
+        nonlocal ended
+        for number in range(COUNT):
+            replica: Any = SimpleNamespace(topic="u", partition=number, log=None)
+            ground.mover._turns.add(Move(replica, None))  # type: ignore[arg-type]
+        monkeypatch.setattr(Mover, "_is_alive", slow)
+        ground.env.monotonic_ms = lambda: clock[0]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            assert await ground.mover._next() is None
+            ended = True
+        assert not len(ground.mover)
+        assert clock[0] == COUNT
+        assert ran >= COUNT / 2 / BESIDE_MS
+
+    trio.run(story)
 
 
 def test_a_move_that_was_given_up_does_not_come_back_after_a_power_cut() -> None:

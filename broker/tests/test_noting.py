@@ -44,6 +44,65 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
     ground.tell(story)
 
 
+def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
+    """As one does that is copied from its leader: what was so when somebody asked is on the disk soon."""
+    ground = Moving()
+    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+
+    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+        log = ground.replica.log
+        log.note_compacted(log.cleaner_point + 1)
+        return await in_thread(work, lane)
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        ground.env.in_thread = meanwhile
+        with trio.fail_after(1):
+            await note_compaction(ground.env, ground.storage, directory)
+        assert int(durable(ground).split()[-1]) >= 7
+        ground.env.in_thread = in_thread
+        await note_compaction(ground.env, ground.storage, directory)
+        assert directory.knows_compacted(ground.replica.log)
+
+    ground.tell(story)
+
+
+@pytest.mark.parametrize("how", ["others wrote", "cut", "gone"])
+def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -> None:
+    ground = Moving()
+    directory, in_thread = ground.storage.directories[0], ground.env.in_thread
+    said: list[bytes] = []
+
+    async def meanwhile(work: Callable[[], Any], lane: Any = Lane.FILES) -> Any:
+        ground.env.in_thread = in_thread
+        done = await in_thread(work, lane)
+        if how == "others wrote":
+            ground.replica.log.note_compacted(9)
+            directory.write_checkpoints()
+        elif how == "cut":
+            ground.replica.log.truncate_to(5, ground.env.now_ms())
+        else:
+            del directory.logs[AT]
+        return done
+
+    def fault(what: str, path: str) -> OSError | None:
+        if (what, path) == ("rename", f"{PATH}.new"):
+            said.append(bytes(ground.env.memory.files[path].data))
+        return None
+
+    async def story() -> None:
+        ground.write(20)
+        ground.replica.log.note_compacted(7)
+        ground.env.in_thread, ground.env.disk.fault = meanwhile, fault
+        await note_compaction(ground.env, ground.storage, directory)
+        wanted: dict[str, list[bytes]] = {"others wrote": [], "cut": [b"0\n1\nt 0 5\n"], "gone": []}
+        assert said == wanted[how]
+        assert directory.noted_cleaner_points == directory.cleaner_points()
+
+    ground.tell(story)
+
+
 def test_who_comes_second_waits_until_the_disk_has_it() -> None:
     ground = Moving()
     directory = ground.storage.directories[0]

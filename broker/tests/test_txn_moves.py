@@ -119,6 +119,22 @@ def test_fact_137_a_refused_abort_is_tried_at_the_next_look() -> None:
     run(node, story)
 
 
+def test_fact_137_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_there_are_more_partitions() -> None:
+    node = TxnNode()
+    begun(node, 0, 1)
+    machine = node.machine
+    node.partitions = 7
+    assert node.transactions.partition_for("x") == 1
+
+    async def story() -> None:
+        await trio.sleep(30)
+        found = machine.seen("x")
+        assert found is not None
+        assert (found.state, len(node.marked)) == (S.COMPLETE_ABORT, 1)
+
+    run(node, story)
+
+
 def test_fact_124_a_transaction_in_two_phases_is_left_alone() -> None:
     node = TxnNode()
     node.init(timeout=2**31 - 1)

@@ -227,3 +227,15 @@ def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_clean
     ground.storage.close(1)
     unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
     assert "/b/t-0.tag-future/00000000000000000000.log" not in unsynced, "the next start believes it"
+
+
+def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() -> None:
+    """Of two copies one counts; its directory fails while how far it is compacted is noted."""
+    ground = Moving()
+    copy(ground, 1, 1, 1)
+    copy(ground, 2, 1, 1)
+    ground.storage.directories[1].cleaner_points_are_safe = False  # a power cut might take the file
+    ground.break_disk(f"/b/{CLEANER_OFFSETS}")
+    start(ground, 1)
+    assert set(ground.storage.failed) == {"/b"}
+    assert ground.named("/c") == ["future"], "it may be the only one that is left"
