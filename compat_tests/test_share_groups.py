@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 
 from compat_tests.cluster import OttlaProcess, java_tool
+from compat_tests.consumer_stories import ready
+from compat_tests.stage import Stage
+from compat_tests.test_transactions import confluent
 
 WITHIN_S = 60.0
 
@@ -136,3 +141,64 @@ def test_the_java_console_reads_a_group_and_the_tool_describes_and_resets_it(nod
     java_tool("consumer.group.ShareGroupCommand", *at, "--delete-offsets", "--group", group, "--topic", topic)
     java_tool("consumer.group.ShareGroupCommand", *at, "--delete", "--group", group)
     assert group not in java_tool("consumer.group.ShareGroupCommand", *at, "--list")
+
+
+def begin_small(node: OttlaProcess, topic: str, **settings: str) -> str:
+    """A topic of one partition, and a group that reads it from its beginning."""
+    stage = Stage(node.port)
+    stage.topic(topic, 1)
+    group = f"share-{topic}"
+    ready(stage, group, "share.assignment.interval.ms")
+    own = {"share_auto_offset_reset": "earliest", **settings}
+    stage.change("its own", 32, group, *((key.replace("_", "."), 0, value) for key, value in own.items()))
+    stage.settle()
+    return group
+
+
+def test_records_of_aborted_transactions_are_nobodys(node: OttlaProcess, topic: str) -> None:
+    group = begin_small(node, topic, share_isolation_level="read_committed")
+    producer = confluent(node.bootstrap, f"writes-{topic}")
+    for first, commits in ((0, True), (10, False), (20, True), (30, False)):
+        producer.begin_transaction()
+        for number in range(first, first + 10):
+            producer.produce(topic, str(number), partition=0)
+        (producer.commit_transaction if commits else producer.abort_transaction)(WITHIN_S)
+    send_to_one(node, topic, 40)
+    with consumer(node, group, topic) as reader:
+        assert numbers(take(21, reader)) == [*range(10), *range(20, 30), 40]
+        until = time.monotonic() + WITHIN_S
+        while standing(node, group) != {"0": "0"}:  # what was aborted at the end is passed over by the next fetch
+            assert time.monotonic() < until
+            take(0, reader)
+
+
+def send_to_one(node: OttlaProcess, topic: str, number: int) -> None:
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    producer.produce(topic, str(number), partition=0)
+    assert producer.flush(WITHIN_S) == 0
+
+
+def next_of(reader: ShareConsumer, within_s: float) -> list[int]:
+    """How often the record it gets was given out; nothing where it gets none."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        found = [message.delivery_count() for message in reader.poll(0.2) if message.error() is None]
+        if found:
+            return found
+    return []
+
+
+def test_a_record_that_nobody_answers_for_goes_to_others_when_its_lock_is_over_and_is_given_up(
+    tmp_path: Path, topic: str
+) -> None:
+    with (
+        OttlaProcess(tmp_path / "data", group_share_min_record_lock_duration_ms="1000") as node,
+        ExitStack() as open_ones,
+    ):
+        group = begin_small(node, topic, share_record_lock_duration_ms="1500", share_delivery_count_limit="2")
+        send_to_one(node, topic, 0)
+        one, other, third = (open_ones.enter_context(consumer(node, group, topic)) for _ in range(3))
+        assert next_of(one, WITHIN_S) == [1]
+        assert next_of(other, WITHIN_S) == [2]
+        assert next_of(third, 4.0) == []
+        assert standing(node, group) == {"0": "0"}

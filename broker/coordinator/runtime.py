@@ -121,11 +121,15 @@ class CoordinatorRuntime(Generic[R]):
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         shard = self._shards.get(partition)
-        if shard is None or not shard.replica.is_leader or shard.state in (State.FAILED, State.CLOSED):
+        if shard is None or not self.is_served(shard):
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
         if shard.state is State.LOADING:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
+
+    def is_served(self, shard: Shard[R]) -> bool:
+        """Whether a shard is asked, now or once it has been read."""
+        return shard.replica.is_leader and shard.state not in (State.FAILED, State.CLOSED)
 
     def ask(self, partition: int, event_of: Callable[[Ticket], Any]) -> Ticket:
         """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""

@@ -69,8 +69,8 @@ class GroupCoordinator:
         count: Callable[[], int],
     ) -> None:
         self._count = count
-        self.partitions = config.number("offsets.topic.num.partitions")
-        """How many partitions `__consumer_offsets` has: what the topic says, once it exists."""
+        self._partitions = config.number("offsets.topic.num.partitions")
+        """Of `__consumer_offsets`, as long as there is no topic that says otherwise."""
         self._config = config
         self._image = Image()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(
@@ -114,12 +114,11 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
-        return partition_of(group_id, self.partitions)
+        return partition_of(group_id, self._count() or self._partitions)
 
     def lead(self, replica: Replica) -> None:
         """Begin to serve a partition's groups."""
         if replica.topic == TOPIC:
-            self.partitions = self._count() or self.partitions
             self._runtime.lead(replica)
 
     def ask(self, group_id: str, event_of: Callable[[Ticket], Any]) -> Ticket:

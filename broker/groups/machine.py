@@ -206,6 +206,10 @@ class GroupMachine:
                 return self._loaded(now_ms)
             case Settled(what=NewGroup() | Replaced()) if self._of_new_kind(event.what.call.request.group_id):
                 return self.handle(now_ms, event.what.call)  # it has become another kind of group meanwhile
+            case Settled(what=rb.Overdue()):
+                from ottla.broker.groups.overdue import settled
+
+                return settled(self, event.what, event.error, now_ms)
             case Settled():
                 return self.groups.settled(event.what, event.error, now_ms)
             case Fired(key=("expire",)):
@@ -280,17 +284,11 @@ class GroupMachine:
         return fx
 
     def _timer(self, key: tuple[str, ...], now_ms: int) -> Fx:
-        if key[0].startswith("share-"):
-            return self.shares.timer(key)
-        if key[0].startswith("streams-"):
-            from ottla.broker.groups.streams.target import timer as streams_timer
-
-            return streams_timer(self.streams, key, now_ms)
-        if not key[0].startswith("consumer-"):
+        if "-" not in key[0]:
             return self.groups.timer(key, now_ms)
-        from ottla.broker.groups.consumer.leaving import timer
+        from ottla.broker.groups.overdue import timer
 
-        return timer(self.consumers, key, now_ms)
+        return timer(self, key, now_ms)
 
     def _metadata_changed(self, event: MetadataChanged) -> Fx:
         fx = Fx()

@@ -11,7 +11,7 @@ The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerSettings, ShareSettings, StreamsSettings
@@ -54,6 +54,13 @@ class Assigned(NamedTuple):
     group_id: str
     generation: int
     shares: Mapping[str, bytes]
+
+
+class Overdue(NamedTuple):
+    """What is settled of a timer's records: whose it was is still the same object where nothing was written."""
+
+    key: tuple[str, ...]
+    whose: Any
 
 
 def store(group: Group, fx: Fx) -> None:

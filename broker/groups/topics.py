@@ -6,7 +6,7 @@ Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Generator, Iterable, Mapping, Set
 
 from xxhash import xxh3_64_intdigest
 
@@ -31,15 +31,35 @@ def _text(text: str) -> bytes:
 
 def topic_hash(topic: Topic, image: Image) -> int:
     """The hash of a topic: name, id, partitions, and the racks their replicas are in."""
-    parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _INT.pack(len(topic.partitions))]
+    count = len(topic.partitions)
+    parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
-    for number in range(len(topic.partitions)):
-        parts.append(_INT.pack(number))
-        partition = topic.partitions.get(number) if racks else None
-        for rack in sorted(racks[i] for i in (partition.replicas if partition is not None else ()) if i in racks):
-            text = _text(rack)
-            parts += [text[-4:], text]
+    if not racks:
+        parts.append(struct.pack(f"<{count + 1}i", count, *range(count)))
+        return _hash(b"".join(parts))
+    parts.append(_INT.pack(count))
+    placed: dict[tuple[int, ...], bytes] = {(): b""}
+    for number in range(count):
+        partition = topic.partitions.get(number)
+        replicas = partition.replicas if partition is not None else ()
+        if replicas not in placed:
+            texts = map(_text, sorted(racks[i] for i in replicas if i in racks))
+            placed[replicas] = b"".join(text[-4:] + text for text in texts)
+        parts += (_INT.pack(number), placed[replicas])
     return _hash(b"".join(parts))
+
+
+COLD_AT_ONCE = 500
+"""So many topics are looked at in one turn of the loop, fewer where they have many partitions; a member may be the
+first to want very many."""
+COLD_ROWS = COLD_AT_ONCE + 1
+"""In rows of a slice: what is cold never goes at once."""
+_PARTITIONS_A_TOPIC = 8
+"""So many partitions are as much work as a topic is."""
+
+
+def _work(topic: Topic) -> int:
+    return 1 + len(topic.partitions) // _PARTITIONS_A_TOPIC
 
 
 class Topics:
@@ -72,6 +92,24 @@ class Topics:
         if len(names) > len(topics) and isinstance(names, Set | Mapping):
             return [name for name in topics if name in names]
         return [name for name in names if name in topics]
+
+    def cold(self, names: Iterable[str]) -> list[str]:
+        """Those that exist and whose hash is not known, where they are more than one turn's; else none."""
+        topics, hashes = self.image.topics, self._hashes
+        found = [name for name in names if name not in hashes and name in topics]
+        return found if sum(_work(topics[name]) for name in found) > COLD_AT_ONCE else []
+
+    def warm(self, names: list[str], at_once: int = COLD_AT_ONCE) -> Generator[None, None, None]:
+        """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
+        work = 0
+        for name in names:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                self._hashes[name] = topic_hash(topic, self.image)
+                work += _work(topic)
+            if work >= at_once:
+                yield
+                work = 0
 
     def hash_of(self, names: Collection[str]) -> int:
         """The hash of those topics that exist; 0 where there are none."""

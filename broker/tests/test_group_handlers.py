@@ -162,6 +162,12 @@ def test_a_hash_is_javas(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
+def test_a_group_belongs_where_the_topic_says_also_at_a_node_that_leads_nothing_of_it() -> None:
+    """Whoever coordinates transactions adds a group's partition to them, and may lead none (fact 130)."""
+    node = Node(led=False, partitions=3, offsets_topic_num_partitions="50")
+    assert node.groups.partition_for("hello") == partition_of("hello", 3) != partition_of("hello", 50)
+
+
 def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positive_twin() -> None:
     assert partition_of("polygenelubricants", 50) == 0
     assert partition_of("hello", 50) == 22

@@ -119,10 +119,12 @@ def test_who_is_of_another_kind_is_refused_while_somebody_is_in_the_group() -> N
     assert answer.code == E.INCONSISTENT_GROUP_PROTOCOL
     assert stage.call(s.SyncGroupRequest("g", 1, "a"), 5).code == E.UNKNOWN_MEMBER_ID
     beat = chb.ConsumerGroupHeartbeatRequest("g", "x", 0, None, None, 30_000, ["t"], None, None, [])
-    assert stage.call(beat).code == E.GROUP_ID_NOT_FOUND
+    answer = stage.call(beat)
+    why = "Group g is not a consumer group."
+    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, why)
     stage.beat("a", -1)
     stage.beat("b", -1)
-    assert stage.call(beat).code == E.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
+    assert stage.call(beat).error_code == E.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
 
 
 def test_an_empty_streams_group_makes_room_for_a_classic_member() -> None:

@@ -22,6 +22,7 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count_name
 from ottla.broker.groups.counting import count
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.topics import COLD_ROWS
 
 INTERVAL = "consumer.assignment.interval.ms"
 STEPS_AT_ONCE = 16
@@ -61,6 +62,23 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
         ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `target.compute`.
     """
     check_state(updated, step.owned)  # before anything is written in slices
+    looks = ask.bump or group.is_stale
+    cold = groups.topics.cold(group.names.keys() | updated.names) if looks else []
+    if not cold:
+        _change(groups, group, step, updated, ask, fx)
+        return
+    records, fx.records = fx.records, []
+
+    def slices() -> Iterator[Fx]:
+        yield from in_turns(groups.topics.warm(cold))
+        rest = Fx(records=records)
+        _change(groups, group, step, updated, ask, rest)
+        yield from rest.flat()
+
+    fx.follow(slices(), COLD_ROWS)
+
+
+def _change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Member, ask: Ask, fx: Fx) -> None:
     epoch, homogeneous = group.epoch, None
     if ask.bump or group.is_stale:
         epoch, homogeneous = new_epoch(groups, group, step.member, updated, fx, bump=ask.bump)

@@ -46,8 +46,8 @@ class ConsumerGroups:
             if not group.names.keys().isdisjoint(touched):  # costs as much as the fewer of them
                 group.fresh_epoch = None
 
-    def group(self, group_id: str) -> ConsumerGroup:
-        """A consumer group.
+    def group(self, group_id: str, name: str = "Group") -> ConsumerGroup:
+        """A consumer group; ``name``: what it is called where there is none.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND.
@@ -55,7 +55,7 @@ class ConsumerGroups:
         group = self.groups.get(group_id)
         if group is None:
             other = group_id in self.classic.groups
-            why = f"Group {group_id} is not a consumer group." if other else f"Consumer group {group_id} not found."
+            why = f"Group {group_id} is not a consumer group." if other else f"{name} {group_id} not found."
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
         return group
 

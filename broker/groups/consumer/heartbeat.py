@@ -136,7 +136,7 @@ class _Beat:
         request = self._request
         known = self._groups.groups.get(request.group_id)
         if known is not None or request.member_epoch != 0:
-            self._go_on(known if known is not None else self._groups.group(request.group_id))
+            self._go_on(known if known is not None else self._groups.group(request.group_id, "Consumer group"))
             return
         classic = self._groups.classic.groups.get(request.group_id)
         if classic is not None and classic.state is not GroupState.EMPTY:

@@ -21,7 +21,9 @@ from ottla.broker.groups.consumer.state import (
     count_names,
 )
 from ottla.broker.groups.consumer.static import known_as
+from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.topics import COLD_ROWS
 from ottla.log.machine import SLICE
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -54,20 +56,22 @@ def leave(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms
 
 def fence(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], now_ms: int, fx: Fx) -> None:
     """The group goes on without these, in its next epoch, or as a classic group."""
+    cold = groups.topics.cold(group.names)
     if group.classic_members:
         from ottla.broker.groups.consumer.downgrade import Back, downgrade, is_due
 
         if is_due(groups, group, members):
             back = Back(group, {member.id for member in members}, None, rebalance=True, now_ms=now_ms)
-            downgrade(groups, back, fx, instead=partial(_without, groups, group, members))
+            downgrade(groups, back, fx, instead=partial(_without, groups, group, members, cold))
             return
-    fx.follow(_without(groups, group, members), len(members) * RECORDS_A_MEMBER)
+    fx.follow(_without(groups, group, members, cold), COLD_ROWS if cold else len(members) * RECORDS_A_MEMBER)
 
 
-def _without(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member]) -> Iterator[Fx]:
+def _without(groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[Member], cold: list[str]) -> Iterator[Fx]:
     """The group without these, in its next epoch: of very many that is written first, lest a node that dies in between
     leave a target behind which nobody would look at again.
     """
+    yield from in_turns(groups.topics.warm(cold))
     records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
     names, timers = dict(group.names), Fx()
     for regex, number in Counter(member.regex for member in members if member.regex).items():

@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.state import ConsumerGroup, Member, Resolved, 
 from ottla.broker.groups.counting import count
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call
-from ottla.controller.image import Image
+from ottla.broker.groups.topics import Topics
 from ottla.log.machine import Arm
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -70,7 +70,7 @@ def update(
         or (last is not None and now_ms > last.at_ms + REFRESH_MS)
     )
     if wanted and regexes:
-        groups.searches[group.id] = _search(groups.topics.image, list(regexes), call.sees, now_ms)
+        groups.searches[group.id] = _search(groups.topics, list(regexes), call.sees, now_ms)
         fx.timers.append(Arm(("consumer-regex", group.id), now_ms))
     return outcome
 
@@ -92,9 +92,10 @@ def _compiled(regex: str) -> Any:
         raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from None
 
 
-def _search(image: Image, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int) -> Search:
-    """The topics each expression stands for, in steps."""
+def _search(topics: Topics, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int) -> Search:
+    """The topics each expression stands for, in steps; very many are looked at here already."""
     out: dict[str, Resolved] = {}
+    image = topics.image
     for regex in regexes:
         try:
             pattern = _compiled(regex)
@@ -102,12 +103,13 @@ def _search(image: Image, regexes: Iterable[str], sees: Callable[[str], bool] | 
             out[regex] = Resolved(frozenset(), image.offset, now_ms)
             continue
         yield
-        topics = []
+        found = []
         for name in image.topics:
             if pattern.fullmatch(name) is not None and (sees is None or sees(name)):
-                topics.append(name)
+                found.append(name)
             yield
-        out[regex] = Resolved(frozenset(topics), image.offset, now_ms)
+        out[regex] = Resolved(frozenset(found), image.offset, now_ms)
+    yield from topics.warm(topics.cold({name for one in out.values() for name in one.topics}), 1)
     return out
 
 

@@ -56,6 +56,7 @@ def converted(groups: ConsumerGroups, classic: Group) -> Generator[None, None, C
         group.target[member.id] = {topic: java_order.numbers(held) for topic, held in new.assigned.items()}
         if number % STEP == 0:
             yield
+    yield from groups.topics.warm(groups.topics.cold(group.names))
     group.metadata_hash = groups.topics.hash_of(group.names)
     return group
 

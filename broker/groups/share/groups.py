@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.groups.modern import restored
+from ottla.broker.groups.modern import in_turns, restored
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareSettings
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.state import Named, ShareGroup, joined, without
-from ottla.broker.groups.topics import Topics
+from ottla.broker.groups.topics import COLD_ROWS, Topics
 from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.machine import Arm, Cancel, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -63,21 +63,19 @@ class ShareGroups:
             deleting = {topic: name for topic, name in group.deleting.items() if topic not in ids}
             yield sr.ready_record(group.id, initializing, initialized, deleting)
 
-    def group(self, group_id: str) -> ShareGroup:
-        """A share group.
+    def group(self, group_id: str, name: str = "Group") -> ShareGroup:
+        """A share group; ``name``: what it is called where there is none.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND.
         """
         group = self.groups.get(group_id)
         if group is None:
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, self._missing(group_id))
+            why = f"{name} {group_id} not found."
+            if self.taken(group_id):
+                why = f"Group {group_id} is not a share group."
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
         return group
-
-    def _missing(self, group_id: str) -> str:
-        if self.taken(group_id):
-            return f"Group {group_id} is not a share group."
-        return f"Share group {group_id} not found."
 
     def group_to_join(self, group_id: str) -> ShareGroup:
         """A share group, or a new one, which its first records make.
@@ -85,10 +83,9 @@ class ShareGroups:
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
         """
-        group = self.groups.get(group_id)
-        if group is None and self.taken(group_id):
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, self._missing(group_id))
-        return group or ShareGroup(group_id)
+        if group_id in self.groups or self.taken(group_id):
+            return self.group(group_id)
+        return ShareGroup(group_id)
 
     def interval_ms(self, group_id: str, name: str) -> int:
         """A setting of a group: its own, or the node's."""
@@ -116,10 +113,16 @@ class ShareGroups:
 
     def fence(self, group: ShareGroup, member_id: str, fx: Fx) -> None:
         """The group goes on without a member, in its next epoch."""
-        fx.records += sr.member_tombstones(group.id, member_id)
         names = group.names_with(group.member(member_id), None)
+        cold = self.topics.cold(names)
+        fx.follow(self._without(group, member_id, names, cold), COLD_ROWS if cold else 1)
+
+    def _without(self, group: ShareGroup, member_id: str, names: Mapping[str, int], cold: list[str]) -> Iterator[Fx]:
+        yield from in_turns(self.topics.warm(cold))
+        fx = Fx(records=sr.member_tombstones(group.id, member_id))
         fx.records.append(sr.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
         fx.timers.append(Cancel((SESSION, group.id, member_id)))
+        yield fx
 
     # ------------------------------------------------------------------ partitions that get their state
 

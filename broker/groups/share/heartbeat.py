@@ -9,19 +9,22 @@ Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
 from ottla.broker.groups.modern import in_turns
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
 from ottla.broker.groups.share.state import LEAVING, ShareGroup, ShareMember
 from ottla.broker.groups.state import Call
+from ottla.broker.groups.topics import COLD_ROWS
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
@@ -31,21 +34,23 @@ PARTITIONS_A_ROW = 5
 """So many partitions are as much work as a member is."""
 
 
-class Beaten(NamedTuple):
+@dataclass(slots=True)
+class Beaten:
     """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
 
     response: hb.ShareGroupHeartbeatResponse
-    epoch: int
-    to_initialize: Places
+    epoch: int = 0
+    to_initialize: Places = field(default_factory=dict)
 
 
 def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
-    """The answer is a `Beaten` or a `ProtocolError`."""
-    fx, call = Fx(), call._replace(ticket=ticket)
+    """The answer is a `Beaten` or a `ProtocolError`; it stands beside what goes in slices, whatever becomes of them."""
+    beaten = Beaten(hb.ShareGroupHeartbeatResponse())
+    fx = Fx(replies=[Reply(ticket, beaten)])
     try:
-        _Beat(groups, call, now_ms, fx).go()
+        _Beat(groups, call, beaten, now_ms, fx).go()
     except ProtocolError as error:
-        return Fx(replies=[Reply(call.ticket, error.with_traceback(None))])
+        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
     return fx
 
 
@@ -71,9 +76,10 @@ def check_epoch(member: ShareMember, epoch: int) -> None:
 class _Beat:
     """One heartbeat on its way."""
 
-    def __init__(self, groups: ShareGroups, call: Call, now_ms: int, fx: Fx) -> None:
+    def __init__(self, groups: ShareGroups, call: Call, beaten: Beaten, now_ms: int, fx: Fx) -> None:
         self._groups = groups
         self._call = call
+        self._beaten = beaten
         self._request: hb.ShareGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
@@ -89,7 +95,8 @@ class _Beat:
             self._leave()
             return
         joins = request.member_epoch == 0
-        group = groups.group_to_join(request.group_id) if joins else groups.group(request.group_id)
+        group_id = request.group_id
+        group = groups.group_to_join(group_id) if joins else groups.group(group_id, "Share group")
         known = group.members.get(request.member_id)
         if len(group.members) >= groups.settings.max_size and known is None:
             why = f"The share group has reached its maximum capacity of {groups.settings.max_size} members."
@@ -102,9 +109,29 @@ class _Beat:
         bump = updated.names != member.names
         if group.target_epoch >= group.epoch:
             bump = bump or group.waits_for_more
-        epoch, names = group.epoch, group.names
-        if bump or group.is_stale:
-            names = group.names_with(member, updated)
+        names = group.names_with(member, updated) if bump or group.is_stale else None
+        cold = groups.topics.cold(names) if names is not None else []
+        if cold:
+            records, fx.records = fx.records, []
+            change = partial(self._change, group, member, updated, names, bump=bump)
+            fx.follow(self._once_known(cold, records, change), COLD_ROWS)
+        else:
+            self._change(group, member, updated, names, bump=bump)
+
+    def _once_known(self, cold: list[str], records: list[GroupRecord], change: Callable[[], None]) -> Iterator[Fx]:
+        """Look at very many topics step by step, and go on."""
+        yield from in_turns(self._groups.topics.warm(cold))
+        self._fx = rest = Fx(records=records)
+        change()
+        yield from rest.flat()
+
+    def _change(
+        self, group: ShareGroup, member: ShareMember, updated: ShareMember, new: Mapping[str, int] | None, *, bump: bool
+    ) -> None:
+        """See what the group makes of it; ``new``: who wants which topic, where that must be looked at."""
+        groups, fx = self._groups, self._fx
+        epoch, names = group.epoch, group.names if new is None else new
+        if new is not None:
             epoch, bump = self._new_epoch(group, names, bump=bump)
         if group.target_epoch >= epoch or not group.is_time(groups.interval_ms(group.id, INTERVAL), self._now_ms):
             goal = group.target_epoch, group.target.get(updated.id, NOTHING)
@@ -118,8 +145,8 @@ class _Beat:
         group = self._groups.group(request.group_id)
         group.member(request.member_id)
         self._groups.fence(group, request.member_id, self._fx)
-        response = hb.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING)
-        self._fx.replies.append(Reply(self._call.ticket, Beaten(response, group.epoch, {})))
+        self._beaten.response = hb.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING)
+        self._beaten.epoch = group.epoch
 
     def _merged(self, member: ShareMember) -> ShareMember:
         """The member with what the request says; what it leaves out stays."""
@@ -186,7 +213,8 @@ class _Beat:
         if moved != updated:
             fx.records.append(sr.current_record(group.id, moved))
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
-        response = hb.ShareGroupHeartbeatResponse(
+        beaten = self._beaten
+        beaten.response = response = hb.ShareGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
             heartbeat_interval_ms=groups.interval_ms(group.id, "share.heartbeat.interval.ms"),
@@ -200,8 +228,7 @@ class _Beat:
         new = groups.to_initialize(group, names, self._now_ms)
         if new:
             groups.begin(group, new, self._now_ms, fx)
-        places = {topic: named.partitions for topic, named in new.items()}
-        fx.replies.append(Reply(self._call.ticket, Beaten(response, epoch, places)))
+        beaten.epoch, beaten.to_initialize = epoch, {topic: named.partitions for topic, named in new.items()}
 
 
 def _moved(groups: ShareGroups, member: ShareMember, epoch: int, target: Target) -> ShareMember:

@@ -8,16 +8,18 @@ from __future__ import annotations
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.state import Call
 from ottla.log.machine import Reply
-from ottla.wire.apis import ApiKey
-from ottla.wire.errors import ErrorCode, ProtocolError
-
-_REFUSALS = {
-    ApiKey.JOIN_GROUP: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ErrorCode.GROUP_ID_NOT_FOUND,
-}
+from ottla.wire.errors import ErrorCode as Error
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import join_group as j
 
 
 def refuse(call: Call) -> Fx:
     """Nobody of another kind joins a share group, and none of them is a member."""
-    code = _REFUSALS.get(ApiKey(call.request.SPEC.key), ErrorCode.UNKNOWN_MEMBER_ID)
+    request = call.request
+    if isinstance(request, chb.ConsumerGroupHeartbeatRequest):
+        why = f"Group {request.group_id} is not a consumer group."
+        return Fx(replies=[Reply(call.ticket, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))])
+    joins = isinstance(request, j.JoinGroupRequest)
+    code = Error.INCONSISTENT_GROUP_PROTOCOL if joins else Error.UNKNOWN_MEMBER_ID
     return Fx(replies=[Reply(call.ticket, ProtocolError(code))])

@@ -9,8 +9,8 @@ Source: ``GroupMetadataManager.streamsGroupHeartbeat`` and what it calls (apache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.rebalance import Fx
@@ -30,42 +30,44 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 
 
-class Beaten(NamedTuple):
+@dataclass(slots=True)
+class Beaten:
     """The answer to a heartbeat, and the internal topics that are to be made."""
 
     response: hb.StreamsGroupHeartbeatResponse
-    to_create: Mapping[str, InternalTopic]
+    to_create: Mapping[str, InternalTopic] = field(default_factory=dict)
 
 
 def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
-    """The answer is a `Beaten` or a `ProtocolError`."""
-    fx, call = Fx(), call._replace(ticket=ticket)
+    """The answer is a `Beaten` or a `ProtocolError`; it stands beside what goes in slices, whatever becomes of them."""
+    beaten = Beaten(hb.StreamsGroupHeartbeatResponse())
+    fx = Fx(replies=[Reply(ticket, beaten)])
     try:
         if call.request.member_epoch == LEAVING:
-            _leave(groups, call, fx)
+            _leave(groups, call, beaten, fx)
         else:
-            _Beat(groups, call, now_ms, fx).go()
+            _Beat(groups, call, beaten, now_ms, fx).go()
     except ProtocolError as error:
-        return Fx(replies=[Reply(call.ticket, error.with_traceback(None))])
+        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
     return fx
 
 
-def _leave(groups: StreamsGroups, call: Call, fx: Fx) -> None:
+def _leave(groups: StreamsGroups, call: Call, beaten: Beaten, fx: Fx) -> None:
     request: hb.StreamsGroupHeartbeatRequest = call.request
     group = groups.group(request.group_id)
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = request.member_id
     groups.fence(group, group.member(request.member_id).id, fx)
-    response = hb.StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING, status=[])
-    fx.replies.append(Reply(call.ticket, Beaten(response, {})))
+    beaten.response = hb.StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING, status=[])
 
 
 class _Beat:
     """One heartbeat on its way."""
 
-    def __init__(self, groups: StreamsGroups, call: Call, now_ms: int, fx: Fx) -> None:
+    def __init__(self, groups: StreamsGroups, call: Call, beaten: Beaten, now_ms: int, fx: Fx) -> None:
         self._groups = groups
         self._call = call
+        self._beaten = beaten
         self._request: hb.StreamsGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
@@ -192,7 +194,7 @@ class _Beat:
             fx.records.append(sr.current_record(group.id, moved))
             groups.watch_revocation(group.id, moved, self._now_ms, fx)
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
-        response = hb.StreamsGroupHeartbeatResponse(
+        self._beaten.response = response = hb.StreamsGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
             heartbeat_interval_ms=groups.number(group.id, "streams.heartbeat.interval.ms"),
@@ -208,13 +210,12 @@ class _Beat:
             response.endpoint_information_epoch = group.endpoint_epoch
         if configured.problem is not None:
             self._tell(*configured.problem)
+            self._beaten.to_create = configured.missing
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = updated.id
         if group.shutdown_by is not None:
             why = f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown"
             self._tell(Status.SHUTDOWN_APPLICATION, f"{why} for the entire application.")
-        to_create = configured.missing if configured.problem is not None else {}
-        fx.replies.append(Reply(self._call.ticket, Beaten(response, to_create)))
 
 
 def _assign(response: hb.StreamsGroupHeartbeatResponse, held: Held) -> None:

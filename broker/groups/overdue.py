@@ -1,0 +1,54 @@
+"""Members of the new kinds of groups whose time is over: one that the log did not let go is let go a little later.
+
+Source: ``CoordinatorTimerImpl.schedule`` with ``retry`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.groups.rebalance import Fx, Overdue
+from ottla.log.machine import Arm
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.share.groups import ShareGroups
+
+RETRY_MS = 500
+
+
+def timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
+    """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupMachine`."""
+    member = _member(machine, key)
+    fx = _timer(machine, key, now_ms)
+    if member is not None and (fx.records or fx.then is not None):
+        fx.settle = Overdue(key, member)
+    return fx
+
+
+def _timer(machine: Any, key: tuple[str, ...], now_ms: int) -> Fx:
+    if key[0].startswith("share-"):
+        shares: ShareGroups = machine.shares
+        return shares.timer(key)
+    if key[0].startswith("streams-"):
+        from ottla.broker.groups.streams.target import timer as streams_timer
+
+        return streams_timer(machine.streams, key, now_ms)
+    from ottla.broker.groups.consumer.leaving import timer as consumer_timer
+
+    return consumer_timer(machine.consumers, key, now_ms)
+
+
+def settled(machine: Any, what: Overdue, error: ErrorCode, now_ms: int) -> Fx:
+    """Whether it could be written is known. Who is another by now has been heard of, or is gone."""
+    again = error is not ErrorCode.NONE and _member(machine, what.key) is what.whose
+    return Fx(timers=[Arm(what.key, now_ms + RETRY_MS)] if again else [])
+
+
+def _member(machine: Any, key: tuple[str, ...]) -> Any:
+    if len(key) < 3:
+        return None
+    kind = key[0].partition("-")[0]
+    find: Any = {"share": machine.share, "streams": machine.streams_group, "consumer": machine.consumer}[kind]
+    group = find(key[1])
+    return None if group is None else group.members.get(key[2])

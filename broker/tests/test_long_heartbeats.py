@@ -1,0 +1,104 @@
+"""Heartbeats that go in slices: who waits for one is answered, whatever becomes of the slices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Serde
+from ottla.broker.groups import records as gr
+from ottla.broker.groups.machine import GroupMachine, OfShare, OfStreams
+from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
+from ottla.broker.groups.state import Call
+from ottla.broker.groups.streams.heartbeat import heartbeat as streams_heartbeat
+from ottla.broker.tests import streams_stage
+from ottla.broker.tests.consumer_stage import image_of
+from ottla.broker.tests.register import E, House, code_of, led, refusing, with_runtime
+from ottla.log.machine import SLICE
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import share_group_heartbeat as shb
+from ottla.wire.messages import streams_group_heartbeat as sth
+
+TOPICS = {"t": 5 * SLICE} | {f"t{number}": 1 for number in range(SLICE + 1)}
+
+
+def consumer(ticket: Any) -> Any:
+    request = chb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*TOPICS], None, None, [])
+    return Call(ticket, request, 1, "c", "h")
+
+
+def share(ticket: Any) -> Any:
+    call = Call(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h")
+    return OfShare(ticket, partial(share_heartbeat, call=call))
+
+
+def streams(ticket: Any) -> Any:
+    joins: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p"}
+    request = sth.StreamsGroupHeartbeatRequest(
+        "g", "a", 0, topology=streams_stage.PLAIN, rebalance_timeout_ms=30_000, **joins
+    )
+    return OfStreams(ticket, partial(streams_heartbeat, call=Call(None, request, 0, "c", "h")))
+
+
+def groups() -> House:
+    """A shard of groups, alone in its ISR."""
+    house, settings = House(followed=False), streams_stage.Stage().settings
+    house.runtime = CoordinatorRuntime(
+        house.env,
+        house.timers,
+        house._failed,
+        "state",
+        lambda: GroupMachine(settings, image_of(TOPICS)),
+        Serde(gr.encode, gr.decode),
+        5000,
+    )
+    return led(house)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+def test_who_waits_is_answered_once_all_is_done(joins: Any) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        ticket = house.runtime.ask(0, joins)
+        assert ticket.answer is None, "it goes in slices"
+        answer = await ticket.wait()
+        assert getattr(answer, "response", answer).member_id == "a"
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+def test_who_waits_hears_that_the_shard_went_between_two_slices(joins: Any) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        ticket = house.runtime.ask(0, joins)
+        house.runtime.resign(house.replica)
+        assert code_of(ticket) is E.NOT_COORDINATOR
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+@pytest.mark.parametrize("after", [0, 1])
+def test_who_waits_hears_that_the_log_refused_a_slice(joins: Any, after: int) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.shard.replica = refusing(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
+        ticket = house.runtime.ask(0, joins)
+        with trio.move_on_after(60):
+            await ticket.wait()
+        assert code_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)
