@@ -133,11 +133,12 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
             make_topic(bootstrap, topic, len(PARTITIONS))
         write(bootstrap)
         with copiers(bootstrap, tmp_path) as running:
-            turns = itertools.count(1)
+            turns, at_work = itertools.count(1), 0
             for number in range(kills):
                 for victim in ("broker", "copier"):
                     goal = 2 * RECORDS * next(turns) // (2 * kills + 1)
                     until(lambda goal=goal: copied(bootstrap) >= goal or all_done(running), ENDS_WITHIN_S)
+                    at_work += not all_done(running)
                     if victim == "copier":
                         running[number % 2].kill()
                         running[number % 2].start()
@@ -149,6 +150,8 @@ def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brok
                     for topic in (INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"):
                         until(lambda topic=topic: all_in_sync(bootstrap, topic), ENDS_WITHIN_S)
             until(lambda: all_done(running), ENDS_WITHIN_S)
+            print(f"{at_work} of {2 * kills} were killed while there was something to copy")
+            assert at_work > KILLS, "copying is over before the kills are: it takes more records"
         until(lambda: is_stable(bootstrap, OUTPUT, len(PARTITIONS)))
         found = committed(bootstrap)
     for number in PARTITIONS:

@@ -130,6 +130,10 @@ def outlived(cluster: Mixed, coordinator: int) -> list[str]:
     return [f"{words}-{value}{number}" for value in "ab" for number in (0, 1)]
 
 
+JAVA = ("java-0", name_for(0, "java"), "java-1", name_for(1, "java"))
+"""Topics and ids for Kafka's own producer, for each kind of coordinator: version 2 of transactions. librdkafka: 1."""
+
+
 def told(cluster: Mixed, kills: tuple[int, ...]) -> None:
     """All of it, by each kind of coordinator; then what readers see."""
     bootstrap = cluster.bootstrap
@@ -166,8 +170,7 @@ def test_transactions_of_both_kinds_of_coordinators_under_our_controllers(tmp_pa
     with ottla.Cluster(3, settings=COUNTS) as cluster, kafka_under_ours(cluster, tmp_path, NODE) as kafka:
         bootstrap = cluster.bootstrap_servers
         lay_out(bootstrap, 9, 1, 2)
-        for coordinator in (0, 1):  # version 2 of transactions: librdkafka speaks 1
-            in_java(bootstrap, f"java-{coordinator}", name_for(coordinator, "java"))
+        in_java(bootstrap, *JAVA)
         kills = {0: kafka.kill, 1: lambda: cluster.kill(1)}
         told(Mixed(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
         assert kafka.complaints() == []
@@ -178,5 +181,6 @@ def test_transactions_of_both_kinds_of_coordinators_under_a_kafka_controller(tmp
         bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
         until(lambda: brokers(bootstrap) == {1, 7, 8})
         lay_out(bootstrap, 1, 7, 8)
+        in_java(bootstrap, *JAVA)
         told(Mixed(bootstrap, {1: seven.kill}, {1: seven.start}), (1,))
         assert kafka.complaints() == []

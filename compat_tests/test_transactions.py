@@ -1,9 +1,8 @@
-"""Transactions of stock producers, fenced, aborted, killed and moved; Kafka's own tool that looks at them."""
+"""Transactions of stock producers, fenced, aborted, killed and moved."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 import ottla
-from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
+from compat_tests.cluster import OTTLA, OttlaProcess, free_ports
 from compat_tests.jars import classpath
-from compat_tests.test_three_nodes import all_in_sync, make_topic, until
+from compat_tests.test_three_nodes import all_in_sync, has_started, make_topic, serve, stopped_together, until, voters
 
 WAIT_S = 60.0
 
@@ -142,23 +141,26 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1", "b0", "b1"]
 
 
-def in_java(bootstrap: str, topic: str, transactional_id: str) -> None:
-    """Commits, aborts and a fence of Kafka's own producer, over a topic of two partitions."""
+def in_java(bootstrap: str, *names: str) -> None:
+    """Commits, aborts and a fence of Kafka's own producer, over a topic of two partitions: topics, each with an id."""
     program = Path(__file__).parent / "java" / "Transact.java"
     done = subprocess.run(
-        ["java", "-cp", classpath(), str(program), bootstrap, topic, transactional_id],
+        ["java", "-cp", classpath(), str(program), bootstrap, *names],
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     committed = sorted(f"{v}{p}" for v in ["a", *(f"c{i}-" for i in range(20)), "f"] for p in (0, 1))
-    lines = done.stdout.splitlines()
-    assert lines[:5] == ["committed", "aborted", "aborted nothing", "committed 20", "second began"]
-    assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
-    assert lines[6] == f"committed: [{', '.join(committed)}]"
-    assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"
+    said = done.stdout.splitlines()
+    assert len(said) == 8 * len(names) // 2
+    for at in range(0, len(said), 8):
+        lines = said[at : at + 8]
+        assert lines[:5] == ["committed", "aborted", "aborted nothing", "committed 20", "second began"]
+        assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
+        assert lines[6] == f"committed: [{', '.join(committed)}]"
+        assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"
 
 
 def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> None:
@@ -236,51 +238,6 @@ def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, gro
     see(node.bootstrap, target, ["a0", "a1"])
 
 
-# ---------------------------------------------------------------------- Kafka's own tool, and ours
-
-
-def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
-    make(node.bootstrap, topic)
-    at = ["-b", node.bootstrap, "-o", "json"]
-    producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})
-    producer.begin_transaction()
-    write(producer, topic, "a")
-    (row,) = [x for x in json.loads(command("txn", "list", *at)) if x["id"] == topic]
-    assert row["state"] == "Ongoing"
-    (row,) = json.loads(command("txn", "describe", topic, *at))
-    assert (row["state"], row["timeout_s"], row["partitions"]) == ("Ongoing", 600.0, [f"{topic}-0", f"{topic}-1"])
-    assert json.loads(command("txn", "hanging", "--older-than", "0", "--topic", topic, *at)) == []
-    assert "aborted" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap)
-    assert "no transaction" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap, status=1)
-    assert "NOT_FOUND" in command("txn", "describe", "nobody", "-b", node.bootstrap, status=1).upper().replace(" ", "_")
-
-
-def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, topic: str) -> None:
-    make(node.bootstrap, topic)
-    at = ["--bootstrap-server", node.bootstrap]
-    producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})
-    producer.begin_transaction()
-    write(producer, topic, "a")
-    listed = java_tool("TransactionsCommand", *at, "list")
-    row = next(line.split() for line in listed.splitlines() if line.startswith(topic))
-    assert row[3] == "Ongoing"
-    told = java_tool("TransactionsCommand", *at, "describe", "--transactional-id", topic)
-    row = next(line.split() for line in told.splitlines() if topic in line)
-    assert row[4] == "Ongoing"
-    assert sorted(row[-1].split(",")) == [f"{topic}-0", f"{topic}-1"]
-    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
-    row = told.splitlines()[1].split()
-    assert (row[1], row[-1]) == ("0", "0"), "its epoch, and the first offset of its transaction"
-    hanging = java_tool(
-        "TransactionsCommand", *at, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "1"
-    )
-    assert topic not in hanging, "its coordinator knows it"
-    java_tool("TransactionsCommand", *at, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
-    assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1"]
-    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
-    assert told.splitlines()[1].split()[-1] == "None"
-
-
 # ---------------------------------------------------------------------- three nodes
 
 
@@ -338,3 +295,39 @@ def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
             for name in ("t", "__transaction_state"):
                 until(partial(all_in_sync, bootstrap, name))
         see(bootstrap, "t", sorted(ledger.committed))
+
+
+def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path) -> None:
+    """The topics of transactions and groups get a replica more with each broker, up to three."""
+    ports = free_ports(3)
+    processes: list[subprocess.Popen[str]] = []
+    with stopped_together(processes):
+        processes.append(serve(tmp_path, ports, 1))
+        assert has_started(processes[0])
+        alone = f"127.0.0.1:{ports[0]}"
+        make(alone, "one")
+        producer = confluent(alone, "grows")
+        group = Consumer({"bootstrap.servers": alone, "group.id": "grows"}).consumer_group_metadata()
+        producer.begin_transaction()
+        write(producer, "one", "a")
+        producer.send_offsets_to_transaction([TopicPartition("one", 0, 1)], group, WAIT_S)
+        producer.commit_transaction(WAIT_S)
+        until(lambda: committed(alone, "grows", "one") == [1, -1001])
+        processes += [serve(tmp_path, ports, number) for number in (2, 3)]
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            until(lambda topic=topic: all_in_sync(bootstrap, topic))
+        until(lambda: list(voters(ports[0]).values()) == [0, 0, 0])
+        make_topic(bootstrap, "t", 2)
+        producer = confluent(bootstrap, "grows")
+        producer.begin_transaction()
+        write(producer, "t", "b")
+        processes[0].kill()
+        processes[0].wait()
+        producer.commit_transaction(2 * WAIT_S)
+        rest = bootstrap.partition(",")[2]
+        see(rest, "t", ["b0", "b1"])
+        assert committed(rest, "grows", "t") == [-1001, -1001]
+        asked = Consumer({"bootstrap.servers": rest, "group.id": "grows"})
+        assert asked.committed([TopicPartition("one", 0)], WAIT_S)[0].offset == 1
+        asked.close()

@@ -12,6 +12,7 @@ From KIP-13, KIP-55.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -24,9 +25,12 @@ MOST_COUNTERS = 20_000
 """Clients name themselves as they like: the counter that was not used for longest makes room for a new one."""
 MOST_DELAY_MS = 2**31 - 1
 """What an answer can say."""
-_KEPT_NAME_CHARS = 255
+FREE = math.inf
+"""The rate of whoever has no quota."""
+KEPT_NAME_CHARS = 255
 _MOST_FOUND = 10_000
 _SWEEP_MS = 60_000.0
+_NO_END = 10**15
 Place = tuple[str | None, str | None]
 """Whose quota: a user's and a client's name; None is the default of its kind, an empty name none at all."""
 NONE = ""
@@ -77,7 +81,8 @@ class Rate:
     """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second.
 
     Between two looks who counts may do it by itself, from the time `from_ms` up to `until_ms`: what it adds to `taken`
-    counts as long as that is no more than `room`, and it notes when that was. These times are of another clock.
+    counts as long as that is no more than `room`, and it notes when that was. These times are of another clock; like
+    `room` they are whole numbers, as what is compared with them is: that takes half as long.
     """
 
     __slots__ = (
@@ -94,8 +99,11 @@ class Rate:
         """When the oldest began."""
         self._again_ms = float("-inf")
         """From then on these two are to be made anew: one of the samples has been silent for too long."""
-        self.taken, self.room = 0.0, 0.0
-        self.taken_ms = self.from_ms = self.until_ms = float("-inf")
+        self.taken: float = 0
+        self.room: float = 0
+        self.taken_ms: float = 0
+        self.from_ms: float = 0
+        self.until_ms: float = 0
         self._shift_ms = 0.0
         """So much is the clock of looks ahead of the other."""
 
@@ -104,19 +112,23 @@ class Rate:
         at. ``about_ms``: the time by another clock; where that is set back, this ends.
         """
         current = self._samples[self._current]
-        self.room = most - self._others - current.value
+        self.room = math.floor(min(most - self._others - current.value, _NO_END))
         self._shift_ms = now_ms - about_ms
         self.from_ms = about_ms
-        self.until_ms = min(self._again_ms, current.began_ms + SAMPLE_MS) - self._shift_ms
+        self.until_ms = math.floor(min(self._again_ms, current.began_ms + SAMPLE_MS) - self._shift_ms)
+
+    def free(self) -> None:
+        """Have it counted at directly whatever comes: nobody looks here."""
+        self.room, self.until_ms = FREE, FREE
 
     def _close(self) -> None:
         """What was counted directly is in the sample."""
-        self.until_ms = float("-inf")
+        self.until_ms = 0
         if self.taken:
             current = self._samples[self._current]
             current.value += self.taken
             current.last_ms = self.taken_ms + self._shift_ms
-            self.taken = 0.0
+            self.taken = 0
 
     def count(self, value: float, now_ms: float) -> None:
         """Count something that happened now."""
@@ -168,17 +180,33 @@ class Rate:
 
 
 class Bound(Generic[C]):
-    """Whose counter it is, and how much a second it may be."""
+    """Whose counter it is, and how much a second it may be.
 
-    __slots__ = ("counter", "most", "rate", "who")
+    A connection holds the one it counted under last: most requests count there, without anything being looked for.
+    """
 
-    def __init__(self, who: tuple[str, str], rate: float, counter: C) -> None:
+    __slots__ = ("client_id", "counter", "most", "rate", "who")
+
+    def __init__(self, who: tuple[str, str], client_id: str, rate: float, counter: C) -> None:
         self.who = who
+        self.client_id: str | None = client_id
+        """What who counts here calls itself; None once something else holds: then it has to be looked for again."""
         self.rate = rate
-        self.most = rate * (SAMPLES - 1) * SAMPLE_MS / 1000
+        self.most = math.floor(min(rate * (SAMPLES - 1) * SAMPLE_MS / 1000, _NO_END))
         """All samples together may hold this much in any case: the time they are taken over is never shorter."""
         self.counter = counter
         """The one that `Kind.counter` gave last, if it gave any."""
+
+    def covers(self: Bound[Rate], value: float, about_ms: float) -> bool:
+        """Count something that cannot be over; False: it was not counted, and what it comes to has to be looked at."""
+        rate = self.counter
+        if rate.from_ms <= about_ms < rate.until_ms:
+            taken = rate.taken + value
+            if taken <= rate.room:
+                rate.taken = taken
+                rate.taken_ms = about_ms
+                return True
+        return False
 
 
 class Kind(Generic[C]):
@@ -190,30 +218,34 @@ class Kind(Generic[C]):
         self._rates: dict[tuple[str, str], C] = {}
         self._nobodys = make()
         """Nothing is ever counted there."""
-        self.found: dict[tuple[str, str], Bound[C] | None] = {}
+        self._free = make()
+        """Of all who have no quota."""
+        self.found: dict[tuple[str, str], Bound[C]] = {}
         """Those who were looked for, by principal and client: `bound`, without a call."""
         self._swept_ms = 0.0
 
     def changed(self) -> None:
         """There are other quotas: the counters go on."""
+        for bound in self.found.values():
+            bound.client_id, bound.counter = None, self._nobodys  # connections hold it
         self.found.clear()
 
-    def bound(self, principal: str, client_id: str) -> Bound[C] | None:
-        """The most specific quota of somebody (items 99 and 347)."""
+    def bound(self, principal: str, client_id: str) -> Bound[C]:
+        """The most specific quota of somebody (items 99 and 347); who has none is FREE."""
         try:
             return self.found[principal, client_id]
         except KeyError:
             return self._find(principal, client_id)
 
-    def _find(self, principal: str, client_id: str) -> Bound[C] | None:
+    def _find(self, principal: str, client_id: str) -> Bound[C]:
         found = self._look(principal.partition(":")[2], client_id)
-        if len(client_id) <= _KEPT_NAME_CHARS:
+        if len(client_id) <= KEPT_NAME_CHARS:
             if len(self.found) > _MOST_FOUND:
-                self.found.clear()
+                self.changed()
             self.found[principal, client_id] = found
         return found
 
-    def _look(self, user: str, client_id: str) -> Bound[C] | None:
+    def _look(self, user: str, client_id: str) -> Bound[C]:
         """Who comes without a name for itself has its user's quota alone."""
         limits = self.limits
         order: tuple[tuple[Place, tuple[str, str]], ...] = (
@@ -231,8 +263,8 @@ class Kind(Generic[C]):
                 continue
             rate = limits.get(place)
             if rate is not None:
-                return Bound((who[0], who[1][:_KEPT_NAME_CHARS]), rate, self._nobodys)
-        return None
+                return Bound((who[0], who[1][:KEPT_NAME_CHARS]), client_id, rate, self._nobodys)
+        return Bound((NONE, NONE), client_id, FREE, self._free)
 
     def counter(self, who: tuple[str, str], now_ms: float) -> C:
         """Somebody's counter; those nobody used for long are forgotten."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLES, Bound, Kind, Metered
+from ottla.broker.auth.counters import FREE, MOST_DELAY_MS, SAMPLES, Bound, Kind, Metered
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -108,7 +108,7 @@ class Mutations(Kind[TokenBucket]):
         """What counts one request's changes; None where it makes none, or nothing bounds who asks."""
         since = STRICT_SINCE.get(key)
         bound = None if since is None else self.bound(peer.principal, client_id)
-        if since is None or bound is None:
+        if since is None or bound is None or bound.rate == FREE:
             return None
         bucket = self.counter(bound.who, now_ms())
         return Changes(peer, bound, bucket, now_ms, strict=version >= since)

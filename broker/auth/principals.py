@@ -31,13 +31,13 @@ def java_pattern(text: str) -> re.Pattern[str]:
     """A pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
 
     Raises:
-        re.error: it is none, or sets are joined or cut within it, which Python does not.
+        re.error: it is none, or more than Python holds, or sets are joined or cut within it, which Python does not.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
         try:
             return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text), re.ASCII)
-        except (FutureWarning, ValueError) as error:  # `(?u)` is not ASCII's
+        except (FutureWarning, ValueError, OverflowError, RecursionError) as error:  # `(?u)` is not ASCII's
             raise re.error(str(error), text) from None
 
 

@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.auth.counters import MOST_DELAY_MS, SAMPLE_MS, Bound, Kind, Metered, Rate, place_of
+from ottla.broker.auth.counters import (
+    FREE,
+    KEPT_NAME_CHARS,
+    MOST_DELAY_MS,
+    SAMPLE_MS,
+    Bound,
+    Kind,
+    Metered,
+    Rate,
+    place_of,
+)
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image
 from ottla.controller.quotas import FETCH, MUTATION, PRODUCE, REQUEST
@@ -36,32 +46,25 @@ class Rates(Kind[Rate]):
         self._env = env
         self._most_delay_ms = most_delay_ms
         self._keeps = keeps
+        self.held_as: str | None = None
+        """As what a connection holds its bound, if it does: `ottla.broker.server.peer.Peer`."""
+        self._free.free()
 
     def spend(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
         """Count something: how long somebody has to wait now, in milliseconds; for so long he is not read.
 
-        ``about_ms``: when his request came, by the wall clock. Each request passes by here: what is so most often is
-        found without a call, and the time is asked for only where it decides.
+        ``about_ms``: when his request came, by the wall clock; the time is asked for only where it decides. Who asks
+        often comes here only when what he holds does not cover it.
         """
-        try:
-            bound = self.found[who.principal, client_id]
-        except KeyError:
-            bound = self.bound(who.principal, client_id)
-        if bound is None:
-            return 0
-        rate = bound.counter
-        if rate.from_ms <= about_ms < rate.until_ms:
-            taken = rate.taken + value
-            if taken <= rate.room:
-                rate.taken = taken
-                rate.taken_ms = about_ms
-                return 0
-        return self._over_ms(who, bound, value, about_ms, keep=self._keeps)
+        bound = self.bound(who.principal, client_id)
+        if self.held_as is not None and len(client_id) <= KEPT_NAME_CHARS:
+            setattr(who, self.held_as, bound)
+        return 0 if bound.covers(value, about_ms) else self._over_ms(who, bound, value, about_ms, keep=self._keeps)
 
     def take(self, who: Metered, client_id: str, value: float, about_ms: float) -> int:
         """As `spend`, of what counts in any case."""
         bound = self.bound(who.principal, client_id)
-        return 0 if bound is None else self._over_ms(who, bound, value, about_ms, keep=True)
+        return 0 if bound.rate == FREE else self._over_ms(who, bound, value, about_ms, keep=True)
 
     def _over_ms(self, who: Metered, bound: Bound[Rate], value: float, about_ms: float, *, keep: bool) -> int:
         now_ms = self._env.monotonic_ms()
@@ -80,7 +83,7 @@ class Rates(Kind[Rate]):
     def count(self, who: Metered, client_id: str, value: float) -> None:
         """Count something nobody waits for; a negative value takes back what was counted."""
         bound, now_ms = self.bound(who.principal, client_id), self._env.monotonic_ms()
-        if bound is not None:
+        if bound.rate != FREE:
             self.counter(bound.who, now_ms).count(value, now_ms)
 
 
@@ -91,6 +94,7 @@ class Quotas:
         self._env = env
         self.produce, self.fetch = Rates(env), Rates(env, keeps=False)
         """Of bytes: those that are brought, and those that are taken."""
+        self.produce.held_as, self.fetch.held_as = "brings", "takes"
         self._request = Rates(env, MOST_REQUEST_DELAY_MS)
         self._kinds = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._mutations: Mutations | None = None
@@ -114,7 +118,10 @@ class Quotas:
             else:
                 kind.limits.pop(place, None)
             kind.changed()
-        self.times_requests = bool(self._kinds[REQUEST].limits)
+        if self.times_requests != bool(self._request.limits):
+            self.times_requests = bool(self._request.limits)
+            self.fetch.held_as = None if self.times_requests else "takes"  # what a fetch took is asked of each
+            self.fetch.changed()
         limits_changes = self._mutations is not None and bool(self._mutations.limits)
         self.is_on = limits_changes or any(kind.limits for kind in self._kinds.values())
 
@@ -137,11 +144,7 @@ class Quotas:
 
     def most_fetched(self, peer: Metered, client_id: str, most_bytes: int) -> int:
         """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (item 349)."""
-        try:
-            bound = self.fetch.found[peer.principal, client_id]
-        except KeyError:
-            bound = self.fetch.bound(peer.principal, client_id)
-        return most_bytes if bound is None or most_bytes <= bound.most else int(bound.most)
+        return min(most_bytes, self.fetch.bound(peer.principal, client_id).most)
 
     def requested(self, peer: Metered, client_id: str) -> int:
         """A request is about to be answered: how long who asked has to wait for the time it took (item 346)."""

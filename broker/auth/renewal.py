@@ -2,6 +2,7 @@
 
 Behaviour (item 307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
 broker or for all. A path that is set again is read again. What cannot be used changes nothing and is told in the log.
+Who must show a certificate, protocols and ciphers stay as at the start, whatever is set.
 Deviation: what Kafka's broker refuses (other names, another number of entries) is taken here.
 
 Source: ``DynamicListenerConfig`` in ``DynamicBrokerConfig.scala``, ``SslFactory.java`` (apache/kafka 4.3.1).
@@ -12,6 +13,7 @@ From KIP-226.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -23,6 +25,8 @@ from ottla.peers.security import BadAccess
 from ottla.world.tls import Tls
 
 logger = logging.getLogger("ottla.auth")
+_RENEWED = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
+"""``SslConfigs.RECONFIGURABLE_CONFIGS``, of a listener or of all."""
 
 
 class Renewable(Protocol):
@@ -45,7 +49,7 @@ class Renewal:
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)
-        values = {**self._config.values, **everyone, **own}
+        values = {**self._config.values, **{k: v for k, v in {**everyone, **own}.items() if _RENEWED.match(k)}}
         for name, listener in self._listeners.items():
             try:
                 tls = tls_for(values, name, self._config.protocol(name))

@@ -29,6 +29,7 @@ from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.peer import UNKNOWN, Allowance
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
@@ -215,12 +216,14 @@ def _upper(replica: Replica, reader: _Reader) -> int:
 class _Attempt:
     """One reading of everything a fetch wants."""
 
-    def __init__(self, limit: int, rows: Rows) -> None:
+    def __init__(self, limit: int, rows: Rows, takes: Allowance | None) -> None:
         self.left = limit
         self.bytes = 0
         self.count = 0
         self.urgent = False
         self.rows = rows
+        self.takes = takes
+        """What the reader may take; None where nobody counts that."""
         self.leaders: set[int] = set()
         """Whom the answer sends the reader to."""
 
@@ -238,10 +241,14 @@ def _attempt(
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
     most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
-    quotas = context.services.metering.quotas
+    quotas, takes = context.services.metering.quotas, None
     if quotas is not None and reader.follower < 0:
-        most = quotas.most_fetched(context.peer, context.client_id, most)
-    attempt = _Attempt(most, rows)
+        takes = context.peer.takes
+        if context.client_id != takes.client_id:
+            most, takes = quotas.most_fetched(context.peer, context.client_id, most), UNKNOWN
+        elif most > takes.most:
+            most = takes.most
+    attempt = _Attempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
         left = attempt.left
         row = _read(context, want, left if left > 0 else 0, reader, first=attempt.bytes == 0, arrives=arrives)
@@ -308,11 +315,10 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
 
 
 def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
-    quotas = context.services.metering.quotas
-    if quotas is not None and reader.follower < 0:
-        size_bytes = attempt.bytes + attempt.count * ROW_BYTES
-        count = quotas.fetch.spend if context.peer.stopwatch is None else quotas.fetched
-        delay_ms = count(context.peer, context.client_id, size_bytes, context.now_ms)
+    takes = attempt.takes
+    if takes is not None and not takes.covers(attempt.bytes + attempt.count * ROW_BYTES, context.now_ms):
+        quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
+        delay_ms = quotas and quotas.fetched(context.peer, context.client_id, size_bytes, context.now_ms)
         if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)

@@ -206,9 +206,9 @@ class _Outcome:
         """The answer, once every partition has its row."""
         context, quotas = self._context, self._context.services.metering.quotas
         if quotas is not None:
-            size_bytes = len(context.frame)
-            delay_ms = quotas.produce.spend(context.peer, context.client_id, size_bytes, context.now_ms)
-            self.response.throttle_time_ms = delay_ms
+            peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
+            if client_id != peer.brings.client_id or not peer.brings.covers(size_bytes, now_ms):
+                self.response.throttle_time_ms = quotas.produce.spend(peer, client_id, size_bytes, now_ms)
         if self._request.acks == 0:
             if self._failed:
                 raise CloseConnection

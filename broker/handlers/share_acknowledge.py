@@ -34,7 +34,7 @@ def handle(context: Context, request: wire.ShareAcknowledgeRequest) -> Answer:
             raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         shares.sessions.go_on(request.group_id, request.member_id, epoch)
     except ProtocolError as error:
-        return wire.ShareAcknowledgeResponse(error_code=error.code, error_message=error.message or error.code.text)
+        return wire.ShareAcknowledgeResponse(error_code=error.code)
     return context.turn.go(_acknowledge(context, request))
 
 
@@ -45,10 +45,7 @@ def _acknowledge(context: Context, request: wire.ShareAcknowledgeRequest) -> Wai
         for part in topic.partitions:
             said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
-    told = []
-    for place, ticket in acks.take(context, request, said):
-        told.append((place, ticket))
-        yield None
+    told = yield from acks.take(context, request, said)
     rows: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
     for place, ticket in told:

@@ -5,13 +5,14 @@ Source: ``KafkaApis.handleAcknowledgements``, ``KafkaApis.validateAcknowledgemen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.server.dispatch import Context
 from ottla.broker.share.acknowledging import RENEW, Acknowledgement
 from ottla.broker.share.sessions import Place
+from ottla.broker.turn import Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -53,8 +54,12 @@ def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> bool
     return False
 
 
-def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Iterator[tuple[Place, Ticket]]:
-    """Hand each partition's acknowledgements in; gives the tickets in which their fate is told."""
+def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Waiting[list[tuple[Place, Ticket]]]:
+    """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
+
+    Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
+    """
+    told, is_looked_at = [], False
     shares, group_id, member_id = context.services.shares, request.group_id, request.member_id
     renews = context.version >= RENEWS_SINCE
     for place, said in batches.items():
@@ -72,11 +77,15 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Ite
         elif not said:
             ticket.give(True)
         elif shared is None:
+            is_looked_at = True
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
+            is_looked_at = True
             rows = [Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said]
             ticket = shared.acknowledge(member_id, rows)
-        yield place, ticket
+        told.append((place, ticket))
+        yield None
+    return told if is_looked_at else [each for each in told if each[1].answer is not True]
 
 
 def leader_of(context: Context, place: Place) -> tuple[int, int]:

@@ -205,14 +205,11 @@ def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer
     try:
         session = _session(context, request, said)
     except ProtocolError as error:
-        response = wire.ShareFetchResponse(error_code=error.code, error_message=error.message or error.code.text)
+        response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _later(context, request, response)
         return response
-    told: list[tuple[Place, Ticket]] = []
-    for one in acks.take(context, request, said) if any(said.values()) else ():
-        told.append(one)
-        yield None
+    told = (yield from acks.take(context, request, said)) if any(said.values()) else []
     renews = context.version >= acks.RENEWS_SINCE and request.is_renew_ack
     return _go_on(context, request, _Fetch(context, request, None if renews else session), session, told)
 

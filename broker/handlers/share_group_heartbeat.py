@@ -64,7 +64,7 @@ def handle(context: Context, request: ShareGroupHeartbeatRequest) -> Answer:
     if not context.may(Operation.READ, Resource.GROUP, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
-        return _refuse(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        return _refuse(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY:
         return context.turn.go(_take_in(context, request))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
 FOREVER_MS = 2**63
-_TAKEN_IN_AT_ONCE = 64
-"""So many at most come in before others get the loop: who is there already is taken in without a wait."""
+_TAKEN_IN_AT_ONCE = 8
+"""So many at most come in before others get the loop: 64 at a time, others wait twice as long for a crowd."""
 
 
 class Acceptor:

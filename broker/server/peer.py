@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.server.stopwatch import Stopwatch
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a connection that proved nothing (``KafkaPrincipal.java``)."""
+
+
+class Allowance(Protocol):
+    """What somebody may have under a quota: `ottla.broker.auth.counters.Bound`."""
+
+    client_id: str | None
+    """It is for who calls itself so."""
+    most: int
+    """In bytes: more at once would be over it."""
+
+    def covers(self, value: float, about_ms: float) -> bool:
+        """Count something that cannot be over; False: it was not counted."""
+
+
+class _Unknown:
+    """Nobody has looked yet what it may have."""
+
+    client_id: str | None = None
+    most = 0
+
+    def covers(self, value: float, about_ms: float) -> bool:
+        return False
+
+
+UNKNOWN: Allowance = _Unknown()
 
 
 class Peer:
@@ -20,6 +45,7 @@ class Peer:
 
     __slots__ = (
         "_callbacks",
+        "brings",
         "closed",
         "host",
         "is_forwarded",
@@ -30,6 +56,7 @@ class Peer:
         "software_name",
         "software_version",
         "stopwatch",
+        "takes",
         "throttle_ms",
         "token_authenticated",
         "writes",
@@ -46,6 +73,10 @@ class Peer:
         """Topics it may read, as far as the authorizer has said so under the rules as they are: asked each time."""
         self.writes: Set[str] = frozenset()
         """Those it may write to."""
+        self.brings: Allowance = UNKNOWN
+        """What it may bring under the quotas as they are, and as who it said last it was: asked first."""
+        self.takes: Allowance = UNKNOWN
+        """What it may take."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

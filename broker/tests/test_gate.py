@@ -294,6 +294,7 @@ def test_322_credentials_of_too_few_iterations_let_nobody_in():
 
 
 def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
+    """In PLAIN too, above: 319."""
     made = gate()
     made.handle(handshake(SCRAM_SHA_256), 0)
     said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)

@@ -285,7 +285,10 @@ def test_who_does_not_speak_tls_is_not_heard(stage: Stage) -> None:
 
 
 def test_strangers_together_hold_so_much_memory_and_no_more(stage: Stage) -> None:
-    """A thousand of them, each with most of a frame of half a mebibyte; one that logs in comes through all the same."""
+    """CVE-2022-34917.
+
+    A thousand of them, each with most of a frame of half a mebibyte; one that logs in comes through all the same.
+    """
     asked, lines, late, gone = door(), [Line() for _ in range(300)], Line(), Line()
 
     async def run() -> None:

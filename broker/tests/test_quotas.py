@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.auth.counters import FORGOTTEN_MS, MOST_COUNTERS, Rate
+from ottla.broker.auth.counters import FORGOTTEN_MS, FREE, MOST_COUNTERS, Rate
 from ottla.broker.auth.quotas import Quotas
+from ottla.broker.server.peer import UNKNOWN
 from ottla.controller.delta import Delta
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image
@@ -30,6 +31,7 @@ class Who:
         self.principal = principal
         self.throttle_ms = 0
         self.stopwatch: Any = None
+        self.brings = self.takes = UNKNOWN
 
 
 class Watch:
@@ -354,7 +356,7 @@ def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
     stage = Stage()
     stage.set(100, client_id=None)
     kind = stage.quotas._kinds["producer_byte_rate"]
-    assert kind.bound("User:u", "") is None
+    assert kind.bound("User:u", "").rate == FREE
     stage.set(200, user=None)
     found = kind.bound("User:u", "")
     assert found is not None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
+from ottla.broker.auth.doors import tls_for
 from ottla.broker.auth.renewal import Renewal
 from ottla.broker.config import NodeConfig
 from ottla.controller.delta import Delta
@@ -61,3 +65,26 @@ def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog):
     Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs={OWN: {KEY: "new.pem"}}), changed)
     assert (one.shown, other.shown) == ([], ["new.pem"])
     assert "listener IN keeps its certificates: no usable key" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.client.auth", "none"),
+        ("ssl.enabled.protocols", "TLSv1.2"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "listener.name.in."])
+@pytest.mark.parametrize("whose", [OWN, EVERYONE])
+def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the_start(name, value, prefix, whose):
+    """Else who may alter a broker's settings lets in who shows no certificate."""
+    config = NodeConfig(
+        {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}
+    )
+    shown = []
+    listener = SimpleNamespace(renew=shown.append)
+    image = Image(configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}})
+    Renewal(config, {"IN": listener}).publish(image, Delta(configs=frozenset({whose})))
+    at_start = tls_for(config.values, "IN", "SSL")
+    assert shown == [replace(at_start, keys=replace(at_start.keys, location="second.pem"))]

@@ -213,6 +213,30 @@ def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: p
     in_virtual_time(run)
 
 
+def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, newcomers = Stage(monkeypatch), [Line() for _ in range(200)]
+
+    class Crowd:
+        async def accept(self) -> Line:
+            if not newcomers:
+                await trio.sleep_forever()
+            return newcomers.pop()
+
+    async def run() -> None:
+        acceptor = Acceptor(stage.dispatcher)
+        seen = [0]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, Crowd())
+            while seen[-1] < 200:
+                await trio.lowlevel.checkpoint()
+                seen.append(len(acceptor))
+            nursery.cancel_scope.cancel()
+        # Whose turn is first within a round is chance: two rounds may lie between two looks.
+        assert max(after - before for before, after in pairwise(seen)) <= 16
+
+    in_virtual_time(run)
+
+
 # ---------------------------------------------------------------- Observer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.auth.principals import BadRule
+from ottla.broker.auth.principals import BadRule, name_by
 from ottla.broker.auth.short_names import NoName, short_names
 
 REALM = "HERE.ORG"
@@ -119,6 +119,14 @@ def test_311_without_a_default_realm_the_default_rule_fits_a_principal_of_none()
 @pytest.mark.parametrize(("rules", "name", "wanted"), CLASSES)
 def test_311_classes_are_asciis_as_javas_are(rules, name, wanted):
     assert made(rules, name) == wanted
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "x{1,4294967295}", "(?:" * 5000])
+def test_311_a_pattern_python_cannot_hold_is_no_rule(pattern):
+    """Neither in a rule for principals, nor in one for the subjects of certificates."""
+    assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"
+    with pytest.raises(BadRule):
+        name_by(f"RULE:{pattern}/x/")
 
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[[a]b]", "[a||b]", "(?u)a"])

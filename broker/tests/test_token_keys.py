@@ -210,6 +210,7 @@ TAKES = {**SETTINGS, f"{PREFIX}{HANDLER}": SIGNED[0], f"{PREFIX}{URL}": f"file:/
     ],
 )
 def test_328_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
+    """CVE-2026-33557, CVE-2026-110985: where nobody had said by whose keys, none were asked for."""
     found = [x for x, _ in refusals(values, {"IN": "SASL_PLAINTEXT"})]
     assert found == ([] if key is None else [PREFIX + key])
 

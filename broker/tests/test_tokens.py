@@ -225,6 +225,7 @@ def test_329_a_published_key_signed_it(keys: bytes, token: str) -> None:
     ],
 )
 def test_329_nobody_trusted_signed_it(keys: bytes, token: str) -> None:
+    """CVE-2026-33557: tokens were taken that nobody had signed."""
     with pytest.raises(BadToken):
         reader(keys=keys).read(token)
 

@@ -69,6 +69,8 @@ class TxnNode:
         self.replica: Replica = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
         self.stage.hosted.host("t", partitions=3)
         self.level = level
+        self.partitions = 1
+        """How many the topic has, as far as anybody says: one is led."""
         env: Any = self.stage.env
         self.timers = Timers(env)
         self.ids = Ids()
@@ -94,7 +96,7 @@ class TxnNode:
             self.stage.config,
             self.timers,
             lambda *told: self.failures.append(told),
-            lambda: 1,
+            lambda: self.partitions,
             lambda: self.level,
             self.ids.take,
             around,

@@ -115,19 +115,30 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ markers
 
+    def _ending(self, due: MarkersDue | Marked) -> Shard[TransactionRecord] | None:
+        """The shard that ends a transaction; None where that is not this node's business any more.
+
+        It is the one its id belongs to, unless the topic has got more partitions since.
+        """
+        name, pending = due.transactional_id, due.pending
+        with suppress(ProtocolError):
+            shard = self.shard_of(name)
+            if machine_of(shard).pending.get(name) is pending:
+                return shard
+        for shard in self._runtime:
+            if machine_of(shard).pending.get(name) is pending and self._runtime.is_served(shard):
+                return shard
+        return None
+
     def _epoch_of(self, due: MarkersDue) -> int | None:
-        """The leader epoch markers are sent under; None where they are not this node's business any more."""
-        try:
-            shard = self.shard_of(due.transactional_id)
-        except ProtocolError:
-            return None
-        if machine_of(shard).pending.get(due.transactional_id) is not due.pending:
-            return None
-        return shard.replica.leader_epoch
+        """The leader epoch markers are sent under; None where nobody here ends the transaction any more."""
+        shard = self._ending(due)
+        return None if shard is None else shard.replica.leader_epoch
 
     def _take(self, marked: Marked) -> None:
-        with suppress(ProtocolError):  # whoever leads the partition now sends them again
-            self.shard_of(marked.transactional_id).hand_in(marked)
+        shard = self._ending(marked)
+        if shard is not None:  # else whoever leads the partition now sends them again
+            shard.hand_in(marked)
 
 
 def machine_of(shard: Shard[TransactionRecord]) -> TxnMachine:

@@ -6,7 +6,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-/** Transactions of Kafka's own producer: java Transact BOOTSTRAP TOPIC ID; one line for each thing that happened. */
+/** Transactions of Kafka's own producer: java Transact BOOTSTRAP TOPIC ID [TOPIC ID]; a line for each thing that happened. */
 public class Transact {
     static KafkaProducer<String, String> producer(String bootstrap, String id) {
         Properties p = new Properties();
@@ -55,7 +55,11 @@ public class Transact {
     }
 
     public static void main(String[] args) throws Exception {
-        String bootstrap = args[0], topic = args[1], id = args[2];
+        for (int i = 1; i < args.length; i += 2)
+            transact(args[0], args[i], args[i + 1]);
+    }
+
+    static void transact(String bootstrap, String topic, String id) throws Exception {
         KafkaProducer<String, String> first = producer(bootstrap, id);
         first.initTransactions();
         first.beginTransaction();

@@ -1,6 +1,8 @@
 // franz-go, sarama and segmentio/kafka-go.
 // compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
 // compat CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
+// compat franz-go new-member|sharer BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848, and in a share group.
+// compat CLIENT transactions BOOTSTRAP TOPIC ID: transactions.go; one line of JSON.
 package main
 
 import (
@@ -139,6 +141,32 @@ func franzMember(ctx context.Context, bootstrap, topic, group string) {
 	check(err)
 	for {
 		consumer.PollFetches(ctx).EachRecord(func(r *kgo.Record) { fmt.Println(r.Partition, string(r.Value)) })
+	}
+}
+
+// franzNewMember is in a group of the protocol of KIP-848.
+func franzNewMember(ctx context.Context, bootstrap, topic, group string) {
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	check(err)
+	for {
+		consumer.PollFetches(ctx).EachRecord(func(r *kgo.Record) { fmt.Println(r.Partition, string(r.Value)) })
+	}
+}
+
+// franzSharer is in a share group: it has the locks of what it gets renewed, and then accepts it.
+func franzSharer(ctx context.Context, bootstrap, topic, group string) {
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ShareGroup(group), kgo.ConsumeTopics(topic))
+	check(err)
+	for {
+		records := consumer.PollFetches(ctx).Records()
+		consumer.MarkAcks(kgo.AckRenew, records...)
+		check(consumer.FlushAcks(ctx))
+		consumer.MarkAcks(kgo.AckAccept, records...)
+		check(consumer.FlushAcks(ctx))
+		for _, r := range records {
+			fmt.Println(r.Partition, string(r.Value))
+		}
 	}
 }
 
@@ -302,6 +330,11 @@ func segmentioMember(ctx context.Context, bootstrap, topic, group string) {
 
 func main() {
 	client, mode, bootstrap, topic, group := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
+	if mode == "new-member" || mode == "sharer" {
+		map[string]func(context.Context, string, string, string){
+			"new-member": franzNewMember, "sharer": franzSharer,
+		}[mode](context.Background(), bootstrap, topic, group)
+	}
 	if mode == "member" {
 		map[string]func(context.Context, string, string, string){
 			"franz-go": franzMember, "sarama": saramaMember, "kafka-go": segmentioMember,
@@ -309,6 +342,14 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
+	if mode == "transactions" {
+		raw, err := json.Marshal(map[string]func(context.Context, string, string, string) outcome{
+			"franz-go": franzTransactions, "sarama": saramaTransactions,
+		}[client](ctx, bootstrap, topic, group))
+		check(err)
+		fmt.Println(string(raw))
+		return
+	}
 	run := map[string]func(context.Context, string, string, string) result{
 		"franz-go": franz, "sarama": saramaClient, "kafka-go": segmentio,
 	}[client]

@@ -1,6 +1,7 @@
 // Kafka's own Java client.
 // Compat all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
 // Compat member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
+// Compat new-member|sharer BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848, and in a share group.
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -11,6 +12,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -47,16 +49,46 @@ public class Compat {
         KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, group);
         consumer.subscribe(List.of(topic));
         while (true) {
-            for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(200))) {
-                System.out.println(r.partition() + " " + new String(r.value(), StandardCharsets.UTF_8));
-            }
+            consumer.poll(Duration.ofMillis(200)).forEach(Compat::show);
         }
+    }
+
+    static void newMember(String bootstrap, String topic, String group) {
+        Map<String, Object> config = Map.of(
+            "bootstrap.servers", bootstrap, "group.id", group, "auto.offset.reset", "earliest", "group.protocol", "consumer");
+        KafkaConsumer<byte[], byte[]> consumer =
+            new KafkaConsumer<>(new HashMap<>(config), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(topic));
+        while (true) {
+            consumer.poll(Duration.ofMillis(200)).forEach(Compat::show);
+        }
+    }
+
+    static void sharer(String bootstrap, String topic, String group) {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "group.id", group);
+        KafkaShareConsumer<byte[], byte[]> consumer =
+            new KafkaShareConsumer<>(new HashMap<>(config), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(topic));
+        while (true) {
+            consumer.poll(Duration.ofMillis(200)).forEach(Compat::show);
+            consumer.commitSync();
+        }
+    }
+
+    static void show(ConsumerRecord<byte[], byte[]> r) {
+        System.out.println(r.partition() + " " + new String(r.value(), StandardCharsets.UTF_8));
     }
 
     public static void main(String[] args) throws Exception {
         String bootstrap = args[1], topic = args[2], group = args[3], bigTopic = topic + "-big";
         if (args[0].equals("member")) {
             member(bootstrap, topic, group);
+        }
+        if (args[0].equals("new-member")) {
+            newMember(bootstrap, topic, group);
+        }
+        if (args[0].equals("sharer")) {
+            sharer(bootstrap, topic, group);
         }
         Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
         admin.createTopics(List.of(new NewTopic(topic, 2, (short) 1), new NewTopic(bigTopic, 1, (short) 1))).all().get();

@@ -2,6 +2,7 @@
 
 ``clients.py CLIENT all BOOTSTRAP TOPIC GROUP``: write with each codec, read it all back, print one line of JSON.
 ``clients.py CLIENT member BOOTSTRAP TOPIC GROUP``: read as a member of a group until killed, a line for each record.
+``clients.py confluent new-member|sharer BOOTSTRAP TOPIC GROUP``: the same in a group of KIP-848, and in a share group.
 """
 
 from __future__ import annotations
@@ -33,6 +34,26 @@ def rows(codec: str) -> list[Row]:
 
 def text(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode()
+
+
+def confluent_anew(mode: str, bootstrap: str, topic: str, group: str) -> None:
+    """A member of a group of KIP-848, or of a share group."""
+    from confluent_kafka import Consumer, ShareConsumer
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": group}
+    if mode == "sharer":
+        sharer = ShareConsumer(settings)
+        sharer.subscribe([topic])
+        while True:
+            for message in sharer.poll(0.5):
+                if message.error() is None:
+                    print(message.partition(), message.value().decode(), flush=True)
+    consumer = Consumer({**settings, "group.protocol": "consumer", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while True:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            print(message.partition(), message.value().decode(), flush=True)
 
 
 def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, Any]:
@@ -172,6 +193,8 @@ async def aiokafka(mode: str, bootstrap: str, topic: str, group: str) -> dict[st
 
 def main() -> None:
     client, *rest = sys.argv[1:]
+    if rest[0] in ("new-member", "sharer"):
+        confluent_anew(*rest)
     if client == "aiokafka":
         outcome = asyncio.run(asyncio.wait_for(aiokafka(*rest), None if rest[0] == "member" else 60))
     else:

@@ -1,6 +1,8 @@
 // rdkafka and rskafka.
 // compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
 // compat CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
+// compat rdkafka new-member BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848.
+// compat rdkafka transactions BOOTSTRAP TOPIC ID: as compat_tests/test_client_transactions.py says; one line of JSON.
 use std::collections::BTreeMap;
 use std::env;
 use std::io::Write;
@@ -121,8 +123,21 @@ async fn rdkafka_all(bootstrap: &str, topic: &str, group: &str) -> Value {
     json!({"codecs": codecs, "got": got, "end": end, "big": length, "deleted": deleted[0].is_ok()})
 }
 
+fn rdkafka_new_member(bootstrap: &str, topic: &str, group: &str) {
+    let reader: BaseConsumer = config(bootstrap)
+        .set("group.id", group)
+        .set("auto.offset.reset", "earliest")
+        .set("group.protocol", "consumer")
+        .create()
+        .expect("consumer");
+    read(reader, topic)
+}
+
 fn rdkafka_member(bootstrap: &str, topic: &str, group: &str) {
-    let reader = consumer(bootstrap, group);
+    read(consumer(bootstrap, group), topic)
+}
+
+fn read(reader: BaseConsumer, topic: &str) {
     reader.subscribe(&[topic]).expect("subscribe");
     loop {
         if let Some(Ok(m)) = reader.poll(Duration::from_millis(100)) {
@@ -130,6 +145,69 @@ fn rdkafka_member(bootstrap: &str, topic: &str, group: &str) {
             std::io::stdout().flush().expect("flush");
         }
     }
+}
+
+const WAIT: Duration = Duration::from_secs(60);
+
+fn transactional(bootstrap: &str, id: &str) -> ThreadedProducer<DefaultProducerContext> {
+    let producer: ThreadedProducer<DefaultProducerContext> =
+        config(bootstrap).set("transactional.id", id).create().expect("producer");
+    producer.init_transactions(WAIT).expect("init");
+    producer
+}
+
+fn begin(to: &ThreadedProducer<DefaultProducerContext>, topic: &str, value: &str) {
+    to.begin_transaction().expect("begin");
+    for partition in 0..2 {
+        let payload = format!("{value}{partition}");
+        let record = BaseRecord::<(), str>::to(topic).partition(partition).payload(&payload);
+        to.send(record).map_err(|(e, _)| e).expect("send");
+    }
+    to.flush(WAIT).expect("flush");
+}
+
+fn read_all(bootstrap: &str, topic: &str, level: &str) -> Vec<String> {
+    let reader: BaseConsumer =
+        config(bootstrap).set("group.id", "nobody").set("isolation.level", level).create().expect("consumer");
+    let mut list = TopicPartitionList::new();
+    for partition in 0..2 {
+        list.add_partition_offset(topic, partition, Offset::Beginning).expect("list");
+    }
+    reader.assign(&list).expect("assign");
+    let mut seen: Vec<String> = vec![];
+    while !["e0", "e1"].iter().all(|last| seen.iter().any(|value| value == last)) {
+        let message = reader.poll(WAIT).expect("a record").expect("message");
+        seen.push(String::from_utf8_lossy(message.payload().expect("a value")).into_owned());
+    }
+    seen.sort();
+    seen
+}
+
+fn rdkafka_transactions(bootstrap: &str, topic: &str, id: &str) -> Value {
+    let group = consumer(bootstrap, id).group_metadata().expect("metadata of the group");
+    let positions = |offset: i64| {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, 0, Offset::Offset(offset)).expect("list");
+        list
+    };
+    let first = transactional(bootstrap, id);
+    begin(&first, topic, "a");
+    first.commit_transaction(WAIT).expect("commit");
+    begin(&first, topic, "b");
+    first.abort_transaction(WAIT).expect("abort");
+    begin(&first, topic, "c");
+    first.send_offsets_to_transaction(&positions(1), &group, WAIT).expect("positions");
+    first.commit_transaction(WAIT).expect("commit");
+    begin(&first, topic, "x");
+    first.send_offsets_to_transaction(&positions(9), &group, WAIT).expect("positions");
+    first.abort_transaction(WAIT).expect("abort");
+    begin(&first, topic, "d");
+    let second = transactional(bootstrap, id);
+    let fenced = first.commit_transaction(WAIT).is_err();
+    begin(&second, topic, "e");
+    second.commit_transaction(WAIT).expect("commit");
+    let [committed, uncommitted] = ["read_committed", "read_uncommitted"].map(|level| read_all(bootstrap, topic, level));
+    json!({"fenced": fenced, "read_committed": committed, "read_uncommitted": uncommitted})
 }
 
 async fn rskafka_all(bootstrap: &str, topic: &str) -> Value {
@@ -196,6 +274,8 @@ async fn main() {
     let outcome = match (client.as_str(), mode.as_str()) {
         ("rdkafka", "all") => rdkafka_all(bootstrap, topic, group).await,
         ("rdkafka", "member") => return rdkafka_member(bootstrap, topic, group),
+        ("rdkafka", "new-member") => return rdkafka_new_member(bootstrap, topic, group),
+        ("rdkafka", "transactions") => rdkafka_transactions(bootstrap, topic, group),
         ("rskafka", "all") => rskafka_all(bootstrap, topic).await,
         _ => panic!("no such client or mode"),
     };

@@ -1,0 +1,160 @@
+"""Every API in every state before somebody has said who they are, in plain text and on TLS: nothing of it is done."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from ottla.broker.server.guarded import GuardedConnection
+from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.test_gate import keys
+from ottla.broker.tests.test_guarded import Certified, door, login
+from ottla.peers.scram import SCRAM_SHA_256, ScramClient
+from ottla.wire.apis import ApiKey, request_class, request_spec
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+VERSIONS = frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a", "1"))
+SESSION_MS = 5_000
+ENABLED = {"sasl_enabled_mechanisms": f"PLAIN,{SCRAM_SHA_256}", "connections_max_reauth_ms": str(SESSION_MS)}
+
+
+def handshake(mechanism: str = "PLAIN", version: int = 1) -> bytes:
+    return frame(ApiKey.SASL_HANDSHAKE, version, 2, SaslHandshakeRequest(mechanism))
+
+
+def raw(token: bytes) -> bytes:
+    return struct.pack(">i", len(token)) + token
+
+
+def authenticate(token: bytes) -> bytes:
+    return frame(ApiKey.SASL_AUTHENTICATE, 2, 3, SaslAuthenticateRequest(token))
+
+
+def scram() -> bytes:
+    return ScramClient(SCRAM_SHA_256, "alice", "x", "n").first()
+
+
+class Way(NamedTuple):
+    """How a connection comes into a state: what it says at once, and what it says some seconds later."""
+
+    first: bytes = b""
+    after_s: float = 0.0
+    then: bytes = b""
+    is_lost: bool = False
+    """Whether it ends anyway: what is asked next comes along with what ends it."""
+
+
+STATES = {
+    "nothing was said": Way(),
+    "versions were asked for": Way(VERSIONS),
+    "a mechanism was chosen": Way(handshake()),
+    "versions, then a mechanism": Way(VERSIONS + handshake()),
+    "tokens travel raw": Way(handshake(version=0)),
+    "half of a login": Way(handshake(SCRAM_SHA_256) + authenticate(scram())),
+    "half of a login, raw": Way(handshake(SCRAM_SHA_256, 0) + raw(scram())),
+    "a wrong password": Way(handshake() + authenticate(b"\0alice\0wrong"), is_lost=True),
+    "the session has ended": Way(login(), SESSION_MS / 1000 + 0.1),
+    "a login anew": Way(login(), 2.0, handshake()),
+    "a login anew, by another mechanism": Way(login(), 2.0, handshake(SCRAM_SHA_256)),
+}
+
+
+def keys_of(state: str) -> list[ApiKey]:
+    """All but ApiVersions where it may be asked for: it is answered as to anybody."""
+    return [key for key in ApiKey if (state, key) != ("nothing was said", ApiKey.API_VERSIONS)]
+
+
+class Watching(Stage):
+    """Every API is served, whatever it does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.env.uuid = lambda: b"u" * 16  # type: ignore[attr-defined]
+        self.done: list[ApiKey] = []
+        for key in ApiKey:
+            self.serve(key, self._handler(key), 0, 99)
+
+    def _handler(self, key: ApiKey) -> Callable[[Any, Any], Any]:
+        def handle(context: Any, request: Any) -> Any:
+            if key is ApiKey.API_VERSIONS and request.client_software_name == "a":
+                return ApiVersionsResponse()  # on the way into a state
+            self.done.append(key)
+            return None
+
+        return handle
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("state", STATES)
+def test_no_api_does_anything_before_somebody_is_let_in(
+    monkeypatch: pytest.MonkeyPatch, state: str, protocol: str
+) -> None:
+    stage, way = Watching(monkeypatch), STATES[state]
+    asked = replace(door(protocol, **ENABLED), keys_of=keys)
+    lines = [(key, Certified("CN=admin") if protocol == "SASL_SSL" else Line()) for key in keys_of(state)]
+
+    left = list[ApiKey]()
+
+    async def probe(key: ApiKey, line: Line) -> None:
+        line.say(way.first)
+        if way.after_s:
+            await trio.sleep(way.after_s)
+            line.say(way.then)
+        if not way.is_lost:
+            await trio.sleep(0.5)
+            assert not line.is_closed, "it did not come into the state"
+        line.say(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+        await trio.sleep(1)
+        if not line.is_closed:
+            left.append(key)
+            line.leave()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for key, line in lines:
+                nursery.start_soon(GuardedConnection(stage.dispatcher, line, asked).serve)
+                nursery.start_soon(probe, key, line)
+
+    in_virtual_time(run)
+    assert stage.done == []
+    assert left == [], "they were not hung up on"
+
+
+def test_a_client_that_speaks_no_tls_where_it_must_is_done_nothing_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, lines = Watching(monkeypatch), list[Line]()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for protocol in ("SSL", "SASL_SSL"):
+                for key in ApiKey:
+                    lines.append(Certified(None, OSError("no TLS")))
+                    lines[-1].say(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+                    nursery.start_soon(GuardedConnection(stage.dispatcher, lines[-1], door(protocol)).serve)
+
+    in_virtual_time(run)
+    assert stage.done == []
+    assert [line.heard for line in lines] == [b""] * len(lines)
+    assert all(line.is_closed for line in lines)
+
+
+def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the probes above would prove nothing; and how many they are."""
+    stage = Watching(monkeypatch)
+
+    async def run() -> None:
+        for key in ApiKey:
+            line = Line()
+            line.say(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+            line.leave()
+            await GuardedConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert set(stage.done) == set(ApiKey)
+    assert sum(len(keys_of(state)) for state in STATES) * 2 >= 1_400

@@ -1,0 +1,179 @@
+"""confluent-kafka, kafka-python, aiokafka and kcat at listeners that ask who comes.
+
+``logins.py CLIENT CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
+class of the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import ssl
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+WITHIN_S = 20.0
+Cell = dict[str, Any]
+
+
+def librdkafka(cell: Cell) -> dict[str, Any]:
+    """A cell in librdkafka's words."""
+    conf = {"bootstrap.servers": cell["bootstrap"], "security.protocol": cell["protocol"]}
+    if "ca" in cell:
+        conf["ssl.ca.location"] = cell["ca"]
+        conf["ssl.endpoint.identification.algorithm"] = "https" if cell["checks_host"] else "none"
+    if "certificate" in cell:
+        conf |= {"ssl.certificate.location": cell["certificate"], "ssl.key.location": cell["certificate"]}
+    if "mechanism" in cell:
+        conf["sasl.mechanism"] = cell["mechanism"]
+    if "user" in cell:
+        conf |= {"sasl.username": cell["user"], "sasl.password": cell["password"]}
+    return conf
+
+
+def confluent(cell: Cell) -> str:
+    from confluent_kafka import KafkaException, Producer
+
+    told: list[str] = []
+    conf = librdkafka(cell) | {"log_level": 0, "error_cb": lambda error: told.append(error.name())}
+    if "token" in cell:
+        conf["oauth_cb"] = lambda _: (cell["token"], time.time() + 3600)
+    producer, until_s = Producer(conf), time.monotonic() + WITHIN_S
+    while time.monotonic() < until_s:
+        producer.poll(0.05)
+        if errors := [name for name in told if name != "_ALL_BROKERS_DOWN"]:
+            return errors[0]
+        try:
+            producer.list_topics(timeout=0.5)
+        except KafkaException:
+            continue
+        return "in"
+    return "nothing in time"
+
+
+def context(cell: Cell) -> ssl.SSLContext | None:
+    if "ca" not in cell:
+        return None
+    out = ssl.create_default_context(cafile=cell["ca"])
+    out.check_hostname = cell["checks_host"]
+    if "certificate" in cell:
+        out.load_cert_chain(cell["certificate"])
+    return out
+
+
+def python(cell: Cell) -> dict[str, Any]:
+    """A cell in the words that kafka-python and aiokafka share."""
+    conf = {"bootstrap_servers": cell["bootstrap"], "security_protocol": cell["protocol"], "ssl_context": context(cell)}
+    if "mechanism" in cell:
+        conf["sasl_mechanism"] = cell["mechanism"]
+    if "user" in cell:
+        conf |= {"sasl_plain_username": cell["user"], "sasl_plain_password": cell["password"]}
+    return conf
+
+
+class Told(logging.Handler):
+    """The classes of errors that a client only logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        args = record.args if isinstance(record.args, tuple) else ()
+        self.classes += [type(x).__name__ for x in args if isinstance(x, Exception)]
+
+
+def listening(logger: logging.Logger) -> Told:
+    logger.propagate = False
+    logger.handlers = [Told()]
+    return logger.handlers[0]  # type: ignore[return-value]
+
+
+def kafka_python(cell: Cell) -> str:
+    """One at a time in a process: what is wrong stands in the log alone.
+
+    Whether that is the broker's answer or that it hung up then is by chance, with any broker: both are a refusal.
+    """
+    from kafka import KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return str(cell["token"])
+
+    conf = python(cell) | ({"sasl_oauth_token_provider": Provider()} if "token" in cell else {})
+    told = listening(logging.getLogger("kafka"))
+    for patience_ms in (1500, 20_000):  # a machine that is busy is asked again
+        try:
+            KafkaProducer(**conf, bootstrap_timeout_ms=patience_ms).close()
+        except Exception as error:  # whatever it is: its class is what is asked for
+            if told.classes:
+                return "refused"
+            if patience_ms > 1500:
+                return type(error).__name__
+            continue
+        return "in"
+    raise AssertionError("it was one of both")
+
+
+async def aiokafka(cell: Cell) -> str:
+    from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.client import AIOKafkaClient
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return str(cell["token"])
+
+    told = listening(logging.getLogger("aiokafka"))
+    conf = python(cell) | ({"sasl_oauth_token_provider": Provider()} if "token" in cell else {})
+    client = AIOKafkaClient(**conf)
+    try:
+        await asyncio.wait_for(client.bootstrap(), WITHIN_S)
+        return "in" if client.cluster.brokers() else "no brokers"
+    except Exception as error:  # which says nothing of the reason: that is in its log
+        return [*told.classes, type(error).__name__][0]
+    finally:
+        await client.close()
+
+
+async def one_by_one(cells: list[Cell]) -> None:
+    for cell in cells:
+        print(json.dumps([cell["name"], await aiokafka(cell)]), flush=True)
+
+
+def kcat(cell: Cell) -> str:
+    settings = [x for key, value in librdkafka(cell).items() for x in ("-X", f"{key}={value}")]
+    command = [os.environ["KCAT"], "-L", "-m", "20", *settings, "-X", "log.thread.name=false"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            found = re.search(r"\|FAIL\|[^|]*\| (?:\[[^\]]*\]: )?\S+: (?!Connect to)(.*)", line)
+            if found is not None:
+                process.kill()
+                # Which alert a refused certificate has is up to the TLS library of the other side.
+                words = re.sub(r" \(after .*|\S*\d\S*|(?<= alert ).*", "", found[1]).lower()
+                return re.sub(r"[^a-z]+", " ", words).strip()[:60]
+    return "in" if process.returncode == 0 else "nothing in time"
+
+
+def main() -> None:
+    name, file = sys.argv[1:]
+    with open(file) as given:
+        cells: list[Cell] = json.load(given)
+    if name == "aiokafka":
+        asyncio.run(one_by_one(cells))
+        return
+    ask = {"confluent": confluent, "kafka-python": kafka_python, "kcat": kcat}[name]
+    with (ProcessPoolExecutor if name == "kafka-python" else ThreadPoolExecutor)(6) as pool:
+        for cell, said in zip(cells, pool.map(ask, cells), strict=True):
+            print(json.dumps([cell["name"], said]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
