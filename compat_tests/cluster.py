@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.jars import CACHE, classpath, jars
+from compat_tests.shown import shown
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 READY_WITHIN_S = 180.0
@@ -117,6 +118,11 @@ class OttlaProcess(Process):
             out += ["--set", f"{key.replace('_', '.')}={value}"]
         return out
 
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        found = shown(self.command(), self.log) if not any(error) else []
+        assert not found, f"secrets in {self.log}: {found}"
+
 
 class KafkaProcess(Process):
     """Apache Kafka, one node, combined roles."""
@@ -137,7 +143,8 @@ class KafkaProcess(Process):
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://localhost:{self.controller_port}\n"
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
-            f"transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n{more}"
+            f"transaction.state.log.min.isr=1\nshare.coordinator.state.topic.replication.factor=1\n"
+            f"share.coordinator.state.topic.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n{more}"
         )
         if not (data_dir / "meta.properties").exists():
             self._java(

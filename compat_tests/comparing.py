@@ -17,7 +17,7 @@ from ottla.wire.schema import Message
 MAY_DIFFER = ("topic_id", "port", "cluster_id", "member_id", "producer_id", "finalized_features_epoch")
 MAY_DIFFER += ("log_dir", "usable_bytes", "replica_directory_id", "log_end_offset", "last_fetch_timestamp")
 MAY_DIFFER += ("last_caught_up_timestamp",)
-NAMES = ("name", "group_id", "member_id", "api_key", "partition_index", "topic", "key", "resource_name")
+NAMES = ("name", "group_id", "member_id", "api_key", "partition_index", "topic", "key", "resource_name", "topic_name")
 
 
 def in_order(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The Java parts the proofs need: Apache Kafka 4.3.1 with its tools, Streams, a connector, and Spark's Kafka connector.
+"""The Java parts the proofs need: Apache Kafka 4.3.1, tools, shell, Streams, a connector, and Spark's Kafka connector.
 
 Fetched once, by the Ivy that pyspark brings along, into the tree's ignored ``.cache/``; so a JDK is all it takes.
 ``python -m compat_tests.jars`` fetches them ahead of a test run.
@@ -50,7 +50,7 @@ def _fetch(conf: str) -> None:
 
 @cache
 def jars(conf: str) -> list[Path]:
-    """The jars of a configuration (``kafka``, ``streams``, ``connect`` or ``spark``), fetched on first use."""
+    """The jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``), fetched on first use."""
     JARS.mkdir(parents=True, exist_ok=True)
     with (CACHE / "jars.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,5 +70,5 @@ def classpath(conf: str = "kafka") -> str:
 
 
 if __name__ == "__main__":
-    for name in ("kafka", "streams", "connect", "spark"):
+    for name in ("kafka", "streams", "connect", "shell", "spark"):
         print(f"{name}: {len(jars(name))} jars in {JARS / name}")

@@ -185,9 +185,9 @@ def judge(outcome: dict[str, Any]) -> dict[str, str]:
 class Member:
     """One member of a group: a client's program that prints what it reads."""
 
-    def __init__(self, command: list[str], bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, command: list[str], bootstrap: str, topic: str, group: str, mode: str = "member") -> None:
         self._process = subprocess.Popen(
-            [*command, "member", bootstrap, topic, group], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*command, mode, bootstrap, topic, group], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         self.seen: dict[str, set[int]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -208,8 +208,8 @@ class Member:
         self._process.stdout.close()
 
 
-def two_members(command: list[str], bootstrap: str, name: str) -> bool:
-    """Two members share two partitions; one is killed, and the other takes over both."""
+def two_members(command: list[str], bootstrap: str, name: str, mode: str = "member") -> bool:
+    """Two members share two partitions; one is killed, and the other takes over both. ``mode``: as what they join."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -217,7 +217,7 @@ def two_members(command: list[str], bootstrap: str, name: str) -> bool:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": bootstrap})
-    members = [Member(command, bootstrap, topic, topic) for _ in range(2)]
+    members = [Member(command, bootstrap, topic, topic, mode) for _ in range(2)]
     deadline = time.monotonic() + MEMBERS_WITHIN_S
     number = 0
 

@@ -46,6 +46,8 @@ class RawClient:
         self.sock = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
         self.sock.settimeout(self.patience_s if timeout_s is None else timeout_s)
         self.number = 0
+        self.asked: set[tuple[ApiKey, int]] = set()
+        """Which requests it has sent, in which versions."""
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:
         """Send and decode; every byte of the answer must be used."""
@@ -62,6 +64,7 @@ class RawClient:
     def send(self, key: ApiKey, version: int, body: Message) -> None:
         """Send, and leave the answer for later."""
         self.number += 1
+        self.asked.add((key, version))
         self.sock.sendall(request_frame(key, version, self.number, "peer", body))
 
     def receive(self, key: ApiKey, version: int) -> Any:

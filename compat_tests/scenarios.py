@@ -11,6 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from compat_tests.consumer_stories import (
+    consumer_and_classic,
+    consumer_beside_strangers,
+    consumer_handover,
+    consumer_patterns,
+    consumer_refusals,
+    consumer_static,
+)
 from compat_tests.group_stories import (
     commit,
     deleted_topic,
@@ -21,6 +29,8 @@ from compat_tests.group_stories import (
     two_members,
 )
 from compat_tests.raw import until
+from compat_tests.share_offset_stories import share_offsets, share_states
+from compat_tests.share_stories import share_members, share_records, share_refusals, share_transactions
 from compat_tests.stage import BASE_MS, Stage
 from compat_tests.streams_stories import streams_refusals, streams_tasks, streams_topics
 from ottla.wire import records as r
@@ -260,6 +270,18 @@ STORIES: list[Callable[[Stage], None]] = [
     streams_refusals,
     streams_tasks,
     streams_topics,
+    consumer_refusals,
+    consumer_handover,
+    consumer_static,
+    consumer_patterns,
+    consumer_and_classic,
+    consumer_beside_strangers,
+    share_refusals,
+    share_records,
+    share_members,
+    share_transactions,
+    share_offsets,
+    share_states,
 ]
 
 

@@ -61,7 +61,8 @@ class Stage:
         if isinstance(value, dict):
             return {k: self._named(v, k) for k, v in value.items() if k not in _IDS}
         if isinstance(value, list):
-            return [self._named(v) for v in value]
+            rows = [self._named(v) for v in value]
+            return sorted(rows, key=str) if field == "topic_partitions" else rows  # theirs is the order of the ids
         if isinstance(value, str) and _MEMBER.match(value):
             return self._names.setdefault(value, f"member {len(self._names) + 1}")
         if field in _TIMES and isinstance(value, int) and value >= 0:

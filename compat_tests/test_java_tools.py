@@ -190,15 +190,14 @@ def test_the_verifiable_clients_agree(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap, "--topic", topic]
     produced = [json.loads(x) for x in java_tool("VerifiableProducer", *at, "--max-messages", "200").splitlines()]
     assert produced[-1]["acked"] == 200
-    consumed = java_tool(
-        "VerifiableConsumer",
-        *at,
-        "--group-id",
-        f"verify-{topic}",
-        "--max-messages",
-        "200",
-        "--reset-policy",
-        "earliest",
-    )
-    counts = [json.loads(x) for x in consumed.splitlines() if '"records_consumed"' in x]
-    assert sum(c["count"] for c in counts) == 200
+    group = ["--group-id", f"verify-{topic}", "--max-messages", "200"]
+    share = ["--group-id", f"share-{topic}", "--max-messages", "200", "--offset-reset-strategy", "earliest"]
+    for tool, more in (
+        ("VerifiableConsumer", [*group, "--reset-policy", "earliest"]),
+        ("VerifiableConsumer", [*group, "--reset-policy", "earliest", "--group-protocol", "consumer"]),
+        ("VerifiableShareConsumer", [*share, "--acknowledgement-mode", "sync"]),
+    ):
+        more[1] += f"-{len(more)}"
+        consumed = java_tool(tool, *at, *more)
+        counts = [json.loads(x) for x in consumed.splitlines() if '"records_consumed"' in x]
+        assert sum(c["count"] for c in counts) == 200, (tool, more)

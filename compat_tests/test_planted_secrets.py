@@ -216,6 +216,7 @@ def look_at_files(node: Planted, watched: Watched) -> None:
 
 
 def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
+    """CVE-2026-33558: secrets stood in the log where it told much."""
     with Watched() as watched:
         with Planted(tmp_path) as node:
             log_in(node, watched, tmp_path)
@@ -273,3 +274,14 @@ def test_what_is_planted_would_be_found() -> None:
     watched = Watched()
     watched.look("a text", "nothing of it")
     assert watched.found == []
+
+
+@pytest.mark.parametrize("secret", [PASSWORD, KEY, ISSUING])
+def test_each_node_of_the_suite_is_looked_at_when_it_ends(tmp_path: Path, secret: str) -> None:
+    """CVE-2026-33558: whatever a test has a node do, the secrets of its settings are not in its log."""
+    node = Planted(tmp_path)
+    node.log.write_text("2026-11-23 INFO ottla.server started\n")
+    node.__exit__()
+    node.log.write_text(f"2026-11-23 INFO ottla.server listening with {secret}\n")
+    with pytest.raises(AssertionError, match="secrets in"):
+        node.__exit__()

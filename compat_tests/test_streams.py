@@ -1,7 +1,7 @@
 """Kafka Streams' own smoke test under exactly_once_v2, with a processor killed while it works: its verdict counts.
 
 A short form by default; ``OTTLA_STREAMS=60`` writes for that many seconds, kills a processor every ten, and does the
-same on three nodes.
+same on three nodes. In groups of either protocol: the classic one, and that of KIP-1071.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 import ottla
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import classpath, jars
+from compat_tests.test_streams_groups import SETTINGS
 
 SECONDS = int(os.environ.get("OTTLA_STREAMS", "0"))
 GENERATE_S = SECONDS or 12
@@ -25,18 +26,21 @@ KILL_EVERY_S = 10
 KEYS, PER_KEY = (20, 1000) if SECONDS else (10, 300)
 WITHIN_S = GENERATE_S + (600 if SECONDS else 250)
 """A slow machine's: it ends as soon as the test has its verdict."""
+PROTOCOLS = {
+    "classic": "group.protocol=classic\nsession.timeout.ms=6000\nheartbeat.interval.ms=1000\n",
+    "streams": "group.protocol=streams\n",  # how long a silent one is waited for is the group's setting there
+}
 
 
 class Processor:
     """One process of the application; each has its state in a directory of its own, as on a machine of its own."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
         directory.mkdir()
         self._config = directory / "streams.properties"
         self._config.write_text(
             f"bootstrap.servers={bootstrap}\nstate.dir={directory}/state\nprocessing.guarantee=exactly_once_v2\n"
-            "group.protocol=classic\nnum.stream.threads=1\nsession.timeout.ms=6000\nheartbeat.interval.ms=1000\n"
-            "producer.transaction.timeout.ms=5000\n"
+            f"num.stream.threads=1\nproducer.transaction.timeout.ms=5000\n{PROTOCOLS[protocol]}"
         )
         self.log = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,8 +58,8 @@ class Processor:
 
 
 @contextmanager
-def processors(bootstrap: str, directory: Path, count: int) -> Iterator[list[Processor]]:
-    made = [Processor(bootstrap, directory / f"processor-{number}") for number in range(count)]
+def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> Iterator[list[Processor]]:
+    made = [Processor(bootstrap, directory / f"processor-{number}", protocol) for number in range(count)]
     for one in made:
         one.start()
     try:
@@ -65,7 +69,7 @@ def processors(bootstrap: str, directory: Path, count: int) -> Iterator[list[Pro
             one.kill()
 
 
-def smoke(bootstrap: str, directory: Path, replicas: int = 1) -> str:
+def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> str:
     """Write, kill a processor now and then, and start it again; gives what the test says in the end."""
     jars("streams")
     program = Path(__file__).parent / "java" / "Smoke.java"
@@ -80,7 +84,7 @@ def smoke(bootstrap: str, directory: Path, replicas: int = 1) -> str:
         while "TOPICS" not in said.read_text():
             assert driver.poll() is None, said.read_text()
             time.sleep(0.1)
-        with processors(bootstrap, directory, 2) as running:
+        with processors(bootstrap, directory, protocol, 2) as running:
             for number in range(max(GENERATE_S // KILL_EVERY_S, 1)):
                 with suppress(subprocess.TimeoutExpired):
                     driver.wait(KILL_EVERY_S)
@@ -97,14 +101,19 @@ def smoke(bootstrap: str, directory: Path, replicas: int = 1) -> str:
     return said.read_text()
 
 
-def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(data_dir: Path, tmp_path: Path) -> None:
-    with OttlaProcess(data_dir) as node:
-        said = smoke(node.bootstrap, tmp_path)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(
+    data_dir: Path, tmp_path: Path, protocol: str
+) -> None:
+    with OttlaProcess(data_dir, **SETTINGS) as node:
+        said = smoke(node.bootstrap, tmp_path, protocol)
     assert "PASSED" in said, said[-3000:]
 
 
 @pytest.mark.skipif(not SECONDS, reason="minutes: only where OTTLA_STREAMS says for how long")
-def test_so_it_is_on_three_nodes(tmp_path: Path) -> None:
-    with ottla.Cluster(3) as cluster:
-        said = smoke(cluster.bootstrap_servers, tmp_path, replicas=3)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_so_it_is_on_three_nodes(tmp_path: Path, protocol: str) -> None:
+    settings = {name.replace("_", "."): value for name, value in SETTINGS.items()}
+    with ottla.Cluster(3, settings=settings) as cluster:
+        said = smoke(cluster.bootstrap_servers, tmp_path, protocol, replicas=3)
     assert "PASSED" in said, said[-3000:]

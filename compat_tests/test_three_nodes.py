@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
 from compat_tests.cluster import OTTLA, Process, free_ports
+from compat_tests.replicas import check_replicas
 from ottla.tools.joining import HEARD_WITHIN_MS
 
 WITHIN_S = 90.0
@@ -121,6 +122,7 @@ def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
                 until(lambda: all_in_sync(bootstrap, "t"))
                 assert writer.goes_on()
         check(bootstrap, "t", writer)
+        assert check_replicas(cluster, "t") > 3, "the leader of no partition changed"
 
 
 def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -> None:

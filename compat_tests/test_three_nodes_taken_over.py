@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.jars import classpath, jars
 from compat_tests.test_mixed import CLUSTER_ID
@@ -85,8 +86,31 @@ def committed(bootstrap: str, topic: str) -> int:
     return int(place.offset)
 
 
+TOPIC_SETTING, NODE_SETTING = ("retention.ms", "864000001"), ("log.cleaner.threads", "2")
+
+
+def settings_are_there(bootstrap: str, topic: str) -> bool:
+    """Whether a topic's setting and a node's are what they were set to."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    about = (ConfigResource(ResourceType.TOPIC, topic), ConfigResource(ResourceType.BROKER, "1"))
+    told = [admin.describe_configs([each])[each].result(WITHIN_S) for each in about]
+    return all(row[name].value == value for row, (name, value) in zip(told, (TOPIC_SETTING, NODE_SETTING), strict=True))
+
+
+def set_both(bootstrap: str, topic: str) -> None:
+    """Set them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for kind, name, (key, value) in (
+        (ResourceType.TOPIC, topic, TOPIC_SETTING),
+        (ResourceType.BROKER, "1", NODE_SETTING),
+    ):
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        (done,) = admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])]).values()
+        done.result(WITHIN_S)
+
+
 @pytest.mark.xdist_group("three-kafkas")
-def test_every_record_and_position_is_there_on_the_way_and_on_the_way_back(tmp_path: Path) -> None:
+def test_every_record_position_and_setting_is_there_on_the_way_and_on_the_way_back(tmp_path: Path) -> None:
     ours = combined(tmp_path)
     theirs = as_kafka(ours)
     bootstrap = ",".join(node.bootstrap for node in ours)
@@ -94,10 +118,12 @@ def test_every_record_and_position_is_there_on_the_way_and_on_the_way_back(tmp_p
         make_topic(bootstrap, "t")
         write(bootstrap, "t", range(1000))
         commit(bootstrap, "t", 11)
+        set_both(bootstrap, "t")
     for nodes, known in ((ours, 1000), (theirs, 1500), (ours, 2000)):
         with running(nodes):
             until(lambda: all_in_sync(bootstrap, "t"))
             assert sorted(read(bootstrap, "t", known)) == list(range(known))
             assert committed(bootstrap, "t") == known // 500 + 9
+            until(lambda: settings_are_there(bootstrap, "t"))
             write(bootstrap, "t", range(known, known + 500))
             commit(bootstrap, "t", known // 500 + 10)

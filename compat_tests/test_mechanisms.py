@@ -1,0 +1,154 @@
+"""Every stock client by every mechanism, in plain text and on TLS: it gets in exactly where the real Kafka lets it in.
+
+A sample in each run; ``OTTLA_MECHANISMS=all`` asks all ways of all clients.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_ports
+from compat_tests.matrix import Missing
+from compat_tests.mechanisms import (
+    CLIENTS,
+    LACKS,
+    PASSWORD,
+    PROTOCOLS,
+    REFUSED,
+    SAMPLE,
+    Client,
+    Place,
+    ask,
+    can,
+    placed,
+)
+from compat_tests.test_tokens import ALLOWED
+from ottla.broker.tests.token_maker import EC, RSA, published
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl"),
+    pytest.mark.xdist_group("kafka-9093"),
+]
+ALL = os.environ.get("OTTLA_MECHANISMS") == "all"
+ASKED = [client for client in CLIENTS if ALL or client.is_sampled]
+DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
+RIGHT = ("on TLS", "in plain text", "TLS", "TLS: host names not looked at", "TLS: a certificate")
+Said = dict[str, dict[str, str] | str]
+
+
+def ports_for(first: int, controller: int | None = None) -> dict[str, int]:
+    names = [name for name in PROTOCOLS if name != "PLAINTEXT"]
+    out = {"PLAINTEXT": first, **dict(zip(names, free_ports(len(names)), strict=True))}
+    return out if controller is None else {**out, "CONTROLLER": controller}
+
+
+class Asking(OttlaProcess):
+    """``ottla serve`` with a listener for each way in."""
+
+    def __init__(self, place: Place, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.ports = ports_for(self.port)
+        self.file = data_dir.parent / "ottla.properties"
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in place.settings(self.ports).items()))
+
+    def command(self) -> list[str]:
+        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+
+
+class AskingKafka(KafkaProcess):
+    """Apache Kafka with the same."""
+
+    def __init__(self, place: Place, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.ports = ports_for(self.port, self.controller_port)
+        self.keys = place.keys
+        with self.config.open("a") as out:
+            out.writelines(f"{key}={value}\n" for key, value in place.settings(self.ports).items())
+
+    def command(self) -> list[str]:
+        java, *rest = super().command()
+        return [java, f"{ALLOWED}file://{self.keys}", *rest]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("place"), published(("rsa", RSA), ("ec", EC)))
+
+
+def add_alice(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        change = UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
+        admin.alter_user_scram_credentials([change])["alice"].result(30)
+
+
+def told(place: Place, node: Asking | AskingKafka, where: Path) -> Said:
+    """What each client is told, or why it is left out; three at a time, since most of it is waiting."""
+    add_alice(node.bootstrap)
+    cells = [cell for cell in placed(list(place.cells()), node.ports) if ALL or cell["name"] in SAMPLE]
+
+    def one(client: Client) -> dict[str, str] | str:
+        try:
+            return ask(client, [cell for cell in cells if can(client, cell)], where / re.sub(r"\W+", "-", client.name))
+        except Missing as missing:
+            return str(missing)
+
+    where.mkdir()
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip((x.name for x in ASKED), pool.map(one, ASKED), strict=True))
+
+
+@pytest.fixture(scope="module")
+def ours(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Said:
+    where = tmp_path_factory.mktemp("ours")
+    node = Asking(place, where / "data")
+    with node:
+        said = told(place, node, where / "clients")
+    log = node.log.read_text()
+    assert "Traceback" not in log, log
+    assert PASSWORD not in log
+    assert "eyJ" not in log, "a token in the log"
+    return said
+
+
+@pytest.fixture(scope="module")
+def theirs(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Said:
+    where = tmp_path_factory.mktemp("theirs")
+    with AskingKafka(place, where / "data") as node:
+        return told(place, node, where / "clients")
+
+
+@pytest.mark.parametrize("client", ASKED, ids=lambda client: client.name)
+def test_a_client_gets_in_exactly_where_kafka_lets_it_in(client: Client, ours: Said, theirs: Said) -> None:
+    here, there = ours[client.name], theirs[client.name]
+    if isinstance(here, str):
+        pytest.skip(here)
+    assert here == there
+    expected = {name for name in here if name.endswith(RIGHT) and (client.name, name.split(" ")[0]) not in REFUSED}
+    assert {name for name, said in here.items() if said == "in"} == expected
+    assert "nothing in time" not in here.values()
+
+
+def test_the_table_in_the_docs_is_this_one() -> None:
+    documented = DOCS.read_text()
+    for line in table().splitlines():
+        assert line in documented, line
+
+
+def table() -> str:
+    """Clients by mechanisms, in Markdown."""
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    lines = [f"| client | version | {' | '.join(mechanisms)} | TLS |", "|---" * (len(mechanisms) + 3) + "|"]
+    for client in CLIENTS:
+        none = {at: f"- ({why})" for at, why in LACKS.items()} | {at: f"no ({why})" for at, why in REFUSED.items()}
+        cells = [none.get((client.name, x), "yes") for x in mechanisms]
+        lines.append(f"| {client.name} | {client.version} | {' | '.join(cells)} | yes |")
+    return "\n".join(lines)

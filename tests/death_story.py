@@ -1,0 +1,219 @@
+"""What is drawn and told in ``docs/explanation/when-a-node-dies.md``, by the rules themselves and by the simulator.
+
+``python -m tests.death_story`` writes it into the page: into each block that begins so: ```` ```text NAME ````, or with
+``mermaid`` for ``text``. ``python -m tests.death_story NAME`` prints one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla.controller.heartbeats import Contacts, State, next_state
+from ottla.controller.image import Image, Partition, Topic
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import metadata_records as m
+from sim.clients import make_topic
+from sim.cluster import Cluster
+from sim.lives import Lives
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "when-a-node-dies.md"
+BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
+SEED = 3
+TOPIC = "payments"
+GONE_S = 20.0
+TOLD_S = 60.0
+WISHES = ("it has caught up", "wants to be fenced", "wants to stop", "leads something", "others have not heard of that")
+"""What decides a heartbeat, in the order of `outcome`."""
+
+# ---------------------------------------------------------------------- the states
+
+
+def outcome(now: State, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool) -> State:
+    """What a broker in a state is after a heartbeat."""
+    contacts = Contacts(registered_at={1: 10})
+    broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is State.FENCED)
+    other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
+    if now is State.CONTROLLED_SHUTDOWN:
+        contacts.shutdown_at[1] = 20
+        contacts.offsets[2] = 15 if waits else 25
+    partition = Partition(
+        replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0, directories=(bytes(16),)
+    )
+    topics = {TOPIC: Topic(TOPIC, b"t" * 16, {0: partition})} if leads else {}
+    image = Image(30, topics=topics, brokers={1: broker, 2: other})
+    request = bh.BrokerHeartbeatRequest(1, 10, 10 if caught_up else 9, fence, stop)
+    steps = next_state(image, contacts, request)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: State = done.value
+            return found
+
+
+def edges() -> Iterator[tuple[State, State, str]]:
+    """Which state follows which, and what all heartbeats have in common that lead there."""
+    for now in (State.FENCED, State.UNFENCED, State.CONTROLLED_SHUTDOWN):
+        led: dict[State, list[tuple[bool, ...]]] = {}
+        for wishes in product((False, True), repeat=len(WISHES)):
+            led.setdefault(outcome(now, *wishes), []).append(wishes)
+        for after in State:
+            if after is not now and after in led:
+                told = [
+                    f"{'' if x[0] else 'not: '}{word}"
+                    for word, x in zip(WISHES, zip(*led[after], strict=True), strict=True)
+                    if len(set(x)) == 1
+                ]
+                yield now, after, ", ".join(told)
+
+
+def broker() -> list[str]:
+    """A broker's states as the controller has them: by what its heartbeats say, and without any."""
+    names = {state: state.value.title().replace(" ", "") for state in State}
+    out = ["stateDiagram-v2", f"    [*] --> {names[State.FENCED]}: it registers"]
+    out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
+    for state in (State.UNFENCED, State.CONTROLLED_SHUTDOWN):
+        out.append(f"    {names[state]} --> {names[State.FENCED]}: no heartbeat any more")
+    return [*out, f"    {names[State.SHUTDOWN_NOW]} --> [*]"]
+
+
+# ---------------------------------------------------------------------- the stories
+
+
+class Told(Cluster):
+    """Three nodes, a topic with a partition led by each, and one that dies."""
+
+    def __init__(self, dies: Callable[[Told, str], None]) -> None:
+        super().__init__(SEED, only_late=True)
+        self.swarm.disturbances = []
+        for lives in self.lives.values():
+            lives._settings |= {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
+        self.lines: list[str] = []
+        self._dies = dies
+        self._since_s = 0.0
+        self._seen = Image()
+        self._heard: set[Any] = set()
+
+    async def run(self) -> None:
+        """Make the topic; then n1 dies, and comes back."""
+        async with trio.open_nursery() as everything:
+            for lives in self.lives.values():
+                everything.start_soon(self._live, lives)
+            await self.full()
+            await make_topic(
+                self.world, TOPIC, {"min.insync.replicas": "2"}, self.service, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+            )
+            await self.full()
+            await trio.sleep(3.0)
+            self._seen = self.image()
+            everything.start_soon(self._listen)
+            victim = self._victim()
+            self._since_s = self.world.now_s()
+            self._dies(self, victim)
+            await trio.sleep(TOLD_S)
+            everything.cancel_scope.cancel()
+
+    def _victim(self) -> str:
+        """A broker that does not decide: that is another story."""
+        active = {number for number, parts in self.living().items() if parts.controller.is_active}
+        return next(name for name, number in self.numbers.items() if number not in active)
+
+    async def _live(self, lives: Lives) -> None:
+        while True:
+            await lives.one(None)
+            await trio.sleep(GONE_S)
+
+    def tell(self, text: str) -> None:
+        """One line."""
+        self.lines.append(f"{(self.world.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
+
+    async def _listen(self) -> None:
+        """Tell what has changed in the metadata, as soon as anybody knows."""
+        while True:
+            image = self.image()
+            for number, known in sorted(image.brokers.items()):
+                before = self._seen.brokers.get(number)
+                if before is not None and before.broker_epoch != known.broker_epoch:
+                    self.tell(f"broker {number} has registered anew, and is fenced")
+                elif before is not None and bool(before.fenced) != bool(known.fenced):
+                    self.tell(f"broker {number} is {'fenced' if known.fenced else 'unfenced'}")
+            for number, now in sorted(image.topics[TOPIC].partitions.items()):
+                before_ = self._seen.topics[TOPIC].partitions[number]
+                if (before_.leader, before_.isr) != (now.leader, now.isr):
+                    isr = ", ".join(map(str, sorted(now.isr)))
+                    self.tell(f"{TOPIC}-{number}: led by {now.leader} in epoch {now.leader_epoch}, in sync: {isr}")
+            self._seen = image
+            await trio.sleep(0.001)
+
+
+def kill(run: Told, name: str) -> None:
+    """Its process is gone."""
+    process = run.lives[name].process
+    assert process is not None
+    run.tell(f"broker {run.numbers[name]} is killed")
+    process.kill()
+
+
+def cut(run: Told, name: str) -> None:
+    """Nobody hears it, and it hears nobody, for a while."""
+    host = run.world.host(name)
+    host.deaf_until = host.mute_until = run.world.now_s() + GONE_S
+    run.tell(f"broker {run.numbers[name]} is cut off for {GONE_S:.0f} s")
+
+
+def story(dies: Callable[[Told, str], None]) -> Callable[[], list[str]]:
+    """A story, made in a process whose hashes are the same each time."""
+
+    def told() -> list[str]:
+        if os.environ.get("PYTHONHASHSEED") == "0":
+            run = Told(dies)
+            run.world.run(run.run)
+            return run.lines
+        name = next(name for name, maker in MAKERS.items() if maker is told)
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.death_story", name],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.splitlines()
+
+    return told
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {"broker": broker, "killed": story(kill), "cut": story(cut)}
+
+
+def page_as_it_should_be(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block has a name nobody makes.
+    """
+    return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
+
+
+def main() -> None:
+    """Write the blocks, or print one."""
+    if len(sys.argv) > 1:
+        logging.disable(logging.CRITICAL)
+        sys.stdout.write("".join(f"{line}\n" for line in MAKERS[sys.argv[1]]()))
+    else:
+        PAGE.write_text(page_as_it_should_be(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

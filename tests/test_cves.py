@@ -1,0 +1,124 @@
+"""Each CVE of Kafka, and of its clients, has a test here that names it: the page says which, and this that it is so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.test_house import ROOT, sources
+
+PAGE = ROOT / "docs" / "reference" / "cves.md"
+ROW = re.compile(r"^\| (?P<ids>[^|]*) \| [^|]+ \| (?P<tests>[^|]+) \|$", re.M)
+TEST = re.compile(r"`([a-z_/]+/test_[a-z_]+\.py)::(test_[a-z0-9_]+)`")
+_NUMBERS = {
+    2017: (12610,),
+    2018: (1288, 17196),
+    2019: (12399,),
+    2021: (38153,),
+    2022: (34917,),
+    2023: (25194, 34455),
+    2024: (27309, 31141, 56128),
+    2025: (27817, 27818, 27819),
+    2026: (10142, 10143, 33557, 33558, 35554, 41115, 83525, 110985, 111073, 111108, 111115),
+}
+KNOWN = [f"CVE-{year}-{number}" for year, numbers in _NUMBERS.items() for number in numbers]
+"""Those there were in November 2026: of the broker, of its clients where Ottla has such a part, and of kafka-python."""
+
+
+@cache
+def described(path: Path) -> dict[str, str]:
+    """What the tests of a file say of themselves, by name."""
+    functions = [x for x in ast.walk(ast.parse(path.read_text())) if isinstance(x, ast.FunctionDef)]
+    return {x.name: f"{x.name.replace('_', '-').upper()} {ast.get_docstring(x) or ''}" for x in functions}
+
+
+def rows() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    """CVEs, and the tests that are said to be theirs."""
+    for row in ROW.finditer(PAGE.read_text()):
+        if ids := re.findall(r"CVE-\d{4}-\d+", row["ids"]):
+            yield ids, TEST.findall(row["tests"])
+
+
+@pytest.mark.parametrize("cve", KNOWN)
+def test_each_cve_has_a_test_that_names_it(cve: str) -> None:
+    named = [test for ids, tests in rows() if cve in ids for test in tests]
+    assert named, f"{PAGE.name} names no test"
+    for file, name in named:
+        said = described(ROOT / file).get(name)
+        assert said is not None, f"{file} has no {name}"
+    assert any(cve in described(ROOT / file)[name] for file, name in named), "none of them names it"
+
+
+def test_the_page_names_no_test_that_is_not_there() -> None:
+    found = TEST.findall(PAGE.read_text())
+    assert len(found) >= 20
+    assert [x for x in found if x[1] not in described(ROOT / x[0])] == []
+    assert PAGE.read_text().count("::test_") == len(found), "a test's name that cannot be read"
+
+
+# ---------------------------------------------------------------- nothing is loaded by a name from outside
+
+LOADS = {
+    "import_module",
+    "__import__",
+    "exec",
+    "eval",
+    "compile",
+    "loads",
+    "run_module",
+    "run_path",
+    "spec_from_file_location",
+}
+OF_MODULES = {"re", "re2", "json", "json.decoder", "msgspec.json"}
+"""Whose ``compile`` and ``loads`` make patterns and values, and no code."""
+NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it)/")
+KNOWN_LOADS = {
+    "broker/server/dispatch.py": "a handler: ROUTES names it",
+    "ottla/cli/main.py": "a command: COMMANDS names it",
+    "ottla/world/beside.py": "what this node gave its own child to do, and what that answered",
+    "wire/apis.py": "a message: ApiKey names it",
+    "wire/emit.py": "the code of encoders and decoders, written from our own schema",
+    "wire/messages/catalogue.py": "a message: the files of the package",
+}
+
+
+def loads(tree: ast.AST) -> list[int]:
+    """The lines on which something is loaded by a name that is not written there."""
+    out = []
+    imported = {x.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for x in node.names}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name, owner = node.func, ""
+        if isinstance(name, ast.Attribute):
+            owner, called = ast.unparse(name.value), name.attr
+        elif isinstance(name, ast.Name):
+            owner, called = imported.get(name.id) or "", name.id
+        else:
+            continue
+        is_written = bool(node.args) and isinstance(node.args[0], ast.Constant)
+        if called in LOADS and owner not in OF_MODULES and not is_written:
+            out.append(node.lineno)
+        out += [node.lineno for x in node.keywords if x.arg == "shell"]
+    return out
+
+
+def test_nothing_is_loaded_by_a_name_that_comes_from_outside() -> None:
+    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: classes that settings named were loaded."""
+    for line in (
+        "import_module(name)",
+        "eval(text)",
+        "pickle.loads(raw)",
+        "run(x, shell=True)",
+        "importlib.import_module(f'a.{x}')",
+    ):
+        assert loads(ast.parse(line)) == [1], line
+    for line in ("import_module('a.b')", "re.compile(text)", "json.loads(raw)", "from json import loads; loads(raw)"):
+        assert loads(ast.parse(line)) == [], line
+    product = [x for x in map(str, (p.relative_to(ROOT) for p in sources())) if not NOT_PRODUCT.search(x)]
+    assert {x for x in product if loads(ast.parse((ROOT / x).read_text()))} == set(KNOWN_LOADS)
