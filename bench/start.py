@@ -1,26 +1,63 @@
 """How long from ``ottla serve`` on an empty directory to the first answered ApiVersions, and the memory when idle.
 
+``--secure``: how long ``ottla serve --secure`` takes until it has said where clients' settings are, and until a
+producer of confluent-kafka with these settings has its first record acknowledged.
+
 With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round
 makes it and is not counted.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 import ottla
-from compat_tests.cluster import OttlaProcess
+from compat_tests.cluster import OTTLA, OttlaProcess
 
 ROUNDS = 15
 
 
+def secure() -> None:
+    """TLS and a login out of nothing, and a message."""
+    ready, sent = [], []
+    for _ in range(1 + ROUNDS):
+        with tempfile.TemporaryDirectory() as where:
+            began = time.perf_counter()
+            command = [OTTLA, "serve", "--secure", "--listen", "127.0.0.1:0", "--data-dir", f"{where}/data"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as node:
+                assert node.stdout is not None
+                settings = None
+                while settings is None:
+                    line = node.stdout.readline()
+                    assert line
+                    settings = next((word for word in line.split() if word.endswith("secure-confluent.json")), None)
+                ready.append(time.perf_counter() - began)
+                producer = Producer(json.loads(Path(settings).read_text()))
+                producer.produce("t", b"x")
+                assert producer.flush(60) == 0
+                sent.append(time.perf_counter() - began)
+                node.terminate()
+    for name, times in (("says where the settings are", ready[1:]), ("has a message of theirs", sent[1:])):
+        print(f"--secure: {name}: median {statistics.median(times):.3f} s, worst {max(times):.3f} s of {ROUNDS}")
+
+
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser("bench.start", description=__doc__)
+    parser.add_argument("--secure", action="store_true")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if parser.parse_args().secure:
+        secure()
+        return
     times, memory = [], []
     for _ in range(1 + ROUNDS):
         with tempfile.TemporaryDirectory() as where:

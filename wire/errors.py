@@ -163,10 +163,19 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name in words."""
-        return self.name.replace("_", " ").capitalize() + "."
+        """What clients are shown: Kafka's own words where answers tell them, else the name in words."""
+        return _TEXTS.get(self) or self.name.replace("_", " ").capitalize() + "."
 
 
+_TEXTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.FENCED_STATE_EPOCH: (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    ),
+}
 _RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

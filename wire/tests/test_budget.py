@@ -146,6 +146,7 @@ HOSTILE: dict[str, tuple[int, Callable[[], Message]]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_request_is_refused_before_it_takes_much_memory(name: str) -> None:
+    """CVE-2026-111108: a few bytes an element became objects of a hundred, for who had not logged in."""
     version, make = HOSTILE[name]
     message = make()
     raw = compiler.encode(message, version)

@@ -196,6 +196,7 @@ def test_nothing_fits_a_limit_of_nothing(codec: Codec) -> None:
 
 
 def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked() -> None:
+    """CVE-2023-34455: room was made for as much as a block claimed."""
     packed = snappy.compress(bytes(32 << 20))
     tracemalloc.start()
     for data in (packed, XERIAL + block(packed)):
@@ -207,6 +208,8 @@ def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked
 
 
 def test_snappy_may_claim_32_times_its_size_and_no_more() -> None:
+    """CVE-2023-34455."""
+
     def claims(times: int) -> bytes:
         return bytes([10 * times & 0x7F | 0x80, 10 * times >> 7]) + bytes(8)
 

@@ -190,6 +190,7 @@ def test_rows_are_the_structs_in_all_arrays() -> None:
 
 @pytest.mark.parametrize("many", [65, 66, 10_000])
 def test_more_tagged_fields_than_anybody_has_are_refused(many: int) -> None:
+    """CVE-2026-111115: each unknown tag was kept."""
     raw = compiler.encode(HeartbeatRequest(), 4)[:-1]
     tags = b"".join(bytes([0x80 | n & 0x7F, n >> 7 | 0x40, 1, 7]) for n in range(many))
     count = bytes([many]) if many < 128 else bytes([0x80 | many & 0x7F, many >> 7])

@@ -36,6 +36,7 @@ def test_exactly_so_many_bytes_are_read(piece_bytes: int) -> None:
 
 
 def test_who_claims_gigabytes_gets_no_more_room_than_what_came() -> None:
+    """CVE-2026-10142: a client made room for whatever a server announced."""
     wire = Wire({})
     wire.ready = b"x" * (5 << 20)
     with pytest.raises(Disconnected):

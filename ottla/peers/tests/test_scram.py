@@ -104,6 +104,7 @@ def test_the_token_extension_is_read():
     ],
 )
 def test_a_client_does_not_go_on_with_a_server_that_is_none(said, why):
+    """CVE-2026-10143: a client computed for as long as a server asked it to."""
     client = ScramClient(SCRAM_SHA_256, "user", "pencil", NONCE)
     with pytest.raises(BadScram, match=why):
         client.answer(said)

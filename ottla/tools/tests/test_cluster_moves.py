@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -104,6 +105,25 @@ def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.Capture
     assert cluster.sets() == [(4, 2), (2, 4), (3, 4), (2, 3)]
     assert cluster.leaders() == [4, 2, 3, 2]
     assert cluster.at_once == [2, 1]
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    cluster = Cluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: looks)
+    parser = argparse.ArgumentParser()
+    cluster_moves.add_verbs(parser.add_subparsers(dest="verb"))
+    options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
+    blocking.run(cluster_moves.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
+    told = capfd.readouterr()
+    assert json.loads(told.out) == [{"moved": 3}], "whoever reads what is printed is not told"
+    lines = told.err.split("\r")[1:]
+    done = [int(line.rpartition("] ")[2].split()[0]) for line in lines]
+    assert done == sorted(done), "never back"
+    assert len({*done}) > 1 if looks else not done
+    assert lines[-1:] == ([f"[{'#' * 40}] 3 of 3 partitions\n"] if looks else [])
 
 
 def test_what_cannot_leave_is_named_when_the_rest_has_moved(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,53 @@
+"""A job on a Spark that logs in by Kerberos: its own token manager fetches delegation tokens, its tasks log in by them.
+
+Run in a process of its own by `spark_it.test_spark_tokens`: security is settled when the JVM starts. A local Spark has
+no scheduler that asks for tokens, as YARN and Kubernetes have; so Spark's manager is asked here, as these ask it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def hold_tokens(spark: SparkSession) -> int:
+    """Have Spark fetch what its clusters give, and keep that with the user; gives how many there are."""
+    jvm: Any = spark._jvm
+    security = jvm.org.apache.hadoop.security
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
+    context: Any = spark.sparkContext._jsc.sc()
+    manager = jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager(
+        context.conf(), context.hadoopConfiguration(), None
+    )
+    tokens = security.Credentials()
+    manager.obtainDelegationTokens(tokens)
+    security.UserGroupInformation.getCurrentUser().addCredentials(tokens)
+    return int(tokens.numberOfTokens())
+
+
+def main() -> None:
+    """Read topic t, write what is in it once more, in capitals, and print what was read; settings come as JSON."""
+    told = json.loads(sys.argv[1])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[1]").appName("with_tokens")
+    for key, value in told["spark"].items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    tokens = hold_tokens(spark)
+    kafka = {f"kafka.{key}": value for key, value in told["kafka"].items()}
+    rows = (
+        spark.read.format("kafka").options(subscribe="t", **kafka).load().selectExpr("upper(cast(value as string)) v")
+    )
+    read = sorted(row.v for row in rows.collect())
+    rows.selectExpr("v as value").write.format("kafka").options(topic="t", **kafka).save()
+    print(json.dumps({"tokens": tokens, "read": read}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
