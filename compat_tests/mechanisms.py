@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compat_tests.jars import jars
+from compat_tests.listeners import Certificates, listening
 from compat_tests.logging_in import by_java
 from compat_tests.matrix import SOURCES, Missing, _fetched, _kcat
 from compat_tests.test_tokens import ALLOWED, PACKAGE, token
 from ottla.broker.tests.token_maker import OTHER
-from ottla.world.tests.authority import Authority
 
 PASSWORD = "alice-secret"
 MODULES = {
@@ -43,17 +43,11 @@ PROTOCOLS = {
 Cell = dict[str, Any]
 
 
-class Place:
+class Place(Certificates):
     """Certificates and keys, and the settings that name them."""
 
     def __init__(self, where: Path, published: bytes) -> None:
-        self.where = where
-        authority = Authority(where / "ca")
-        self.trusted = authority.trusted.location
-        self.server = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
-        self.client = authority.issue("client", "/O=Here/CN=alice", alt="DNS:alice").location
-        self.other = Authority(where / "other").trusted.location
-        self.stranger = Authority(where / "third").issue("mallory", "/CN=mallory").location
+        super().__init__(where)
         self.keys = where / "keys.json"
         self.keys.write_bytes(published)
 
@@ -61,16 +55,9 @@ class Place:
         """A broker's: the same for both kinds of node."""
         handler = "oauthbearer.sasl.server.callback.handler.class"
         out = {
-            "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
-            "advertised.listeners": ",".join(f"{n}://localhost:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-            "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in PROTOCOLS.items()),
-            "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
+            **listening(ports, PROTOCOLS),
+            **self.stores(),
             "sasl.enabled.mechanisms": ",".join(MODULES),
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.server,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.trusted,
             "listener.name.mutual.ssl.client.auth": "required",
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.keys}",
             "sasl.oauthbearer.expected.audience": "kafka",

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process, free_port
+from compat_tests.cluster import Process
 from compat_tests.jars import jars
+from compat_tests.listeners import Listening, ListeningKafka, listening
 from compat_tests.raw import RawClient
 from compat_tests.test_connect import NAME, TOPIC, Tail, worker
 from compat_tests.test_streams_groups import LINES, SETTINGS, Words, until_counted, write
@@ -54,15 +56,13 @@ CARRYING: list[Rule] = [(Resource.TOPIC, TOPIC, Pattern.LITERAL, O.WRITE)]
 CARRIED = [f"line {number}" for number in range(3)]
 """Few: a producer that may not write tries a second for each."""
 
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "APPS": "SASL_PLAINTEXT"}
 
-def settings(ports: dict[str, int]) -> dict[str, str]:
+
+def settings(ports: Mapping[str, int]) -> dict[str, str]:
     """A node's: who does not log in may do everything, applications may do what rules say."""
     return {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{n}://127.0.0.1:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,APPS:SASL_PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
+        **listening(ports, PROTOCOLS, "127.0.0.1"),
         "listener.name.apps.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.apps.plain.sasl.jaas.config": f'{PLAIN} user_words="a-secret" user_worker="a-secret";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -74,27 +74,18 @@ def settings(ports: dict[str, int]) -> dict[str, str]:
     }
 
 
-class Guarded(OttlaProcess):
+class Guarded(Listening):
     """``ottla serve`` with these."""
 
     def __init__(self, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "APPS": free_port(), "CONTROLLER": free_port()}
-        self.file = data_dir.parent / "ottla.properties"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in settings(self.ports).items()))
-
-    def command(self) -> list[str]:
-        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        super().__init__(data_dir, PROTOCOLS, settings)
 
 
-class GuardedKafka(KafkaProcess):
+class GuardedKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "APPS": free_port(), "CONTROLLER": self.controller_port}
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in settings(self.ports).items())
+        super().__init__(data_dir, PROTOCOLS, settings)
 
 
 KINDS: dict[str, Any] = {"ottla": Guarded, "kafka": GuardedKafka}

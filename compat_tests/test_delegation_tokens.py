@@ -6,16 +6,18 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port, java_tool
+from compat_tests.cluster import OTTLA, java_tool
 from compat_tests.conversation_tokens import USERS, story
+from compat_tests.listeners import Listening, ListeningKafka, listening
 from compat_tests.logging_in import by_java
 from compat_tests.raw import until
 from compat_tests.test_security_cluster import NODES, Cluster
@@ -24,49 +26,37 @@ from compat_tests.test_security_cluster import Node as SecuredNode
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SECRET = "the-tokens-secret"
-MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,IN:SASL_PLAINTEXT"
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "IN": "SASL_PLAINTEXT"}
 
 
-def settings(ports: dict[str, int]) -> dict[str, str]:
+def settings(ports: Mapping[str, int], **more: str) -> dict[str, str]:
     """A node's: the same for both kinds."""
     out = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{n}://127.0.0.1:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-        "listener.security.protocol.map": MAP,
-        "inter.broker.listener.name": "PLAINTEXT",
+        **listening(ports, PROTOCOLS, "127.0.0.1"),
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:ANONYMOUS;User:admin",
         "delegation.token.secret.key": SECRET,
         "delegation.token.expiry.check.interval.ms": "3600000",
+        **more,
     }
     for mechanism in ("scram-sha-256", "scram-sha-512"):
         out[f"listener.name.in.{mechanism}.sasl.jaas.config"] = f"{SCRAM} required;"
     return out
 
 
-class Issuing(OttlaProcess):
+class Issuing(Listening):
     """``ottla serve`` with tokens."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "IN": free_port(), "CONTROLLER": free_port()}
-        both = {**settings(self.ports), "controller.listener.names": "CONTROLLER", **more}
-        self.file = data_dir.parent / "ottla.properties"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in both.items()))
-
-    def command(self) -> list[str]:
-        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        super().__init__(data_dir, PROTOCOLS, partial(settings, **more))
 
 
-class IssuingKafka(KafkaProcess):
+class IssuingKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "IN": free_port(), "CONTROLLER": self.controller_port}
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in {**settings(self.ports), **more}.items())
+        super().__init__(data_dir, PROTOCOLS, partial(settings, **more))
 
 
 def add_users(node: Any) -> None:

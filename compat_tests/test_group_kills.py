@@ -177,9 +177,16 @@ class Writing(threading.Thread):
         super().__init__()
         self.bootstrap = bootstrap
         self.written: set[int] = set()
+        self.failure: BaseException | None = None
         self._over = threading.Event()
 
     def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as failure:  # told by whoever ends it
+            self.failure = failure
+
+    def _write(self) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUICK})
         for number in itertools.count():
             if self._over.wait(0.02):
@@ -192,9 +199,15 @@ class Writing(threading.Thread):
         return lambda error, _: None if error is not None else self.written.add(number)
 
     def end(self) -> None:
-        """Write no more."""
+        """Write no more.
+
+        Raises:
+            BaseException: what it failed with.
+        """
         self._over.set()
         self.join()
+        if self.failure is not None:
+            raise self.failure
 
 
 @contextmanager

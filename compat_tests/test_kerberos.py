@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port
 from compat_tests.jars import classpath, jars
 from compat_tests.kdc import MISSING, SKEW_S, Realm
+from compat_tests.listeners import Listening, ListeningKafka, listening
 from compat_tests.logging_in import by_java
 from compat_tests.raw import RawClient
 from ottla.broker.tests.test_short_names import CLASSES, NAMES, RULES
@@ -56,14 +56,10 @@ class Place:
         self.trusted = authority.trusted.location
         self.certificate = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
 
-    def settings(self, ports: dict[str, int]) -> dict[str, str]:
+    def settings(self, ports: Mapping[str, int]) -> dict[str, str]:
         """A broker's: the same for both kinds of node."""
         out = {
-            "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
-            "advertised.listeners": ",".join(f"{n}://localhost:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-            "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in PROTOCOLS.items()),
-            "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
+            **listening(ports, PROTOCOLS),
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
             "ssl.keystore.type": "PEM",
@@ -110,32 +106,24 @@ class Place:
         return f"-Djava.security.krb5.conf={self.realm.config}"
 
 
-def ports_from(first: int) -> dict[str, int]:
-    return {name: first if name == "PLAINTEXT" else free_port() for name in PROTOCOLS}
-
-
-class Taking(OttlaProcess):
+class Taking(Listening):
     """``ottla serve`` with listeners that take tickets."""
 
     def __init__(self, place: Place, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports, self.place = ports_from(self.port), place
-        self.file = data_dir.parent / "ottla.properties"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in place.settings(self.ports).items()))
+        self.place = place
+        super().__init__(data_dir, PROTOCOLS, place.settings)
 
     def command(self) -> list[str]:
         world = [f"KRB5_CONFIG={self.place.realm.server_config}", f"KRB5RCACHEDIR={self.data_dir.parent}"]
-        return ["env", *world, OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        return ["env", *world, *super().command()]
 
 
-class TakingKafka(KafkaProcess):
+class TakingKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, place: Place, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports, self.place = {**ports_from(self.port), "CONTROLLER": self.controller_port}, place
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in place.settings(self.ports).items())
+        self.place = place
+        super().__init__(data_dir, PROTOCOLS, place.settings)
 
     def command(self) -> list[str]:
         java, *rest = super().command()

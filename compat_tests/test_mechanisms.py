@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_ports
+from compat_tests.listeners import Listening, ListeningKafka
 from compat_tests.matrix import Missing
 from compat_tests.mechanisms import (
     CLIENTS,
@@ -43,34 +43,19 @@ RIGHT = ("on TLS", "in plain text", "TLS", "TLS: host names not looked at", "TLS
 Said = dict[str, dict[str, str] | str]
 
 
-def ports_for(first: int, controller: int | None = None) -> dict[str, int]:
-    names = [name for name in PROTOCOLS if name != "PLAINTEXT"]
-    out = {"PLAINTEXT": first, **dict(zip(names, free_ports(len(names)), strict=True))}
-    return out if controller is None else {**out, "CONTROLLER": controller}
-
-
-class Asking(OttlaProcess):
+class Asking(Listening):
     """``ottla serve`` with a listener for each way in."""
 
     def __init__(self, place: Place, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = ports_for(self.port)
-        self.file = data_dir.parent / "ottla.properties"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in place.settings(self.ports).items()))
-
-    def command(self) -> list[str]:
-        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        super().__init__(data_dir, PROTOCOLS, place.settings)
 
 
-class AskingKafka(KafkaProcess):
+class AskingKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, place: Place, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = ports_for(self.port, self.controller_port)
         self.keys = place.keys
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in place.settings(self.ports).items())
+        super().__init__(data_dir, PROTOCOLS, place.settings)
 
     def command(self) -> list[str]:
         java, *rest = super().command()

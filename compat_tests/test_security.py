@@ -6,8 +6,9 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +19,33 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 import ottla
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port
+from compat_tests.cluster import OTTLA
 from compat_tests.jars import classpath, jars
+from compat_tests.listeners import Certificates, Listening, ListeningKafka, listening
 from compat_tests.logging_in import by_java
 from compat_tests.raw import until
-from ottla.world.tests.authority import Authority
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-LISTENERS = ("PLAINTEXT", "LOGIN", "BOTH", "TLS", "MUTUAL")
 PROTOCOLS = {"LOGIN": "SASL_PLAINTEXT", "BOTH": "SASL_SSL", "TLS": "SSL", "MUTUAL": "SSL", "PLAINTEXT": "PLAINTEXT"}
 PROTOCOLS["CONTROLLER"] = "PLAINTEXT"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-class Files:
-    """Certificates, and the ports of the listeners."""
+class Files(Certificates):
+    """Certificates, and the settings that name them."""
 
-    def __init__(self, where: Path) -> None:
-        self.where = where
-        authority = Authority(where / "ca")
-        self.trusted = authority.trusted.location
-        self.server = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
-        self.client = authority.issue("client", "/O=Here/CN=alice", alt="DNS:alice").location
-        self.other = Authority(where / "other").trusted.location
-        self.stranger = Authority(where / "third").issue("mallory", "/CN=mallory").location
-
-    def settings(self, ports: dict[str, int]) -> dict[str, str]:
+    def settings(self, ports: Mapping[str, int], **more: str) -> dict[str, str]:
         """A broker's: the same for both kinds of node."""
         out = {
-            "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
-            "advertised.listeners": ",".join(f"{n}://localhost:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-            "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in PROTOCOLS.items())
-            + ",CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
+            **listening(ports, PROTOCOLS),
+            **self.stores(),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.server,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.trusted,
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L",
+            **more,
         }
         for listener in ("login", "both"):
             out[f"listener.name.{listener}.plain.sasl.jaas.config"] = f'{PLAIN} required user_alice="alice-secret";'
@@ -69,39 +54,23 @@ class Files:
         return out
 
 
-def ports_from(first: int) -> dict[str, int]:
-    return {name: first if name == "PLAINTEXT" else free_port() for name in LISTENERS}
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(tmp_path_factory.mktemp("tls"))
 
 
-class Secured(OttlaProcess):
-    """``ottla serve`` with a properties file."""
+class Secured(Listening):
+    """``ottla serve`` with these."""
 
     def __init__(self, files: Files, data_dir: Path, **more: str) -> None:
-        super().__init__(data_dir)
-        self.ports = ports_from(self.port)
-        self.file = data_dir.parent / "ottla.properties"
-        both = {**files.settings({**self.ports, "CONTROLLER": free_port()}), **more}
-        both["controller.listener.names"] = "CONTROLLER"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in both.items()))
-
-    def command(self) -> list[str]:
-        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        super().__init__(data_dir, PROTOCOLS, partial(files.settings, **more))
 
 
-class SecuredKafka(KafkaProcess):
+class SecuredKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, files: Files, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = ports_from(self.port)
-        given = files.settings({**self.ports, "CONTROLLER": self.controller_port})
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in given.items())
+        super().__init__(data_dir, PROTOCOLS, files.settings)
 
 
 def add_alice(bootstrap: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, free_port
 from compat_tests.jars import jars
+from compat_tests.listeners import Listening, ListeningKafka, listening
 from compat_tests.logging_in import by_java
 from compat_tests.raw import until
 from ottla.broker.tests.token_maker import EC, OTHER, RSA, published, signed, unsigned
@@ -28,7 +28,7 @@ from ottla.broker.tests.token_maker import EC, OTHER, RSA, published, signed, un
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ALLOWED = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
 PREFIX = "listener.name.tokens.oauthbearer."
-MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TOKENS:SASL_PLAINTEXT"
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "TOKENS": "SASL_PLAINTEXT"}
 
 
 def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", lasts_s: float = 3600, **more: Any) -> str:
@@ -65,13 +65,10 @@ def cells() -> dict[str, str]:
     return dict(list(out.items())[:: 1 if os.environ.get("OTTLA_TOKENS") == "all" else 2])
 
 
-def settings(where: Path, ports: dict[str, int]) -> dict[str, str]:
+def settings(where: Path, ports: Mapping[str, int]) -> dict[str, str]:
     """A broker's: the same for both kinds of node."""
     return {
-        "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{n}://localhost:{p}" for n, p in ports.items() if n != "CONTROLLER"),
-        "listener.security.protocol.map": MAP,
-        "inter.broker.listener.name": "PLAINTEXT",
+        **listening(ports, PROTOCOLS),
         "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{PREFIX}sasl.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
         f"{PREFIX}sasl.server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
@@ -82,29 +79,19 @@ def settings(where: Path, ports: dict[str, int]) -> dict[str, str]:
     }
 
 
-class Taking(OttlaProcess):
+class Taking(Listening):
     """``ottla serve`` with a listener that takes tokens."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "TOKENS": free_port(), "CONTROLLER": free_port()}
-        both = {**settings(where, self.ports), "controller.listener.names": "CONTROLLER"}
-        self.file = data_dir.parent / "ottla.properties"
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in both.items()))
-
-    def command(self) -> list[str]:
-        return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
+        super().__init__(data_dir, PROTOCOLS, partial(settings, where))
 
 
-class TakingKafka(KafkaProcess):
+class TakingKafka(ListeningKafka):
     """Apache Kafka with the same."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
-        super().__init__(data_dir)
-        self.ports = {"PLAINTEXT": self.port, "TOKENS": free_port(), "CONTROLLER": self.controller_port}
         self.where = where
-        with self.config.open("a") as out:
-            out.writelines(f"{key}={value}\n" for key, value in settings(where, self.ports).items())
+        super().__init__(data_dir, PROTOCOLS, partial(settings, where))
 
     def command(self) -> list[str]:
         java, *rest = super().command()

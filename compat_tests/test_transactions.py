@@ -86,6 +86,14 @@ def committed_end(bootstrap: str, topic: str, partitions: int = 2) -> list[tuple
     return list(zip(*out, strict=True))
 
 
+def commit_a_abort_b(producer: Producer, topic: str) -> None:
+    """Two transactions."""
+    for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
+        producer.begin_transaction()
+        write(producer, topic, value)
+        ends(WAIT_S)
+
+
 def is_stable(bootstrap: str, topic: str, partitions: int = 2) -> bool:
     """Whether no transaction is open: that one has ended is answered before its markers are written."""
     try:
@@ -100,10 +108,7 @@ def is_stable(bootstrap: str, topic: str, partitions: int = 2) -> bool:
 def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     producer = confluent(node.bootstrap, topic)
-    for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
-        producer.begin_transaction()
-        write(producer, topic, value)
-        ends(WAIT_S)
+    commit_a_abort_b(producer, topic)
     producer.begin_transaction()
     write(producer, topic, "c")
     see(node.bootstrap, topic, ["a0", "a1"])  # c is still open

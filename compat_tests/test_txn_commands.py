@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compat_tests.cluster import OTTLA, OttlaProcess, java_tool
 from compat_tests.test_three_nodes import until
-from compat_tests.test_transactions import WAIT_S, command, confluent, is_stable, make, read, write
+from compat_tests.test_transactions import WAIT_S, command, commit_a_abort_b, confluent, is_stable, make, read, write
 
 
 def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
@@ -30,10 +30,7 @@ def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
 def test_our_command_prints_what_is_committed_or_all_there_is(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     producer = confluent(node.bootstrap, topic)
-    for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
-        producer.begin_transaction()
-        write(producer, topic, value)
-        ends(WAIT_S)
+    commit_a_abort_b(producer, topic)
     until(lambda: is_stable(node.bootstrap, topic))
     producer.begin_transaction()
     write(producer, topic, "c")

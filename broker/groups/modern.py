@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 from ottla.broker.groups.rebalance import Fx
+from ottla.broker.groups.topics import COLD_ROWS, Topics
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 M = TypeVar("M")
@@ -66,6 +67,19 @@ def restored(groups: Iterable[ModernGroup[M, Any]], arm: Callable[[str, M, Fx], 
                 yield fx
                 fx = Fx()
     yield fx
+
+
+def once_known(topics: Topics, cold: list[str], fx: Fx, go_on: Callable[[Fx], None]) -> None:
+    """Look at very many topics in slices, and only then go on, with what ``fx`` would write as the first of it."""
+    records, fx.records = fx.records, []
+
+    def slices() -> Iterator[Fx]:
+        yield from in_turns(topics.warm(cold))
+        rest = Fx(records=records)
+        go_on(rest)
+        yield from rest.flat()
+
+    fx.follow(slices(), COLD_ROWS)
 
 
 def in_turns(work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE) -> Generator[Fx, None, R]:

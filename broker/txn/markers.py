@@ -36,6 +36,8 @@ FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 PARTITIONS_AT_ONCE = 2_000
 """So many partitions go into one request, and what is more waits for its answer."""
+LETTERS_A_TURN = 100
+"""Whose transaction has moved away is looked for among all of this node's: some 20 us each."""
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """The partition knows, or can never have taken a record of the transaction."""
 AGAIN = frozenset(
@@ -171,7 +173,7 @@ class Markers:
             while queue and count < PARTITIONS_AT_ONCE:
                 letters.append(queue.popleft())
                 count += len(letters[-1].partitions)
-            request = self._request(letters)
+            request = await self._request(letters)
             if not request.markers:
                 continue
             try:
@@ -179,13 +181,15 @@ class Markers:
             except (OSError, WireError) as error:
                 logger.info("markers for broker %d: %s", leader, error)
                 answer = None
-            self._take(letters, answer, nursery)
+            await self._take(letters, answer, nursery)
         del self._queues[leader]
 
-    def _request(self, letters: list[Letter]) -> WriteTxnMarkersRequest:
+    async def _request(self, letters: list[Letter]) -> WriteTxnMarkersRequest:
         """One marker for each transaction that is still to end."""
         markers: dict[int, WritableTxnMarker] = {}
-        for due, partitions, _ in letters:
+        for number, (due, partitions, _) in enumerate(letters, 1):
+            if not number % LETTERS_A_TURN:
+                await trio.lowlevel.checkpoint()
             epoch = self._epoch_of(due)
             if epoch is None:
                 continue
@@ -200,12 +204,12 @@ class Markers:
                     transaction_version=txn.client_version,
                 )
             topics = {topic.name: topic for topic in marker.topics}
-            for name, number in partitions:
+            for name, index in partitions:
                 topic = topics.get(name)
                 if topic is None:
                     topic = topics[name] = WritableTxnMarkerTopic(name)
                     marker.topics.append(topic)
-                topic.partition_indexes.append(number)
+                topic.partition_indexes.append(index)
         return WriteTxnMarkersRequest(list(markers.values()))
 
     async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
@@ -230,14 +234,16 @@ class Markers:
 
         return await while_there(self._env, lambda: self._around.address(leader) == address, call)
 
-    def _take(self, letters: list[Letter], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery) -> None:
+    async def _take(self, letters: list[Letter], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery) -> None:
         """What became of it; a row that is missing is no answer."""
         codes: dict[tuple[int, str, int], int] = {}
         for marker in () if answer is None else answer.markers:
             for topic in marker.topics:
                 for row in topic.partitions:
                     codes[marker.producer_id, topic.name, row.partition_index] = row.error_code
-        for letter in letters:
+        for number, letter in enumerate(letters, 1):
+            if not number % LETTERS_A_TURN:
+                await trio.lowlevel.checkpoint()
             producer_id = letter.due.pending.before.producer_id
             done, again = [], []
             for at in letter.partitions:

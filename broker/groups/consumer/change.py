@@ -20,9 +20,8 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.reconcile import Goal, Owned, check_state, reconcile
 from ottla.broker.groups.consumer.state import ConsumerGroup, Member, count_names, is_homogeneous
 from ottla.broker.groups.counting import count
-from ottla.broker.groups.modern import in_turns
+from ottla.broker.groups.modern import in_turns, once_known
 from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.topics import COLD_ROWS
 
 INTERVAL = "consumer.assignment.interval.ms"
 STEPS_AT_ONCE = 16
@@ -64,18 +63,10 @@ def change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Me
     check_state(updated, step.owned)  # before anything is written in slices
     looks = ask.bump or group.is_stale
     cold = groups.topics.cold(group.names.keys() | updated.names) if looks else []
-    if not cold:
+    if cold:
+        once_known(groups.topics, cold, fx, lambda rest: _change(groups, group, step, updated, ask, rest))
+    else:
         _change(groups, group, step, updated, ask, fx)
-        return
-    records, fx.records = fx.records, []
-
-    def slices() -> Iterator[Fx]:
-        yield from in_turns(groups.topics.warm(cold))
-        rest = Fx(records=records)
-        _change(groups, group, step, updated, ask, rest)
-        yield from rest.flat()
-
-    fx.follow(slices(), COLD_ROWS)
 
 
 def _change(groups: ConsumerGroups, group: ConsumerGroup, step: Step, updated: Member, ask: Ask, fx: Fx) -> None:

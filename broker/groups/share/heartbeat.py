@@ -9,22 +9,19 @@ Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.spec import NOTHING, Target
-from ottla.broker.groups.modern import in_turns
+from ottla.broker.groups.modern import in_turns, once_known
 from ottla.broker.groups.rebalance import Fx
-from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import Places, ShareGroups
 from ottla.broker.groups.share.simple import Sharer, ShareSpec, assign
 from ottla.broker.groups.share.state import LEAVING, ShareGroup, ShareMember
 from ottla.broker.groups.state import Call
-from ottla.broker.groups.topics import COLD_ROWS
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
@@ -111,19 +108,15 @@ class _Beat:
             bump = bump or group.waits_for_more
         names = group.names_with(member, updated) if bump or group.is_stale else None
         cold = groups.topics.cold(names) if names is not None else []
-        if cold:
-            records, fx.records = fx.records, []
-            change = partial(self._change, group, member, updated, names, bump=bump)
-            fx.follow(self._once_known(cold, records, change), COLD_ROWS)
-        else:
+
+        def go_on(rest: Fx) -> None:
+            self._fx = rest
             self._change(group, member, updated, names, bump=bump)
 
-    def _once_known(self, cold: list[str], records: list[GroupRecord], change: Callable[[], None]) -> Iterator[Fx]:
-        """Look at very many topics step by step, and go on."""
-        yield from in_turns(self._groups.topics.warm(cold))
-        self._fx = rest = Fx(records=records)
-        change()
-        yield from rest.flat()
+        if cold:
+            once_known(groups.topics, cold, fx, go_on)
+        else:
+            go_on(fx)
 
     def _change(
         self, group: ShareGroup, member: ShareMember, updated: ShareMember, new: Mapping[str, int] | None, *, bump: bool

@@ -162,11 +162,11 @@ func franzSharer(ctx context.Context, bootstrap, topic, group string) {
 		records := consumer.PollFetches(ctx).Records()
 		consumer.MarkAcks(kgo.AckRenew, records...)
 		check(consumer.FlushAcks(ctx))
-		consumer.MarkAcks(kgo.AckAccept, records...)
-		check(consumer.FlushAcks(ctx))
-		for _, r := range records {
+		for _, r := range records { // before they are accepted: who is killed between the two has them told twice, not never
 			fmt.Println(r.Partition, string(r.Value))
 		}
+		consumer.MarkAcks(kgo.AckAccept, records...)
+		check(consumer.FlushAcks(ctx))
 	}
 }
 
