@@ -49,10 +49,12 @@ def _lines(disk: Disk, path: str) -> list[str]:
     return entries
 
 
-def write_lines(disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None) -> None:
+def write_lines(
+    disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None, keep: str | None = None
+) -> None:
     """Write a checkpoint of these lines: version 0, their count, they themselves; as `write_file` does."""
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
-    write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir)
+    write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir, keep=keep)
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

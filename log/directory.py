@@ -16,6 +16,7 @@ from ottla.log import checkpoints as c
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
+from ottla.log.starts import StartsFile
 from ottla.wire.primitives import uuid_bytes, uuid_text
 from ottla.world.disk import Disk, File
 
@@ -51,9 +52,7 @@ class LogDirectory:
         self._clean_epoch = -1
         self.identity: Identity | None = None
         self._lock: File | None = None
-        self._starts: dict[TopicPartition, int] = {}
-        self._starts_are_noted = True
-        """Whether the file says just that: whoever was about to write it may have failed."""
+        self.starts = StartsFile(disk, path)
         self._points: dict[TopicPartition, int] = {}
         self._marks: dict[TopicPartition, int] = {}
         self.written_cleaner_points: Mapping[TopicPartition, int] = {}
@@ -122,10 +121,10 @@ class LogDirectory:
         epoch = c.take_clean_shutdown(self.disk, self.path)
         self.was_clean, self._clean_epoch = epoch is not None, -1 if epoch is None else epoch
         self._points = self._read(c.RECOVERY_POINTS)
-        self._starts = self._read(c.LOG_STARTS)
+        self.starts.begin()
         self._marks = self._read(c.HIGH_WATERMARKS)
         self.written_cleaner_points = self._read(c.CLEANER_OFFSETS)
-        self._mentioned = {*self._starts, *self._points}
+        self._mentioned = {*self.starts.said, *self._points}
 
     def distrust(self) -> None:
         """Look at every batch of every log, whatever the marks say."""
@@ -167,13 +166,13 @@ class LogDirectory:
             now_ms,
             clean=self.was_clean,
             recovery_point=self._points.get(at, 0),
-            log_start_offset=self._starts.get(at, 0),
+            log_start_offset=self.starts.said.get(at, 0),
             high_watermark=self._marks.get(at, 0),
             compacted_below=self.written_cleaner_points.get(at, 0),
         )
         point = self.written_cleaner_points.get(at, 0)
         log.note_compacted(point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset)
-        log.noted_by(self.write_checkpoints, self._points.get(at, 0), self._starts.get(at, 0))
+        log.noted_by(self.write_checkpoints, self._points.get(at, 0), self.starts.said.get(at, 0))
         self.logs[at] = log
         return log
 
@@ -208,7 +207,7 @@ class LogDirectory:
             OSError: they could not be.
         """
         at = (log.topic, log.partition)
-        if at in self._mentioned or at in self.written_cleaner_points:
+        if at in self._mentioned or at in self.starts.kept or at in self.written_cleaner_points:
             self.write_checkpoints(sync=False)
         log.noted_by(self.write_checkpoints, 0, 0)
         self.logs[at] = log
@@ -253,9 +252,8 @@ class LogDirectory:
         cleaned = self.cleaner_points()
         self._mentioned.update(starts, points)
         self._write(c.RECOVERY_POINTS, points, sync=sync)
-        if sync or starts != self._starts or not self._starts_are_noted:
-            self._write(c.LOG_STARTS, starts, sync=True, sync_dir=sync)
-            self._starts, self._starts_are_noted = starts, True
+        if sync or self.starts.is_to_be_written(starts):
+            self.starts.write(starts, sync=True, sync_dir=sync)
         self._write(c.HIGH_WATERMARKS, {at: log.high_watermark for at, log in logs}, sync=sync)
         if not cleaned.keys() >= self.written_cleaner_points.keys() or (sync and self.noted_cleaner_points != cleaned):
             self._write(c.CLEANER_OFFSETS, dict(sorted(cleaned.items())), sync=True, sync_dir=sync)
@@ -266,12 +264,12 @@ class LogDirectory:
 
     def about_to_note(self, starts: dict[TopicPartition, int], mentioned: set[TopicPartition]) -> None:
         """Somebody else writes the checkpoints now: these log starts, and something of those mentioned."""
-        self._starts, self._starts_are_noted = starts, False
+        self.starts.about_to_say(starts)
         self._mentioned |= mentioned
 
     def were_noted(self, mentioned: set[TopicPartition]) -> None:
         """They are written: the checkpoints on disk say something of these, and of no others."""
-        self._mentioned, self._starts_are_noted = mentioned, True
+        self._mentioned = mentioned
 
     def _write(
         self, name: str, offsets: dict[TopicPartition, int], *, sync: bool, sync_dir: bool | None = None
@@ -279,15 +277,14 @@ class LogDirectory:
         c.write_offsets(self.disk, f"{self.path}/{name}", offsets, sync=sync, sync_dir=sync_dir)
 
     def note_starts(self, logs: Iterable[PartitionLog]) -> None:
-        """Write the log starts of ``logs``, which have moved, without looking at all the others.
+        """Write the log starts of ``logs``, which have moved, without looking at all the others, or waiting.
 
         Raises:
             OSError: the file is as it was.
         """
-        starts = self._starts | {(log.topic, log.partition): log.log_start_offset for log in logs}
+        starts = {**self.starts.said, **{(log.topic, log.partition): log.log_start_offset for log in logs}}
         self._mentioned.update(starts)
-        self._write(c.LOG_STARTS, starts, sync=False)
-        self._starts = starts
+        self.starts.write(starts, sync=False)
 
     def cleaner_points(self) -> dict[TopicPartition, int]:
         """Up to where each log is compacted, of those that are."""

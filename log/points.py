@@ -8,7 +8,7 @@ Source: ``LogManager.checkpointRecoveryOffsetsInDir``, ``checkpointLogStartOffse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.log import checkpoints as c
@@ -41,8 +41,8 @@ class PointsWriter:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._written: dict[PartitionLog, Points] = {}
-        self.unsynced = False
-        """Whether a power cut could take the files as a whole: then every batch of every log would be read."""
+        self._unsynced = False
+        self._settling = 0
 
     def steps(self) -> Iterator[None]:
         """Write the files, unsynced, where something changed since the last time.
@@ -87,25 +87,41 @@ class PointsWriter:
     def _write(self, lines: dict[PartitionLog, tuple[str, str, str]]) -> None:
         """Write the three files, one after the other, and nobody runs in between."""
         directory = self._directory
-        self.unsynced = True
-        for name, column in ((c.RECOVERY_POINTS, 0), (c.LOG_STARTS, 1), (c.HIGH_WATERMARKS, 2)):
-            rows = [row[column] for row in lines.values() if row[column]]
-            c.write_lines(directory.disk, f"{directory.path}/{name}", rows, sync=False)
+        self._unsynced = True
+        columns = [[row[column] for row in lines.values() if row[column]] for column in range(3)]
+        c.write_lines(directory.disk, f"{directory.path}/{c.RECOVERY_POINTS}", columns[0], sync=False)
+        directory.starts.say(columns[1])
+        c.write_lines(directory.disk, f"{directory.path}/{c.HIGH_WATERMARKS}", columns[2], sync=False)
 
-    def settle(self) -> None:
-        """Wait until the files are on the disk, those of now or newer ones: for a thread.
+    @property
+    def unsynced(self) -> bool:
+        """Whether a power cut could take the files as a whole: then every batch of every log would be read."""
+        return self._unsynced or not self._directory.starts.is_settled
+
+    def settling(self) -> Callable[[], None]:
+        """What waits until the files are on the disk, those of now or newer ones: for a thread. Then `settled`.
+
+        Raises:
+            OSError: final, unless the process is only short of something; also in the thread.
+        """
+        directory, starts = self._directory, self._directory.starts.settling()
+        names = (c.RECOVERY_POINTS, c.HIGH_WATERMARKS) if self._unsynced else ()
+
+        def settle() -> None:
+            for name in names:
+                sync_file(directory.disk, f"{directory.path}/{name}")
+            self._settling = starts()
+
+        return settle
+
+    def settled(self) -> None:
+        """They are.
 
         Raises:
             OSError: final, unless the process is only short of something.
         """
-        directory = self._directory
-        for name in (c.RECOVERY_POINTS, c.LOG_STARTS, c.HIGH_WATERMARKS):
-            sync_file(directory.disk, f"{directory.path}/{name}")
-        directory.disk.fsync_dir(directory.path)
-
-    def settled(self) -> None:
-        """They are."""
-        self.unsynced = False
+        self._unsynced = False
+        self._directory.starts.settled(self._settling)
 
 
 def _lines(log: PartitionLog, points: Points) -> tuple[str, str, str]:

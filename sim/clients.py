@@ -89,6 +89,8 @@ class SimClient:
         self._led_under: dict[tuple[str, int], int] = {}
         self._epochs: dict[tuple[bytes, int], int] = {}
         """Topic id and partition -> the newest leader epoch heard of: kept, as Kafka's clients keep it (KIP-320)."""
+        self._committed_under: dict[tuple[str, int], int] = {}
+        """The leader epochs that positions were committed with: who led before may not have what lies below them."""
 
     async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
         """Ask a node, any where none is named; raises Unsure when the connection broke."""
@@ -120,6 +122,8 @@ class SimClient:
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
             told = answer.topics[0]
             for row in told.partitions:
+                if row.leader_epoch < self._committed_under.get((topic, row.partition_index), -1):
+                    continue
                 if row.leader_id in brokers and self._is_news((told.topic_id, row.partition_index), row.leader_epoch):
                     self._leaders[topic, row.partition_index] = brokers[row.leader_id]
                     self._led_under[topic, row.partition_index] = row.leader_epoch
@@ -131,6 +135,13 @@ class SimClient:
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader epoch of whom `leader` gave: who reads names it, so that a node that only follows refuses."""
         return self._led_under.get((topic, partition), -1)
+
+    def goes_on_from(self, topic: str, partition: int, leader_epoch: int) -> None:
+        """Somebody committed the position it goes on from, and read it under this epoch: no older leader is asked."""
+        place = (topic, partition)
+        self._committed_under[place] = max(leader_epoch, self._committed_under.get(place, -1))
+        if self._led_under.get(place, leader_epoch) < leader_epoch:
+            self._leaders.pop(place, None)
 
     def _is_news(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
         """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""

@@ -89,6 +89,7 @@ class SimConsumer(SimClient):
         for row in answer.topics[0].partitions if answer.topics else ():
             place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
             self._mine[row.partition_index] = offset
+            self.goes_on_from(TOPIC, row.partition_index, row.committed_leader_epoch)
             self.world.ledger.position_read(place, offset, asked_at.get(place, 0))
 
     async def _turn(self) -> None:
@@ -103,7 +104,7 @@ class SimConsumer(SimClient):
         await self.sleep(0.1 + self.world.rng.random() * 0.3)
 
     async def _commit(self, partition: int, offset: int) -> None:
-        part = oc.OffsetCommitRequestPartition(partition, offset)
+        part = oc.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
         topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
         self.world.ledger.committing((TOPIC, partition), offset)
         cuts = self.world.ledger.power_cuts

@@ -362,7 +362,7 @@ class Copier(Transactional):
                 answer = await self._told(ao.AddOffsetsToTxnRequest(self._id, self.pid, self.epoch, COPY_GROUP), 3)
                 check(answer.error_code, "add offsets")
                 added = True
-            part = tc.TxnOffsetCommitRequestPartition(self._place[1], offset)
+            part = tc.TxnOffsetCommitRequestPartition(self._place[1], offset, self.leader_epoch(*self._place))
             topic = tc.TxnOffsetCommitRequestTopic(self._place[0], [part])
             request = tc.TxnOffsetCommitRequest(self._id, COPY_GROUP, self.pid, self.epoch, topics=[topic])
             answer = await self._told(request, 5 if self._version >= 2 else 3, GROUP_KIND, COPY_GROUP)
@@ -392,4 +392,6 @@ class Copier(Transactional):
         answer = await self._told(request, 7, GROUP_KIND, COPY_GROUP)
         rows = answer.topics[0].partitions if answer.topics else []
         code = answer.error_code or (rows[0].error_code if rows else 0)
+        if rows:
+            self.goes_on_from(*self._place, rows[0].committed_leader_epoch)
         return code, rows[0].committed_offset if rows else -1

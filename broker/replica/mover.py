@@ -11,7 +11,6 @@ Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scal
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import trio
 
@@ -338,12 +337,14 @@ class Mover:
         logger.info("%s lies in %s now", future.label, here.path)
 
     async def _settle(self, there: LogDirectory, here: LogDirectory) -> None:
-        """Wait until the new names are on the disk; then how far it is compacted is noted where it lies now only."""
+        """Wait until the new names are on the disk, and where the log starts; then how far it is compacted is noted
+        where it lies now only.
+        """
         for directory in (here, there):
             if directory.path in self._storage.failed:
                 continue
             try:
-                await self._env.in_thread(partial(directory.disk.fsync_dir, directory.path), Lane.SYNC)
+                directory.starts.settled(await self._env.in_thread(directory.starts.settling(), Lane.SYNC))
                 if directory is there:
                     await note_compaction(self._env, self._storage, directory)
             except OSError as error:

@@ -168,7 +168,7 @@ class Flusher:
             for _ in writer.steps():
                 await turn.step()
             if writer.unsynced:
-                await self._env.in_thread(writer.settle, Lane.SYNC)
+                await self._env.in_thread(writer.settling(), Lane.SYNC)
                 writer.settled()
         except OSError as error:
             self._fail(error, directory)

@@ -23,8 +23,8 @@ LOGS = STEP + 3
 class Stage:
     """A directory with more logs than a step takes, three records in each."""
 
-    def __init__(self) -> None:
-        disk = MemoryDisk(random.Random(1), lambda: NOW).session()
+    def __init__(self, seed: int = 1) -> None:
+        disk = MemoryDisk(random.Random(seed), lambda: NOW).session()
         self.directory = LogDirectory(disk, "/d")
         self.directory.lock()
         self.directory.write_identity(Identity("c", 1, bytes(16)), NOW)
@@ -175,7 +175,7 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
     assert not stage.writer.unsynced
     stage.write()
     assert stage.writer.unsynced
-    stage.writer.settle()
+    stage.writer.settling()()
     stage.writer.settled()
     assert not stage.writer.unsynced
     stage.write()
@@ -186,6 +186,36 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
     disk.disk.lose_power()
     assert {name: stage.read(name) for name in before} == before
     assert len(before[c.RECOVERY_POINTS]) == LOGS
+
+
+def test_a_start_that_is_noted_alone_is_synced_with_the_next_round() -> None:
+    stage = Stage()
+    stage.write()
+    stage.writer.settling()()
+    stage.writer.settled()
+    stage.log(7).raise_start(1)
+    stage.directory.note_starts([stage.log(7)])
+    assert stage.writer.unsynced
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_a_deleted_namesake_began_is_not_believed_where_only_what_is_kept_names_it(seed: int) -> None:
+    stage = Stage(seed)
+    stage.log(1).raise_start(2)
+    stage.directory.write_checkpoints()
+    stage.directory.rename_for_deletion("t", 1, "tag")
+    stage.write()
+    assert ("t", 1) not in stage.directory._mentioned
+    stage.make(1)
+    stage.directory.disk.fsync_dir("/d")
+    stage.log(2).raise_start(1)
+    stage.directory.note_starts([stage.log(2)])
+    disk = stage.directory.disk
+    assert isinstance(disk, Session)
+    disk.disk.lose_power()
+    again = LogDirectory(disk.disk.session(), "/d")
+    again.begin()
+    assert again.starts.said.get(("t", 1), 0) == 0
 
 
 def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None:

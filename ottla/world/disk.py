@@ -128,10 +128,13 @@ def sync_file(disk: Disk, path: str) -> None:
         file.close()
 
 
-def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None) -> None:
+def write_file(
+    disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None, keep: str | None = None
+) -> None:
     """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
 
-    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it.
+    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it. ``keep`` is what
+    the former file is called from then on.
     """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
@@ -142,6 +145,8 @@ def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_di
             file.fsync()
     finally:
         file.close()
+    if keep is not None:
+        disk.rename(path, keep)
     disk.rename(temporary, path)
     if sync if sync_dir is None else sync_dir:
         disk.fsync_dir(path.rpartition("/")[0] or ".")

@@ -205,7 +205,9 @@ class ReadingMember(Member):
             return  # the next heartbeat tells
         if code:
             raise Again(ErrorCode(code).name)
-        at = max(found.topics[0].partitions[0].committed_offset, 0)
+        row = found.topics[0].partitions[0]
+        at = max(row.committed_offset, 0)
+        self.goes_on_from(*place, row.committed_leader_epoch)
         self.world.ledger.position_read(place, at, asked_at)
         self.positions[place] = self._kept[place] = at
 
@@ -238,7 +240,8 @@ class ReadingMember(Member):
     async def _have_kept(self, place: Place, offset: int) -> int:
         """Commit; gives the code of the answer. Raises: Again."""
         self.world.ledger.committing(place, offset)
-        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[oc.OffsetCommitRequestPartition(place[1], offset)])
+        row = oc.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
+        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[row])
         request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
         answer: Any = await self.coordinator(request, self.commit_version)
         return int(answer.topics[0].partitions[0].error_code)
