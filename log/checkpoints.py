@@ -144,18 +144,21 @@ def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: i
     write_file(disk, path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def take_clean_shutdown(disk: Disk, directory: str) -> int | None:
-    """Read and remove the mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
+def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
+    """The mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
         return None
     try:
-        epoch = int(json.loads(read_file(disk, path)).get("brokerEpoch", -1))
+        return int(json.loads(read_file(disk, path)).get("brokerEpoch", -1))
     except (ValueError, AttributeError):
-        epoch = -1
-    disk.unlink(path)
+        return -1
+
+
+def take_clean_shutdown(disk: Disk, directory: str) -> None:
+    """Remove it: from now on logs change."""
+    disk.unlink(f"{directory}/{CLEAN_SHUTDOWN}")
     disk.fsync_dir(directory)
-    return epoch
 
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:

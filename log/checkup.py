@@ -48,6 +48,7 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
     if directory.read_identity() is None:
         raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
     directory.begin()
+    directory.take_mark()
     directory.distrust()
     for topic, partition in sorted(directory.partition_dirs()):
         try:

@@ -48,7 +48,7 @@ class LogDirectory:
         self.disk = disk
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.was_clean = False
+        self.was_clean = self._is_marked = False
         self._clean_epoch = -1
         self.identity: Identity | None = None
         self._lock: File | None = None
@@ -117,14 +117,25 @@ class LogDirectory:
         self.identity = identity
 
     def begin(self) -> None:
-        """Read the checkpoints and take the mark of a clean stop, once, before any log is opened."""
-        epoch = c.take_clean_shutdown(self.disk, self.path)
-        self.was_clean, self._clean_epoch = epoch is not None, -1 if epoch is None else epoch
+        """Read the checkpoints and the mark of a clean stop, once, before any log is opened."""
+        epoch = c.read_clean_shutdown(self.disk, self.path)
+        self.was_clean = self._is_marked = epoch is not None
+        self._clean_epoch = -1 if epoch is None else epoch
         self._points = self._read(c.RECOVERY_POINTS)
         self.starts.begin()
         self._marks = self._read(c.HIGH_WATERMARKS)
         self.written_cleaner_points = self._read(c.CLEANER_OFFSETS)
         self._mentioned = {*self.starts.said, *self._points}
+
+    def take_mark(self) -> None:
+        """Take the mark of a clean stop: logs are opened now. Who stops before that leaves all as it was, and the mark.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self._is_marked:
+            c.take_clean_shutdown(self.disk, self.path)
+            self._is_marked = False
 
     def distrust(self) -> None:
         """Look at every batch of every log, whatever the marks say."""
@@ -156,6 +167,7 @@ class LogDirectory:
 
     def open_at(self, path: str, topic: str, partition: int, settings: LogSettings, now_ms: int) -> PartitionLog:
         """The same for a partition in a directory of another name."""
+        self.take_mark()
         at = (topic, partition)
         log = open_log(
             self.disk,
@@ -206,6 +218,7 @@ class LogDirectory:
         Raises:
             OSError: they could not be.
         """
+        self.take_mark()
         at = (log.topic, log.partition)
         if at in self._mentioned or at in self.starts.kept or at in self.written_cleaner_points:
             self.write_checkpoints(sync=False)

@@ -185,6 +185,7 @@ class Replicas:
     def _load(
         self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]
     ) -> Iterator[PartitionLog]:
+        directory.take_mark()
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
             told = None if known is None else known.partitions.get(number)

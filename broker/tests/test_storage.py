@@ -363,6 +363,21 @@ def test_what_has_failed_is_not_closed() -> None:
     assert not [path for _, path in house.calls if path.startswith("/b")]
 
 
+@pytest.mark.parametrize(("found", "registered", "left"), [(5, -1, 5), (5, 7, 7), (None, -1, -1), (None, 7, 7)])
+def test_a_process_that_was_never_taken_in_leaves_the_epoch_it_found(
+    found: int | None, registered: int, left: int
+) -> None:
+    house = House()
+    storage = house.begun("/a", "/b")
+    if found is None:
+        for directory in storage.directories:
+            directory.unlock()
+    else:
+        storage.close(found)
+    house.begun("/a", "/b").close(registered)
+    assert house.begun("/a", "/b").clean_epoch == left
+
+
 @pytest.mark.parametrize(
     ("epochs", "fails", "told"),
     [

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from ottla.log.checkpoints import CLEAN_SHUTDOWN, take_clean_shutdown
+from ottla.log.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.producers import ProducerStates
 from ottla.log.recovery import open_log
@@ -62,7 +62,10 @@ def test_log_recovery_is_called_upon_broker_crash() -> None:
 
 
 def test_clean_shutdown_file() -> None:
-    """testCleanShutdownFile, and the mark counts once: a start that is broken off is no clean stop any more."""
+    """testCleanShutdownFile, and the mark counts once: a start that is broken off is no clean stop any more.
+
+    But where no log was opened yet: there all is as it was, and a controller must not take it for lost.
+    """
     memory = memory_disk()
     directory = LogDirectory(memory.session(), "/data")
     directory.lock()
@@ -72,8 +75,30 @@ def test_clean_shutdown_file() -> None:
     directory.create_partition("t", 0, TOPIC_ID, SMALL, NOW)
     directory.close(7)
     assert f"/data/{CLEAN_SHUTDOWN}" in memory.files
-    assert take_clean_shutdown(memory.session(), "/data") == 7
-    assert take_clean_shutdown(memory.session(), "/data") is None
+    for _ in range(2):
+        again = LogDirectory(memory.session(), "/data")
+        again.begin()
+        assert (again.was_clean, again.clean_epoch) == (True, 7), "looked at, and nothing more"
+    again.open_partition("t", 0, SMALL, NOW)
+    assert again.clean_epoch == 7, "what is asked for at the registration"
+    assert read_clean_shutdown(memory.session(), "/data") is None
+    assert f"/data/{CLEAN_SHUTDOWN}" not in memory.durable_files
+
+
+def test_a_new_log_and_whoever_says_so_take_the_mark_too() -> None:
+    for take in (
+        lambda directory: directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW),
+        lambda directory: directory.take_mark(),
+    ):
+        memory = memory_disk()
+        directory = LogDirectory(memory.session(), "/data")
+        directory.lock()
+        directory.begin()
+        directory.close(7)
+        again = LogDirectory(memory.session(), "/data")
+        again.begin()
+        take(again)
+        assert read_clean_shutdown(memory.session(), "/data") is None
 
 
 def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:

@@ -20,6 +20,8 @@ from typing import Any
 
 VAGUE = ("_TRANSPORT", "_ALL_BROKERS_DOWN")
 SETTLED_S = 2.0
+UNTRUSTED = "certificate verify failed"
+"""With more or fewer words about it: librdkafka says now this, now that."""
 WITHIN_S = 20.0
 Cell = dict[str, Any]
 
@@ -165,7 +167,7 @@ def kcat(cell: Cell) -> str:
                 process.kill()
                 # Which alert a refused certificate has is up to the TLS library of the other side.
                 words = re.sub(r" \(after .*|\S*\d\S*|(?<= alert ).*", "", found[1]).lower()
-                return re.sub(r"[^a-z]+", " ", words).strip()[:60]
+                return UNTRUSTED if UNTRUSTED in words else re.sub(r"[^a-z]+", " ", words).strip()[:60]
     return "in" if process.returncode == 0 else "nothing in time"
 
 
