@@ -44,9 +44,8 @@ class Campaign(NamedTuple):
     """What some seed must find, and no seed anything else: where Kafka, too, breaks a promise."""
 
 
-TORN = (
-    "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost lso-stuck "
-    + ("txn-refused undecided-read")
+TORN = "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost " + (
+    "lso-stuck txn-refused undecided-read"
 )
 """What a delayed request does to transactions of version 1: that is why there is version 2 (KIP-890)."""
 PLANTED = "sim/tests/test_sim.py sim/tests/test_cluster.py sim/tests/test_groups.py -k planted"
