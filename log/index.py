@@ -235,6 +235,16 @@ def read_aborted(disk: Disk, path: str) -> list[AbortedTxn]:
     return out
 
 
+def rewrite_aborted(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
+    """Write a ``.txnindex`` anew where it says anything else."""
+    try:
+        if read_aborted(disk, path) == entries:
+            return
+    except CorruptFile:
+        pass
+    write_aborted(disk, path, entries)
+
+
 def append_aborted(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
     """Add an entry behind the ``count`` there are."""
     file = disk.open(path, create=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
+from ottla.log.index import rewrite_aborted
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rebuild import Seen, rebuild_producers
 from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment
@@ -81,6 +82,9 @@ def open_log(
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.epochs.truncate_end(log.log_end_offset, save=False)  # the epoch it is led under comes next: one write for both
     rebuild_producers(log, seen)
+    for segment in log.segments:
+        if seen is not None and segment.base_offset >= seen.first_base:
+            rewrite_aborted(disk, f"{segment.path}.txnindex", segment.aborted)  # what else an older file says goes
     log.sealed_at = log.log_end_offset if clean else -1
     log.close_files()  # opened again when they are needed: most partitions of a large node are not
     if clean:
@@ -192,6 +196,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         try:
             whole, with_producers, epoch = _recover_segment(log, log.segments[at], following, compacted_below, epoch)
             producers |= with_producers
+            if not whole and log.log_end_offset <= recovery_point:
+                log.segments[at].file.fsync()  # nobody looks here again, and a power cut may take an unsynced cut back
             if following is not None:
                 log.segments[at].seal()  # synced with its batches, and believed from then on
             log.segments[at].close()  # there may be more of them than descriptors

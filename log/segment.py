@@ -342,9 +342,8 @@ class Segment:
             self._aborted = kept
 
     def forget_aborted(self) -> None:
-        """Drop the transaction index: recovery fills it again from the markers."""
+        """Recovery tells the transaction index again, in place: who dies on the way may never look here again."""
         self._aborted = []
-        write_aborted(self._disk, self.path + ".txnindex", [])
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the segment file; the caller makes the indexes right."""

@@ -22,6 +22,7 @@ from ottla.wire.messages import produce
 from ottla.wire.messages import txn_offset_commit as tc
 from sim.clients import Address, Again, Service, SimClient, Unsure
 from sim.committed import TRANSACTIONAL_BIT, fetch_from
+from sim.coordinators import is_agreed
 from sim.history import Outcome, Place, Send
 
 if TYPE_CHECKING:
@@ -186,8 +187,8 @@ class Transactional(SimClient):
         async def once() -> None:
             request = et.EndTxnRequest(self._id, self.pid, self.epoch, commit)
             answer = await self._told(request, 5 if self._version >= 2 else 3)
-            refused = answer.error_code == ErrorCode.INVALID_TXN_STATE
-            if refused and self._wrote and not self._may_be_over() and await self._is_the_only_coordinator():
+            refused = answer.error_code == ErrorCode.INVALID_TXN_STATE and self._wrote and not self._may_be_over()
+            if refused and await is_agreed(self, self._id, self._coordinators.get((TRANSACTION_KIND, self._id))):
                 told = f"{self.name}: epoch {self.epoch}, commit {commit}"
                 self.world.ledger.violation("txn-refused", told)
             check(answer.error_code, "end")
@@ -195,22 +196,6 @@ class Transactional(SimClient):
                 self.pid, self.epoch, self._sequences = answer.producer_id, answer.producer_epoch, {}
 
         await self.until_done(once)
-
-    async def _is_the_only_coordinator(self) -> bool:
-        """Whether every node that answers names who was asked: one that is cut off does not know that it led once, and
-        refuses by what it knew then, as Kafka's.
-        """
-        asked, request = (
-            await self._at(TRANSACTION_KIND, self._id),
-            fc.FindCoordinatorRequest(key_type=TRANSACTION_KIND),
-        )
-        request.coordinator_keys = [self._id]
-        for node in self.service.bootstrap:
-            with suppress(Again):
-                found = (await self.call(request, 4, node)).coordinators[0]
-                if not found.error_code and (found.host, found.port) != asked:
-                    return False
-        return True
 
     def _may_be_over(self) -> bool:
         """Whether the coordinator may have ended the transaction: for its time, by its own clock, or as its producer's

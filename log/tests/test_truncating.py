@@ -75,14 +75,61 @@ def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it()
         assert log.log_end_offset == (at if less == 0 else at - 3)
 
 
-def test_what_was_synced_counts_up_to_the_cut_only() -> None:
+def test_what_was_synced_counts_up_to_the_segment_that_is_cut() -> None:
     log = new_log(memory_disk().session())
     fill(log, 30)
     log.flush()
     assert log.recovery_point == 90
-    log.truncate_to(30, NOW)
-    assert log.recovery_point == 30
+    base = log.bases[1]
+    log.truncate_to(base + 6, NOW)
+    assert log.recovery_point == base
     assert log.sealed_at == -1
+
+
+@pytest.mark.parametrize("synced", [30, 90])
+def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
+    """Where the next segment begins just at the cut nobody would look at the one before it."""
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        fill(log, 30)
+        log.flush()
+        log.recovery_point = synced
+        directory.write_checkpoints()
+        log.truncate_to(30, NOW)
+        log.roll(NOW)
+        assert log.bases[-1] == 30
+        fill(log, 3, epoch=1)
+        if seed % 2:
+            log.flush()
+            directory.write_checkpoints()
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert offsets(again) == list(range(again.log_end_offset)), seed
+
+
+def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_middle() -> None:
+    """The recovery point is just there: no later sync, and no later start, looks at the segment again."""
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        fill(log, 3)
+        log.flush()
+        directory.write_checkpoints()
+        log.active.file.pwrite(bytes(161), log.active.size_bytes)  # the rest of a batch
+        log.active.file.fsync()
+        memory.lose_power()
+        memory.locks.clear()
+        directory = LogDirectory(memory.session(), "/data")
+        directory.begin()
+        log = directory.open_partition("t", 0, SMALL, NOW)
+        end = log.log_end_offset
+        log.roll(NOW)
+        fill(log, 3, epoch=1)
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert offsets(again) == list(range(again.log_end_offset)), seed
+        assert again.log_end_offset >= end, seed
 
 
 def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew() -> None:
@@ -218,8 +265,8 @@ def test_checkpoints_are_written_for_a_cut_only_where_they_say_more() -> None:
     log.truncate_to(45, NOW)
     assert written == [1]
     log.truncate_to(44, NOW)
-    assert written == [1, 1]
-    log.truncate_to(44, NOW)
+    assert written == [1], "of that segment they say nothing any more"
+    log.truncate_to(log.active.base_offset - 1, NOW)
     assert written == [1, 1]
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.checkpoints import LEADER_EPOCHS
 from ottla.log.index import AbortedTxn
 from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import (
     DIRECTORY,
     NOW,
+    SMALL,
     in_transaction,
     marker,
     memory_disk,
@@ -23,6 +26,7 @@ from ottla.log.tests.world import (
 )
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.world.memory_disk import Killed
 
 
 def aborting(log: PartitionLog, count: int) -> None:
@@ -49,6 +53,37 @@ def test_full_transaction_index_recovery() -> None:
     again = opened(memory)
     assert len(again.segments) > 3
     assert again.aborted_between(0, again.log_end_offset) == want
+
+
+def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -> None:
+    """Below the recovery point it looks only because another file is damaged; that one is whole the next time."""
+    target = 0
+    while True:
+        target += 1
+        memory = memory_disk()
+        log = new_log(memory.session())
+        aborting(log, 60)
+        log.flush()
+        want = log.aborted_between(0, log.log_end_offset)
+        memory.files[f"{DIRECTORY}/{LEADER_EPOCHS}"].data[:] = b"0"
+        left, session = target, memory.session()
+
+        def fault(what: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise Killed
+
+        session.fault = fault
+        point = log.log_end_offset
+        try:
+            open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=False, recovery_point=point)
+        except Killed:
+            again = opened(memory, point=point)
+            assert again.aborted_between(0, point) == want, target
+            continue
+        break
+    assert target > 30
 
 
 def test_recover_only_last_segment() -> None:
