@@ -171,7 +171,8 @@ def rows() -> Iterator[tuple[str, str]]:
 
 def write(campaign: Campaign, outcome: Outcome) -> None:
     """Put a result into the page, in place of the last one."""
-    asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", "--", ".", f":!{PAGE}"])
+    others = ["--", ".", f":!{PAGE.relative_to(ROOT)}"]
+    asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
     commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
     at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
     found = "nothing" if not outcome.found else "; ".join(outcome.found)[:300].replace("|", "/")
