@@ -66,6 +66,7 @@ def open_log(
     if not log.segments:
         log.start_with(log_start_offset, now_ms)
     log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+    believed = recovery_point
     if log.epochs.is_torn and log.size_bytes:
         log.notes.append(f"{log.epochs.path} is damaged: every batch is read")
         clean, recovery_point = False, 0
@@ -73,7 +74,7 @@ def open_log(
     if unreadable is not None:
         recovery_point = unreadable if clean else min(recovery_point, unreadable)
         clean = False
-    seen = _believe(log) if clean else _recover_segments(log, recovery_point, compacted_below)
+    seen = _believe(log, believed) if clean else _recover_segments(log, recovery_point, believed, compacted_below)
     if log.log_end_offset < log.log_start_offset:
         # Everything that was left lies below the log start: Kafka starts over there, and so do we.
         log.remove_segments(0)
@@ -164,7 +165,7 @@ def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
     return None
 
 
-def _believe(log: PartitionLog) -> Seen | None:
+def _believe(log: PartitionLog, believed: int) -> Seen | None:
     """After a clean stop only the last batch of the last segment must be found; damage there means a scan after all."""
     segment = log.active
     try:
@@ -180,12 +181,15 @@ def _believe(log: PartitionLog) -> Seen | None:
         segment.bytes_since_index_entry = size
         log.log_end_offset = end
     except WireError:
-        return _recover_segments(log, segment.base_offset)
+        return _recover_segments(log, segment.base_offset, believed)
     return None
 
 
-def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: int = 0) -> Seen:
-    """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one."""
+def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, compacted_below: int = 0) -> Seen:
+    """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one.
+
+    ``believed``: the recovery point the next start finds, until the checkpoint is written anew.
+    """
     at, first, producers = -1, None, False
     epoch = Epoch(-1, 0, -1, frozenset(e for e, _ in log.epochs.entries))
     while (at := at + 1) < len(log.segments):
@@ -196,7 +200,7 @@ def _recover_segments(log: PartitionLog, recovery_point: int, compacted_below: i
         try:
             whole, with_producers, epoch = _recover_segment(log, log.segments[at], following, compacted_below, epoch)
             producers |= with_producers
-            if not whole and log.log_end_offset <= recovery_point:
+            if not whole and log.log_end_offset <= believed:
                 log.segments[at].file.fsync()  # nobody looks here again, and a power cut may take an unsynced cut back
             if following is not None:
                 log.segments[at].seal()  # synced with its batches, and believed from then on
