@@ -206,14 +206,10 @@ class Storage:
     def close(self, broker_epoch: int) -> None:
         """A clean stop of every directory that still can: the metadata directory's mark comes last.
 
-        A process that was never taken in leaves the epoch it found: its logs are those of the one before it. A mark
-        without one (as Kafka's then is) would have the controller strike the replicas off as if they had lost records.
-
         Raises:
             OSError: the metadata directory failed.
         """
-        left = self.clean_epoch if broker_epoch < 0 else broker_epoch
-        self._for_each(lambda directory: directory.close(left))
+        self._for_each(lambda directory: directory.close(broker_epoch))
 
     def sync_names(self) -> None:
         """Before `close_logs`. Raises OSError: the metadata directory failed."""

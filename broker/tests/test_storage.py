@@ -363,14 +363,6 @@ def test_what_has_failed_is_not_closed() -> None:
     assert not [path for _, path in house.calls if path.startswith("/b")]
 
 
-@pytest.mark.parametrize(("found", "registered", "left"), [(5, -1, 5), (5, 7, 7), (-1, -1, -1), (-1, 7, 7)])
-def test_a_process_that_was_never_taken_in_leaves_the_epoch_it_found(found: int, registered: int, left: int) -> None:
-    house = House()
-    for epoch in (found, registered):
-        house.begun("/a", "/b").close(epoch)
-    assert house.begun("/a", "/b").clean_epoch == left
-
-
 @pytest.mark.parametrize(
     ("epochs", "fails", "told"),
     [
