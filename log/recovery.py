@@ -195,6 +195,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, com
     while (at := at + 1) < len(log.segments):
         following = log.bases[at + 1] if at + 1 < len(log.bases) else None
         if following is not None and following <= recovery_point:
+            if at + 2 == len(log.bases) or log.bases[at + 2] > recovery_point:
+                _cut_behind(log, log.segments[at], following)
             continue
         first = log.bases[at] if first is None else first
         try:
@@ -222,6 +224,28 @@ def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, com
             break
     log.epochs.save()
     return Seen(log.log_end_offset if first is None else first, producers)
+
+
+def _cut_behind(log: PartitionLog, segment: Segment, following: int) -> None:
+    """Cut what lies in a believed segment behind the batch the next one follows on: it was cut once, and not synced.
+
+    Only batches behind its last index entry are looked at, and damage below the recovery point is none of our business.
+    """
+    end = segment.size_bytes
+    try:
+        for position, header, _ in segment.scan(segment.index.lookup(following - 1), check=False):
+            if header.next_offset >= following:
+                end = position + header.size_bytes if header.next_offset == following else end
+                break
+    except WireError:
+        pass
+    if end < segment.size_bytes:
+        log.notes.append(f"{segment.path}.log: cut at {end}, {segment.size_bytes - end} bytes go: they were cut before")
+        segment.truncate(end)
+        segment.file.fsync()
+        segment.rebuild_indexes()
+        segment.seal()
+    segment.close()
 
 
 class Epoch(NamedTuple):

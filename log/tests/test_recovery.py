@@ -8,8 +8,11 @@ import random
 import pytest
 
 from ottla.log.by_time import find_by_time
+from ottla.log.checkpoints import LEADER_EPOCHS
+from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.log.tests.world import NOW, a_batch, expected, fill, memory_disk, new_log, reopened, values
+from ottla.log.tests.test_truncating import again_in_directory, in_directory
+from ottla.log.tests.world import NOW, SMALL, a_batch, expected, fill, memory_disk, new_log, offsets, reopened, values
 from ottla.wire import batch as b
 from ottla.wire.errors import ProtocolError
 from ottla.world.memory_disk import Killed, MemoryDisk, Session
@@ -114,7 +117,7 @@ def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
     assert reopened(disk.disk.session()).log_end_offset == 6
 
 
-def test_below_the_recovery_point_nothing_is_read() -> None:
+def test_below_the_recovery_point_nothing_is_read_but_the_end_of_the_segment_before_it() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     fill(log, 60)
@@ -124,9 +127,30 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
     session.fault = lambda what, path: read.append(path) if what == "pread" else None
     again = reopened(session, point=log.bases[-1])
     assert again.log_end_offset == 180
-    believed = {segment.path + ".log" for segment in log.segments[:-1]}
+    believed = {segment.path + ".log" for segment in log.segments[:-2]}
     assert not believed & set(read)
     assert log.active.path + ".log" in read, "what lies behind the recovery point is"
+
+
+@pytest.mark.parametrize("back", ["rubbish", "batches"])
+def test_what_was_cut_once_and_is_back_behind_a_believed_segment_goes(back: str) -> None:
+    """A power cut takes a cut back that was not synced; the next segment begins where it was, and so do the readers."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    fill(log, 20)
+    log.roll(NOW)
+    fill(log, 20)
+    log.roll(NOW)
+    fill(log, 2)
+    log.flush()
+    inode = memory.files[log.segments[-2].path + ".log"]
+    size, point = len(inode.data), log.bases[-1]
+    inode.data += bytes(70) if back == "rubbish" else memory.files[log.active.path + ".log"].data
+    again = reopened(memory.session(), point=point)
+    assert values(again) == expected(again.log_end_offset)
+    assert len(inode.data) == size
+    assert not inode.pending, "and synced: nobody looks again"
+    assert [note for note in again.notes if "cut before" in note]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -257,3 +281,32 @@ def test_a_log_that_was_refused_a_batch_goes_on() -> None:
         log.append_as_leader(bytearray(b"nonsense" * 20), 0, NOW)
     fill(log, 1)
     assert values(log) == expected(6)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_middle(*, torn: bool) -> None:
+    """The recovery point is just there: no later sync, and no later start, looks at the segment again; though this one
+    looked at all, where a file beside it was torn.
+    """
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        fill(log, 3)
+        log.flush()
+        directory.write_checkpoints()
+        log.active.file.pwrite(bytes(161), log.active.size_bytes)  # the rest of a batch
+        log.active.file.fsync()
+        memory.lose_power()
+        if torn:
+            memory.files[f"/data/t-0/{LEADER_EPOCHS}"].data[:] = b"0"
+        memory.locks.clear()
+        directory = LogDirectory(memory.session(), "/data")
+        directory.begin()
+        log = directory.open_partition("t", 0, SMALL, NOW)
+        end = log.log_end_offset
+        log.roll(NOW)
+        fill(log, 3, epoch=1)
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert offsets(again) == list(range(again.log_end_offset)), seed
+        assert again.log_end_offset >= end, seed

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.log.checkpoints import LEADER_EPOCHS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
@@ -107,35 +106,6 @@ def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
         memory.lose_power()
         again = again_in_directory(memory)
         assert offsets(again) == list(range(again.log_end_offset)), seed
-
-
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_middle(*, torn: bool) -> None:
-    """The recovery point is just there: no later sync, and no later start, looks at the segment again; though this one
-    looked at all, where a file beside it was torn.
-    """
-    for seed in range(30):
-        memory = memory_disk(seed)
-        directory, log = in_directory(memory)
-        fill(log, 3)
-        log.flush()
-        directory.write_checkpoints()
-        log.active.file.pwrite(bytes(161), log.active.size_bytes)  # the rest of a batch
-        log.active.file.fsync()
-        memory.lose_power()
-        if torn:
-            memory.files[f"/data/t-0/{LEADER_EPOCHS}"].data[:] = b"0"
-        memory.locks.clear()
-        directory = LogDirectory(memory.session(), "/data")
-        directory.begin()
-        log = directory.open_partition("t", 0, SMALL, NOW)
-        end = log.log_end_offset
-        log.roll(NOW)
-        fill(log, 3, epoch=1)
-        memory.lose_power()
-        again = again_in_directory(memory)
-        assert offsets(again) == list(range(again.log_end_offset)), seed
-        assert again.log_end_offset >= end, seed
 
 
 def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew() -> None:
