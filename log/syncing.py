@@ -116,6 +116,8 @@ class SyncedLog(TruncatableLog):
             path = self.write_snapshot()
             if self.producers.producers or self.size_bytes > QUICKLY_READ_BYTES:
                 written.append(path)  # else a torn one, which its checksum tells, costs next to nothing
+        if changed and self.truncations:
+            written.append(f"{self.active.path}.log")  # it may be all synced but for the cut
         for segment in self.segments:
             if segment.stale or (segment is self.active and changed):
                 segment.seal()

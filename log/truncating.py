@@ -47,6 +47,11 @@ class TruncatableLog(ReadableLog):
         noted, start = self._noted
         self._noted = (max(noted, self.recovery_point), max(start, self.log_start_offset))
 
+    def lower_points(self, offset: int) -> None:
+        """Recovery point and log start come down to ``offset`` at least; their files follow with the next writing."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop every batch that reaches to ``offset`` or behind it; gives where the log ends now.
 
@@ -62,7 +67,7 @@ class TruncatableLog(ReadableLog):
         if offset < self.bases[0]:
             self.start_over_at(offset, now_ms)
             return offset
-        self._before_cut(offset, self.segment_of(offset).base_offset)
+        self._before_cut(offset)
         with self._cutting():
             self.remove_segments(bisect_right(self.bases, offset))
             self.log_end_offset = self._cut(self.active, offset)
@@ -82,7 +87,7 @@ class TruncatableLog(ReadableLog):
             OSError: before anything was cut, or final: then the log is out of service.
         """
         assert offset >= 0
-        self._before_cut(offset, offset)
+        self._before_cut(offset)
         with self._cutting():
             self.remove_segments(0)
             self.start_with(offset, now_ms)
@@ -95,16 +100,10 @@ class TruncatableLog(ReadableLog):
                     self.disk.unlink(f"{self.directory}/{name}")
         self.check_order()
 
-    def _before_cut(self, offset: int, base: int) -> None:
-        """No checkpoint may name an offset above the cut: what is written there later would be believed unread.
-
-        The recovery point comes down to the ``base`` of the segment that is cut: a power cut may take the cut back
-        until it is synced, and what then lies behind it would be believed where the next segment begins just there.
-        """
-        if offset <= self.recovery_point:
-            self.recovery_point = base
-        self.log_start_offset = min(self.log_start_offset, offset)
-        if self._noted[0] > self.recovery_point or self._noted[1] > offset:
+    def _before_cut(self, offset: int) -> None:
+        """No checkpoint may name an offset above the cut: what is written there later would be believed unread."""
+        self.lower_points(offset)
+        if max(self._noted) > offset:
             self._write_points()
             self._noted = (self.recovery_point, self.log_start_offset)
         self.truncations += 1
