@@ -346,7 +346,13 @@ class MetadataStore:
         write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
 
     def wrote_snapshot(self, name: SnapshotId, now_ms: int) -> None:
-        """A snapshot has its name: older ones and what they cover may go."""
+        """A snapshot has its name: older ones and what they cover may go.
+
+        While it was written a newer one of the leader's may have taken the log's place: then it is of no use.
+        """
+        if name.end_offset < self.snapshot_id.end_offset:
+            self.disk.unlink(f"{self.directory}/{name.file_name}")
+            return
         self.snapshot_id = name
         if name not in self.snapshots:
             self.snapshots.append(name)

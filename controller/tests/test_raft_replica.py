@@ -64,3 +64,19 @@ def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_sn
     assert again.snapshot_id == name
     assert again.quorum.voters == two_voters()
     assert again.log.log_end_offset == 100
+
+
+def test_an_own_snapshot_that_was_being_written_meanwhile_does_not_take_that_place_again() -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    led.add(5)
+    store, name = led.store, SnapshotId(100, 7)
+    own, around = store.begin_snapshot(store.log.log_end_offset, 0)
+    leaders = at_once(snapshot_steps(Snapshot([], 1, two_voters(), 5), [], 7, 0))
+    store.write_snapshot(name, leaders)
+    store.start_over(name, Snapshot([], 1, two_voters(), 5), 0)
+    store.write_snapshot(own, at_once(snapshot_steps(around, [], own.epoch, 0)))
+    store.wrote_snapshot(own, 0)
+    assert led.files(".checkpoint") == [name.file_name]
+    assert store.covered() == events.Covered(100, ((100, 7),))
+    assert MetadataStore(disk.session(), "/data", identity, 0).snapshot_id == name, "the next start finds what it needs"
