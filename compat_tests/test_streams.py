@@ -26,6 +26,8 @@ KILL_EVERY_S = 10
 KEYS, PER_KEY = (20, 1000) if SECONDS else (10, 300)
 WITHIN_S = GENERATE_S + (600 if SECONDS else 250)
 """A slow machine's: it ends as soon as the test has its verdict."""
+TOO_SOON = "is larger than topic endOffset"
+"""What Kafka's own test says where a marker was written between its question for the ends and its last look."""
 PROTOCOLS = {
     "classic": "group.protocol=classic\nsession.timeout.ms=6000\nheartbeat.interval.ms=1000\n",
     "streams": "group.protocol=streams\n",  # how long a silent one is waited for is the group's setting there
@@ -105,8 +107,12 @@ def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> 
 def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(
     data_dir: Path, tmp_path: Path, protocol: str
 ) -> None:
-    with OttlaProcess(data_dir, **SETTINGS) as node:
-        said = smoke(node.bootstrap, tmp_path, protocol)
+    for turn in range(3):
+        (tmp_path / str(turn)).mkdir()
+        with OttlaProcess(data_dir.with_name(f"data{turn}"), **SETTINGS) as node:
+            said = smoke(node.bootstrap, tmp_path / str(turn), protocol)
+        if TOO_SOON not in said:
+            break
     assert "PASSED" in said, said[-3000:]
 
 
