@@ -10,6 +10,7 @@ The first three nodes (one, where there are fewer than three) decide; each is br
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -33,22 +34,35 @@ START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 QUORUM_SIZE = 3
 CONTROLLER = "CONTROLLER"
+CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
+"""Where free ports are taken: below those a system gives to who dials, since a node binds its own only a while later.
+Apart, since a controller keeps the port its directory has, and a cluster started again draws its clients' anew."""
 
 
 class ClusterFailed(Exception):
     """A node could not start; the message says which, and its last words."""
 
 
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports nobody listens at, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for sock in held:
-            sock.bind((host, 0))
-        return [sock.getsockname()[1] for sock in held]
-    finally:
-        for sock in held:
-            sock.close()
+def free_ports(host: str, count: int, among: range) -> list[int]:
+    """Ports nobody listens at, all different.
+
+    Raises:
+        OSError: no node of this machine could listen there: the address is another's.
+    """
+    found: list[int] = []
+    first = int(ThisMachine().random() * len(among))
+    for port in (*among[first:], *among[:first]):
+        if len(found) == count:
+            break
+        with socket.socket() as sock:
+            try:
+                sock.bind((host, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                found.append(port)
+    return found
 
 
 class ClusterNode:
@@ -162,7 +176,7 @@ class Cluster:
         check_values(self.settings)
         self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
         self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
-        ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes)
+        ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes, CLIENT_PORTS)
         self.nodes = [ClusterNode(i, f"{self._data_dir}/node-{i}", host, p) for i, p in enumerate(ports, 1)]
         self._host = host
 
@@ -201,7 +215,7 @@ class Cluster:
         os.makedirs(self._data_dir, exist_ok=True)
         directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
         identities = [directory.read_identity() for directory in directories]
-        free = iter(free_ports(self._host, len(self.nodes)))
+        free = iter(free_ports(self._host, len(self.nodes), CONTROLLER_PORTS))
         for node, directory in zip(self.nodes, directories, strict=True):
             known = next((v for v in known_voters(directory) or () if v.id == node.id), None)
             node.controller_port = known.endpoints[0].port if known is not None else next(free)
