@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ottla.log import checkpoints as c
 from ottla.log.partition_log import PartitionLog
@@ -59,6 +60,8 @@ class LogDirectory:
         """What the file says, with each writing another object; `ottla.log.aside` writes it, too."""
         self.cleaner_points_are_safe = True
         """Whether a power cut leaves that file as it is."""
+        self._knows_compacted = False
+        """Whether that file was there: who is not in it was never compacted."""
         self._mentioned: set[TopicPartition] = set()
         """Of whom the checkpoints say something."""
 
@@ -124,8 +127,26 @@ class LogDirectory:
         self._points = self._read(c.RECOVERY_POINTS)
         self.starts.begin()
         self._marks = self._read(c.HIGH_WATERMARKS)
-        self.written_cleaner_points = self._read(c.CLEANER_OFFSETS)
+        self._begin_cleaner_points()
         self._mentioned = {*self.starts.said, *self._points}
+
+    def _begin_cleaner_points(self) -> None:
+        """Read how far each log is compacted. As Kafka does, a directory without logs gets a file that names none."""
+        path = f"{self.path}/{c.CLEANER_OFFSETS}"
+        if not self.disk.exists(path) and not self.partition_dirs():
+            c.write_offsets(self.disk, path, {}, sync=False)
+        try:
+            self._knows_compacted = self.disk.exists(path)
+            self.written_cleaner_points = c.read_offsets(self.disk, path)
+        except c.CorruptFile:
+            self._knows_compacted = False
+
+    def _note_swapped(self, at: TopicPartition, below: int) -> None:
+        """A log is compacted up to there: it goes on with an exchange of which nothing else tells."""
+        if self._knows_compacted and below > self.written_cleaner_points.get(at, 0):
+            points = {**self.written_cleaner_points, at: below}
+            self._write(c.CLEANER_OFFSETS, points, sync=True)
+            self.written_cleaner_points = points
 
     def take_mark(self) -> None:
         """Take the mark of a clean stop: logs are opened now. Who stops before that leaves all as it was, and the mark.
@@ -165,8 +186,10 @@ class LogDirectory:
         """
         return self.open_at(f"{self.path}/{topic}-{partition}", topic, partition, settings, now_ms)
 
-    def open_at(self, path: str, topic: str, partition: int, settings: LogSettings, now_ms: int) -> PartitionLog:
-        """The same for a partition in a directory of another name."""
+    def open_at(
+        self, path: str, topic: str, partition: int, settings: LogSettings, now_ms: int, *, adjoin: bool = False
+    ) -> PartitionLog:
+        """The same for a partition in a directory of another name; ``adjoin`` as `open_log` has it."""
         self.take_mark()
         at = (topic, partition)
         log = open_log(
@@ -180,7 +203,9 @@ class LogDirectory:
             recovery_point=self._points.get(at, 0),
             log_start_offset=self.starts.said.get(at, 0),
             high_watermark=self._marks.get(at, 0),
-            compacted_below=self.written_cleaner_points.get(at, 0),
+            compacted_below=self.written_cleaner_points.get(at, 0) if self._knows_compacted else None,
+            adjoin=adjoin,
+            on_swaps=partial(self._note_swapped, at),
         )
         point = self.written_cleaner_points.get(at, 0)
         log.note_compacted(point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset)

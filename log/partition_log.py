@@ -282,14 +282,13 @@ class PartitionLog(SyncedLog):
         return segment
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """End in an empty segment behind a hole, as a log may of which the last records were compacted away.
+        """End in an empty segment behind a hole, as a log of which the last records were compacted away: up to there.
 
         Raises:
             OSError: the log ends where it did.
         """
         assert offset > self.log_end_offset, self.in_words()
-        if not self.settings.compact:
-            self.note_compacted(offset)
+        self.note_compacted(offset)
         self.roll(now_ms, offset)
         self.log_end_offset = offset
 

@@ -8,6 +8,7 @@ Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
@@ -22,6 +23,8 @@ from ottla.wire.legacy import MIN_BYTES, any_header
 from ottla.world.disk import Disk
 
 _DIGITS = 20
+FAR = MAX_RELATIVE_OFFSET // 2
+"""No segment holds so many records that are not synced. So wide a hole came from a leader, and made a new segment."""
 
 
 def create_log(
@@ -51,16 +54,22 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
-    compacted_below: int = 0,
+    compacted_below: int | None = None,
+    adjoin: bool = False,
+    on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
-    """A partition that was there before; ``compacted_below`` an offset its segments may have holes.
+    """A partition that was there before; ``compacted_below`` an offset its segments may have holes, None: nobody knows.
+
+    With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not compacted.
+    ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with, before they
+    take their names: another crash, and nothing else would tell.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
     """
     log = PartitionLog(disk, directory, topic, partition, settings)
     log.topic_id = read_partition_metadata(disk, directory) or bytes(16)
-    names = _tidy(disk, directory)
+    names, below = _tidy(disk, directory, on_swaps)
     for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".log")):
         log.add_segment(Segment.load(disk, directory, base, settings))
     if not log.segments:
@@ -74,11 +83,9 @@ def open_log(
     if unreadable is not None:
         recovery_point = unreadable if clean else min(recovery_point, unreadable)
         clean = False
-    seen = _believe(log, believed) if clean else _recover_segments(log, recovery_point, believed, compacted_below)
-    if log.log_end_offset < log.log_start_offset:
-        # Everything that was left lies below the log start: Kafka starts over there, and so do we.
-        log.remove_segments(0)
-        log.start_with(log.log_start_offset, now_ms)
+    known = Known(believed, None if compacted_below is None else max(compacted_below, below), adjoin)
+    seen = _believe(log, known) if clean else _recover_segments(log, recovery_point, known)
+    _start_over(log, now_ms)
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.epochs.truncate_end(log.log_end_offset, save=False)  # the epoch it is led under comes next: one write for both
@@ -97,8 +104,16 @@ def open_log(
     return log
 
 
-def _tidy(disk: Disk, directory: str) -> list[str]:
-    """Finish what a crash left half done, and give the names that remain.
+def _start_over(log: PartitionLog, now_ms: int) -> None:
+    """Where everything that was left lies below the log start the log begins anew there, as Kafka's does."""
+    if log.log_end_offset < log.log_start_offset:
+        log.remove_segments(0)
+        log.start_with(log.log_start_offset, now_ms)
+
+
+def _tidy(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[list[str], int]:
+    """Finish what a crash left half done: the names that remain, and where the last segment begins before which offsets
+    may be missing because of it.
 
     ``.deleted`` and ``.cleaned`` files go. A ``.swap`` segment is complete and stands for every segment within its
     range, some of which may be removed already: it takes their place. While there are ``.cleaned`` files of the same
@@ -108,7 +123,7 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
     unfinished = min(
         (int(n[:_DIGITS]) for n in names if n.endswith(".cleaned") and n[:_DIGITS].isdigit()), default=None
     )
-    swaps = []
+    swaps, ends = [], [0]
     gone = False
     for name in names:
         invalid = name.endswith(".swap") and unfinished is not None and int(name[:_DIGITS]) >= unfinished
@@ -120,6 +135,7 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
         if name.endswith(".log.swap"):
             base = int(name[:_DIGITS])
             end = _end_of(disk, f"{directory}/{name}", base)
+            ends.append(end)
             for other in disk.listdir(directory):
                 own = other[:_DIGITS]
                 if own.isdigit() and not other.endswith(".swap") and base <= int(own) < end:
@@ -127,6 +143,9 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
                     gone = True
     if gone:
         disk.fsync_dir(directory)  # else one of them could come back behind the segment that stands for it
+    below = _base_behind(disk.listdir(directory), max(ends)) if swaps else 0
+    if below:
+        on_swaps(below)
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
     if swaps:
@@ -136,7 +155,13 @@ def _tidy(disk: Disk, directory: str) -> list[str]:
     for name in names:
         if name.endswith((".index", ".timeindex", ".txnindex")) and name[:_DIGITS] not in logs:
             disk.unlink(f"{directory}/{name}")
-    return disk.listdir(directory)
+    return disk.listdir(directory), below
+
+
+def _base_behind(names: list[str], end: int) -> int:
+    """Where the first segment at or behind an offset begins; 0 where there is none."""
+    bases = (int(name[:_DIGITS]) for name in names if name.endswith((".log", ".log.swap")))
+    return min((base for base in bases if base >= end), default=0)
 
 
 def _end_of(disk: Disk, path: str, base_offset: int) -> int:
@@ -165,7 +190,28 @@ def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
     return None
 
 
-def _believe(log: PartitionLog, believed: int) -> Seen | None:
+class Known(NamedTuple):
+    """What is known of a log before it is read."""
+
+    recovery_point: int
+    """The one the next start finds, until the checkpoint is written anew."""
+    compacted_below: int | None
+    adjoin: bool
+
+    def may_miss(self, log: PartitionLog, end: int, following: int) -> bool:
+        """Whether the offsets between the end of a whole segment and the next one were compacted away.
+
+        That is known before a compacted segment loses its ``.swap`` name, and a log begins a segment where it ends: so
+        above it they are lost, also where a log is compacted. (Kafka's recovery does not look.)
+        """
+        if self.adjoin:
+            return False
+        if self.compacted_below is None:
+            return log.settings.compact
+        return end < self.compacted_below or (log.settings.compact and following - end > FAR)
+
+
+def _believe(log: PartitionLog, known: Known) -> Seen | None:
     """After a clean stop only the last batch of the last segment must be found; damage there means a scan after all."""
     segment = log.active
     try:
@@ -181,15 +227,12 @@ def _believe(log: PartitionLog, believed: int) -> Seen | None:
         segment.bytes_since_index_entry = size
         log.log_end_offset = end
     except WireError:
-        return _recover_segments(log, segment.base_offset, believed)
+        return _recover_segments(log, segment.base_offset, known)
     return None
 
 
-def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, compacted_below: int = 0) -> Seen:
-    """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one.
-
-    ``believed``: the recovery point the next start finds, until the checkpoint is written anew.
-    """
+def _recover_segments(log: PartitionLog, recovery_point: int, known: Known) -> Seen:
+    """Read every batch of every segment that reaches above the recovery point; end the log before the first bad one."""
     at, first, producers = -1, None, False
     epoch = Epoch(-1, 0, -1, frozenset(e for e, _ in log.epochs.entries))
     while (at := at + 1) < len(log.segments):
@@ -200,9 +243,9 @@ def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, com
             continue
         first = log.bases[at] if first is None else first
         try:
-            whole, with_producers, epoch = _recover_segment(log, log.segments[at], following, compacted_below, epoch)
+            whole, with_producers, epoch = _recover_segment(log, log.segments[at], following, known, epoch)
             producers |= with_producers
-            if not whole and log.log_end_offset <= believed:
+            if not whole and log.log_end_offset <= known.recovery_point:
                 log.segments[at].file.fsync()  # nobody looks here again, and a power cut may take an unsynced cut back
             if following is not None:
                 log.segments[at].seal()  # synced with its batches, and believed from then on
@@ -215,9 +258,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, believed: int, com
             at -= 1  # the first part is looked at in its place
             continue
         # A power cut may take the end of one segment and leave the next: then what follows would stand behind a hole.
-        # Where compaction was, holes are the rule.
-        may_have_holes = log.settings.compact or log.log_end_offset < compacted_below
-        if following not in (None, log.log_end_offset) and not (whole and may_have_holes):
+        end = log.log_end_offset
+        if following not in (None, end) and not (whole and known.may_miss(log, end, following)):
             for later in log.segments[at + 1 :]:
                 log.notes.append(f"{later.path}.log: removed: the log ends at {log.log_end_offset}, before it begins")
             log.remove_segments(at + 1)
@@ -279,13 +321,13 @@ def _next_epoch(now: Epoch, found: int) -> Epoch:
 
 
 def _recover_segment(
-    log: PartitionLog, segment: Segment, following: int | None, compacted_below: int, epoch: Epoch
+    log: PartitionLog, segment: Segment, following: int | None, known: Known, epoch: Epoch
 ) -> tuple[bool, bool, Epoch]:
     """Rebuild one segment's indexes, cutting it at the first damage: (whether later segments stay, any producers, the
     leader epoch it ends in; ``epoch`` is the one before).
 
     A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
-    segment was never compacted: behind ``compacted_below`` its offsets must count up without a gap. In an older one a
+    segment was never compacted: above where compaction was its offsets must count up without a gap. In an older one a
     gap is suspect only if an offset from within it follows later, or damage follows at once: then the batch behind the
     gap is the one that lies.
     """
@@ -300,7 +342,7 @@ def _recover_segment(
             # An old compressed message says only its last offset; a compacted log may have holes anywhere.
             gap = header.base_offset > next_offset and header.magic >= 2
             beyond = following is not None and header.last_offset >= following
-            may_have_holes = log.settings.compact or header.base_offset <= compacted_below
+            may_have_holes = log.settings.compact or header.base_offset <= (known.compacted_below or 0)
             suspect = gap and following is None and not may_have_holes
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and not (beyond or suspect):
                 raise OffsetOverflow(f"{segment.path}.log: offset {header.last_offset}")

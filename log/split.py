@@ -32,14 +32,16 @@ def split(disk: Disk, directory: str, source: Segment) -> list[Segment]:
         OSError: the disk failed.
     """
     parts: list[Segment] = []
-    end = 0
+    end, log_end = 0, source.base_offset
     try:
         for position, header, raw in source.scan():
             if not parts or header.last_offset - parts[-1].base_offset > MAX_RELATIVE_OFFSET:
-                new = Segment.begin(disk, directory, header.base_offset, source.settings, source.created_ms, CLEANED)
+                # A part begins where the one before ends, if it can: recovery takes a hole in between for a loss.
+                base = log_end if header.last_offset - log_end <= MAX_RELATIVE_OFFSET else header.base_offset
+                new = Segment.begin(disk, directory, base, source.settings, source.created_ms, CLEANED)
                 parts.append(new)
             parts[-1].append(raw, header.last_offset, header.max_timestamp)
-            end = position + header.size_bytes
+            end, log_end = position + header.size_bytes, header.next_offset
     except WireError:
         _append_rest(source, end, parts[-1])
     for part in parts:

@@ -343,10 +343,21 @@ class Cluster(Scenario):
             if topic == COMPACTED or topic.startswith("__"):
                 continue
             copies = {names[x]: copy_on(self.world.host(names[x]).disk, topic, number) for x in told.replicas}
-            out += [f"{topic}-{number} {x}" for x in differences(copies)]
+            begin = self._log_start(topic, number, told.leader)
+            out += [f"{topic}-{number} {x}" for x in differences(copies, begin=begin)]
         logs = {name: copy_on(self.world.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in differences(logs, image.offset)]
         return out
+
+    def _log_start(self, topic: str, number: int, leader: int) -> int:
+        """Where the leader's log begins: what was deleted stays on the disks for a while, and is nobody's to compare.
+
+        As at Kafka, a replica whose one record was never committed keeps it where another's was deleted meanwhile: of
+        epochs that have no record above the log start a leader knows nothing any more.
+        """
+        parts = self.living().get(leader)
+        replica = None if parts is None else parts.replicas.get(topic, number)
+        return 0 if replica is None else replica.log.log_start_offset
 
 
 def simulate_cluster(

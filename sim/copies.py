@@ -47,12 +47,12 @@ def _batches(data: bytearray) -> Batches:
     return out
 
 
-def differences(copies: Mapping[str, Copy], below: int | None = None) -> list[str]:
-    """Where copies differ, from where all of them have begun; ``below``: only up to there.
+def differences(copies: Mapping[str, Copy], below: int | None = None, begin: int = 0) -> list[str]:
+    """Where copies differ, from where all of them have begun; ``below``: only up to there; ``begin``: only from there.
 
     A log of which a snapshot has everything holds no batch: it begins where the snapshot ends.
     """
-    start = max((copy.start for copy in copies.values()), default=0)
+    start = max([begin, *(copy.start for copy in copies.values())])
     bases = sorted({base for copy in copies.values() for base in copy.batches if base >= start})
     out = []
     for base in bases:

@@ -100,7 +100,7 @@ def _take(
         _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
         return None
     try:
-        log = directory.open_at(one.path, *at, settings, now_ms)
+        log = directory.open_at(one.path, *at, settings, now_ms, adjoin=not one.told)  # told of: all of it was synced
     except CorruptFile:
         if replica is None and one.told:
             raise

@@ -107,6 +107,26 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
     assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_point
 
 
+@pytest.mark.parametrize("short", [0, 3])
+def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short: int) -> None:
+    """Recovery takes a hole of which nothing tells for a loss; a process that is short of something waits until not."""
+    house = House()
+    disk: Any = house.log.disk
+    left, named = [short], list[bytes]()
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what == "open" and "cleaner-offset" in path and left[0] > 0:
+            left[0] -= 1
+            return OSError(errno.EMFILE, "short of descriptors")
+        if what == "rename" and path.endswith(".log.swap"):
+            named.append(bytes(disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable))
+        return None
+
+    disk.fault = fault
+    assert house.once() is True
+    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_point})
+
+
 def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
     house = House()
     in_virtual_time(house.cleaner.run, 14.9)

@@ -110,6 +110,24 @@ def test_which_of_the_two_counts(
         assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_compacted(*, told: bool) -> None:
+    """One the controller was told of was synced before: there a hole is the work of the cleaner."""
+    ground = Moving()
+    whole(ground, 0, 1, 1, 1)
+    there = ground.storage.directories[1]
+    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    for _ in range(3):
+        made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.roll(NOW_MS)
+    filled(made, (1,) if told else ())
+    there.disk.unlink(f"{made.directory}/{1:020d}.log")
+    there.written_cleaner_points = {("t", 0): 3}
+    start(ground, 1 if told else 0)
+    log = ground.replica.log if told else ground.future
+    assert (log.directory[:2], log.log_end_offset, log.bases) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
+
+
 def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
     ground = Moving()
     whole(ground, 0, 1)

@@ -8,7 +8,7 @@ Source: ``LogCleaner.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.replica.storage import Fail, Storage
@@ -107,29 +107,38 @@ class Cleaner:
             self._fail(error, log)
             return False
 
-    async def _settled(self, work: Exchange) -> bool:
-        """Wait until names are on the disk; where the process is short of something now, until it is not."""
+    async def _settled(self, work: Exchange) -> None:
+        """Wait until names are on the disk."""
+        await self._in_the_end(lambda: self._env.in_thread(work.settle, Lane.SYNC))
+
+    async def _noted(self, log: PartitionLog) -> None:
+        """Wait until the disk knows how far a log is compacted."""
+        from ottla.broker.replica.noting import note_compaction
+
+        await self._in_the_end(lambda: note_compaction(self._env, self._storage, self._storage.of(log)))
+
+    async def _in_the_end(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the disk; where the process is short of something now, until it is not."""
         while True:
             try:
-                await self._env.in_thread(work.settle, Lane.SYNC)
+                return await wait()
             except OSError as error:
                 if not is_passing(error):
                     raise
                 await self._env.sleep(RETRY_S)
-            else:
-                return True
 
     async def _take_over(self, found: Cleanable, outcome: Outcome) -> bool:
         """Exchange the segments, and note how far the log is compacted; says whether it was done."""
-        from ottla.broker.replica.noting import note_compaction
         from ottla.log.compaction import discard
         from ottla.log.exchange import Exchange
 
         log, stats = found.log, outcome.stats
         work = Exchange(log, outcome.cleaned)
         try:
-            taken = work.announce() and await self._settled(work)
-            taken = taken and not log.is_moving and work.take_over(self._env.now_ms())
+            taken = work.announce()
+            if taken:
+                await self._settled(work)
+                taken = not log.is_moving and work.take_over(self._env.now_ms())
         except OSError as error:
             if not is_passing(error):
                 raise
@@ -139,12 +148,12 @@ class Cleaner:
             return False
         if work.merges:
             await self._settled(work)
+        log.note_compacted(max(outcome.end, found.first_dirty))
+        await self._noted(log)  # before the new segments lose their names: a hole of which nothing tells is a loss
         work.finish()
         names = log.begin_sync(log.recovery_point)
         await self._env.in_thread(names, Lane.SYNC)
         log.finish_sync(names)
-        log.note_compacted(max(outcome.end, found.first_dirty))
-        await note_compaction(self._env, self._storage, self._storage.of(log))
         self.passes += 1
         self.bytes_read += stats.bytes_read
         self.bytes_written += stats.bytes_written

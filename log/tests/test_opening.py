@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.log.checkpoints import CorruptFile, write_partition_metadata
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import open_log
+from ottla.log.recovery import FAR, open_log
 from ottla.log.segment import file_name
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import (
@@ -41,8 +43,8 @@ def laid(*segments: tuple[int, Batches]) -> MemoryDisk:
     return memory
 
 
-def open_it(memory: MemoryDisk, settings: LogSettings = SMALL, **more: int | bool) -> PartitionLog:
-    return open_log(memory.session(), DIRECTORY, "t", 0, settings, NOW, **{"clean": False, **more})  # type: ignore[arg-type]
+def open_it(memory: MemoryDisk, settings: LogSettings = SMALL, **more: Any) -> PartitionLog:
+    return open_log(memory.session(), DIRECTORY, "t", 0, settings, NOW, **{"clean": False, **more})
 
 
 def names(memory: MemoryDisk) -> set[str]:
@@ -186,7 +188,17 @@ A, B, C = (0, [(0, 3), (3, 3)]), (6, [(6, 3), (9, 3)]), (12, [(12, 3)])
         ([A, (6, [(6, 3), (10, 2)])], False, 9, list(range(9))),
         # A hole at the end of an older one: what follows stands behind a hole.
         ([(0, [(0, 3)]), B, C], False, 0, [0, 1, 2]),
-        ([(0, [(0, 3)]), B, C], True, 0, [0, 1, 2, *range(6, 15)]),
+        # Where a log is compacted, too, but below where it was, or where nobody knows.
+        ([(0, [(0, 3)]), B, C], True, 0, [0, 1, 2]),
+        ([(0, [(0, 3)]), (6, []), C], True, 0, [0, 1, 2]),
+        ([A, C], True, 6, list(range(6))),
+        ([A, C], True, 7, [*range(6), 12, 13, 14]),
+        ([(0, [(0, 3)]), B, C], True, 4, [0, 1, 2, *range(6, 15)]),
+        ([(0, [(0, 3)]), B, C], True, None, [0, 1, 2, *range(6, 15)]),
+        ([(0, [(0, 3)]), B, C], False, None, [0, 1, 2]),
+        # A hole so wide no crash makes: a leader's, which began a new segment.
+        ([A, (5 + FAR, [(5 + FAR, 1)])], True, 0, list(range(6))),
+        ([A, (7 + FAR, [(7 + FAR, 1)])], True, 0, [*range(6), 7 + FAR]),
         ([(0, [(0, 3)]), B, C], False, 4, [0, 1, 2, *range(6, 15)]),
         ([(0, [(0, 3)]), B, C], False, 3, [0, 1, 2]),
         # A hole within an older one, the end whole: it was compacted once.
@@ -206,7 +218,7 @@ A, B, C = (0, [(0, 3), (3, 3)]), (6, [(6, 3), (9, 3)]), (12, [(12, 3)])
     ],
 )
 def test_which_batches_are_believed(
-    segments: list[tuple[int, Batches]], *, compact: bool, below: int, found: list[int]
+    segments: list[tuple[int, Batches]], *, compact: bool, below: int | None, found: list[int]
 ) -> None:
     memory = laid(*segments)
     log = open_it(memory, COMPACTED if compact else SMALL, compacted_below=below)

@@ -215,6 +215,8 @@ def test_copies_differ_where_one_has_another_batch_or_none() -> None:
     assert differ(full, {0: b"a", 2: b"b"}) == 1
     assert differ(full, {0: b"a", 2: b"b"}, below=5) == 0
     assert differ(full, {2: b"b", 5: b"c"}, (0, 2)) == 0  # its log begins later
+    assert differ(full, {**full, 0: b"x"}, begin=2) == 0, "deleted, and still on the disks"
+    assert differ(full, {**full, 2: b"x"}, begin=2) == 1
     assert differ(full, {}) == 3
     assert differ(full, {}, (0, 7)) == 0, "a snapshot has it all"
     assert differ(full, {}, (0, 5)) == 1
