@@ -351,6 +351,8 @@ def _recover_segment(
                     good, next_offset, _ = gap_at
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
             epoch = _next_epoch(epoch, header.partition_leader_epoch)
+            if 0 <= header.partition_leader_epoch < log.epochs.epoch_at(header.base_offset):
+                log.epochs.disown(header.partition_leader_epoch, header.base_offset)
             if gap:
                 gap_at = (position, next_offset, header.base_offset)
             last_at = position

@@ -7,7 +7,7 @@ import pytest
 from ottla.log import checkpoints as c
 from ottla.log.tests.test_directory import begun, opened_again, saying
 from ottla.log.tests.test_opening import Batches, laid, names, open_it
-from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, fill, lay_down, memory_disk, offsets
+from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, fill, lay_down, memory_disk, new_log, offsets
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,18 @@ def test_a_hole_in_a_compacted_log_is_a_loss_unless_it_may_be_the_work_of_the_cl
     else:
         memory.files[path].data[:] = file
     assert offsets(opened_again(memory, COMPACTED)[1][0]) == ([0, 1, 2, 6, 7, 8] if kept else [0, 1, 2])
+
+
+def test_a_batch_that_is_older_than_its_epoch_as_noted_is_told_of_under_its_own() -> None:
+    """It was cut, and a power cut before a sync brought it back: under the newer epoch no leader would have it cut."""
+    memory = memory_disk()
+    log = new_log(memory.session(), SMALL)
+    fill(log, 1)
+    log.truncate_to(0, NOW)
+    log.epochs.assign(3, 0)
+    lay_down(memory, 0, [(0, 3)])
+    again = open_it(memory)
+    assert (again.log_end_offset, again.epochs.latest()) == (3, 0)
 
 
 @pytest.mark.parametrize("known", [True, False])
