@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -15,30 +14,22 @@ from typing import Any
 
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.shown import shown
+from ottla import cluster
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
+PORTS = range(15_000, 32_000)
 READY_WITHIN_S = 180.0
 """Three Kafkas beside a full test run take a minute; one that ends is not waited for."""
 
 
 def free_port() -> int:
     """A port nobody listens at, and none the system gives to who dials: some seconds pass before a JVM takes it."""
-    while True:
-        port = random.randrange(15_000, 32_000)
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
     """So many of them, all different."""
-    found: set[int] = set()
-    while len(found) < count:
-        found.add(free_port())
-    return list(found)
+    return cluster.free_ports("127.0.0.1", count, PORTS)
 
 
 class Process:

@@ -66,13 +66,16 @@ class LeaderEpochs:
         if save and self.unsaved:
             self.save()
 
-    def disown(self, epoch: int, offset: int) -> None:
-        """The batch there is of an older epoch than was noted: a power cut brought it back once it had been cut.
+    def believe(self, epoch: int, offset: int) -> None:
+        """A batch that was read there is of this epoch, whatever was noted; the file is not written yet.
 
-        What it was cut for is not there, and a leader that is told of the batch's own epoch has it cut again.
+        One older than noted was cut once, and a power cut brought it back. What it was cut for is not there, and a
+        leader that is told of the batch's own epoch has it cut again.
         """
-        self.entries = [(e, start) for e, start in self.entries if e <= epoch or start > offset]
-        self.unsaved = True
+        if 0 <= epoch < self.latest() and epoch < self.epoch_at(offset):
+            self.entries = [(e, start) for e, start in self.entries if e <= epoch or start > offset]
+            self.unsaved = True
+        self.assign(epoch, offset, save=False)
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.

@@ -351,14 +351,12 @@ def _recover_segment(
                     good, next_offset, _ = gap_at
                 raise WireError(f"offset {header.base_offset} after {next_offset}")
             epoch = _next_epoch(epoch, header.partition_leader_epoch)
-            if 0 <= header.partition_leader_epoch < log.epochs.epoch_at(header.base_offset):
-                log.epochs.disown(header.partition_leader_epoch, header.base_offset)
             if gap:
                 gap_at = (position, next_offset, header.base_offset)
             last_at = position
             segment.note(header, position)
             producers |= header.producer_id >= 0
-            log.epochs.assign(header.partition_leader_epoch, header.base_offset, save=False)
+            log.epochs.believe(header.partition_leader_epoch, header.base_offset)
             good, next_offset = position + header.size_bytes, header.next_offset
     except OffsetOverflow:
         raise

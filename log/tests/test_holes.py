@@ -5,9 +5,22 @@ from __future__ import annotations
 import pytest
 
 from ottla.log import checkpoints as c
+from ottla.log.directory import LogDirectory
 from ottla.log.tests.test_directory import begun, opened_again, saying
 from ottla.log.tests.test_opening import Batches, laid, names, open_it
 from ottla.log.tests.world import COMPACTED, NOW, SMALL, TOPIC_ID, fill, lay_down, memory_disk, new_log, offsets
+from ottla.world.memory_disk import MemoryDisk
+
+
+def two_segments() -> tuple[MemoryDisk, LogDirectory]:
+    """A compacted log of six records in a segment that is full, and three behind it."""
+    memory = memory_disk()
+    directory = begun(memory.session())
+    log = directory.create_partition("t", 0, TOPIC_ID, COMPACTED, NOW)
+    fill(log, 2)
+    log.roll(NOW)
+    fill(log, 1)
+    return memory, directory
 
 
 @pytest.mark.parametrize(
@@ -25,12 +38,7 @@ def test_a_hole_in_a_compacted_log_is_a_loss_unless_it_may_be_the_work_of_the_cl
     file: bytes | None, *, kept: bool
 ) -> None:
     """A power cut took the end of a segment that was just full, and not the empty one behind it."""
-    memory = memory_disk()
-    directory = begun(memory.session())
-    log = directory.create_partition("t", 0, TOPIC_ID, COMPACTED, NOW)
-    fill(log, 2)
-    log.roll(NOW)
-    fill(log, 1)
+    memory, _ = two_segments()
     first = memory.files["/data/t-0/00000000000000000000.log"].data
     del first[len(first) // 2 :]
     path = f"/data/{c.CLEANER_OFFSETS}"
@@ -56,13 +64,8 @@ def test_a_batch_that_is_older_than_its_epoch_as_noted_is_told_of_under_its_own(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_exchange_gone_on_with_is_noted_for_good_where_others_are(*, known: bool) -> None:
-    memory = memory_disk()
-    directory = begun(memory.session())
-    log = directory.create_partition("t", 0, TOPIC_ID, COMPACTED, NOW)
-    fill(log, 2)
-    log.roll(NOW)
-    fill(log, 1)
-    log.flush()
+    memory, directory = two_segments()
+    directory.logs["t", 0].flush()
     directory.sync_names()
     session = memory.session()
     c.write_offsets(session, f"/data/{c.CLEANER_OFFSETS}", {("u", 1): 5})
