@@ -159,7 +159,7 @@ class FromFile(Process):
 def start_together(nodes: Sequence[Process]) -> None:
     """Start nodes that wait for one another."""
     with ThreadPoolExecutor(len(nodes)) as threads:
-        list(threads.map(Process.start, nodes))
+        list(threads.map(lambda node: node.start(), nodes))
 
 
 SAMPLE = """
@@ -227,7 +227,7 @@ def running(nodes: Sequence[Process]) -> Iterator[None]:
         yield
     finally:
         with ThreadPoolExecutor(len(nodes)) as threads:
-            list(threads.map(Process.stop, nodes))
+            list(threads.map(lambda node: node.stop(), nodes))
 
 
 @pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])
