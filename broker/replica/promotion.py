@@ -50,12 +50,15 @@ class Found(Enum):
     """Nothing is known of the log it is a copy of now: a later start may know more."""
 
 
-def found(*, told: bool, newness: tuple[int, int], current: tuple[int, int] | None) -> Found:
+def found(*, told: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False) -> Found:
     """``told`` as above. ``newness``: leader epoch and end of the copy, ``current``: of the log, None for no log.
 
+    ``only_here``: no log is there because a directory failed just now, and nobody else has what it has.
+
     The controller is told before they change places, and what is written afterwards is in the copy only: where it is
-    told, and the copy has all that the log has, the copy counts. Kafka takes the copy then whatever it has.
+    told, and the copy has all that the log has, the copy counts. Kafka takes the copy then whatever it has, also where
+    the log is to be seen again once its directory is well: what was written between the two would be gone.
     """
-    if told and (current is None or newness >= current):
+    if told and not (only_here if current is None else newness < current):
         return Found.COUNTS
     return Found.STAYS if current is None else Found.GOES_ON

@@ -168,7 +168,8 @@ class Replicas:
         The image is followed once this is done.
 
         Raises:
-            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
+            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left, or
+                the node is short of descriptors.
         """
         settings_of, turn = cache(partial(self._config.log_settings, image)), Turn(self._env, BESIDE_MS)
         for directory in self._storage.online:
@@ -178,9 +179,7 @@ class Replicas:
                         logger.warning("%s", note)
                     await turn.step()
             except OSError as error:
-                if not self._storage.can_lose(directory):
-                    raise
-                self.lose(self._storage.take_out(directory, error))
+                self.lose(self._storage.take_out_at_start(directory, error))
 
     def _load(
         self, directory: LogDirectory, image: Image, settings_of: Callable[[str], LogSettings]

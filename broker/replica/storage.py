@@ -17,7 +17,7 @@ import trio
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.world.disk import Disk
+from ottla.world.disk import Disk, is_passing
 
 logger = logging.getLogger("ottla.storage")
 
@@ -101,7 +101,8 @@ class Storage:
         """Take every directory; one that cannot even be locked has failed.
 
         Raises:
-            DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can.
+            DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can, or the
+                node is short of descriptors.
         """
         for directory in self._every():
             self._or_fail(directory, directory.lock)
@@ -110,9 +111,7 @@ class Storage:
         try:
             work()
         except OSError as error:
-            if not self.can_lose(directory):
-                raise
-            self.take_out(directory, error)
+            self.take_out_at_start(directory, error)
 
     def identify(self, node_id: int, cluster_id: str | None) -> Identity | None:
         """Read whose the directories are; None where all are new.
@@ -190,6 +189,17 @@ class Storage:
     def can_lose(self, directory: LogDirectory) -> bool:
         """Whether the node can go on without a directory."""
         return directory is not self.metadata and any(d is not directory for d in self.online)
+
+    def take_out_at_start(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+        """The same, of one that cannot be read or written as a node starts.
+
+        Raises:
+            OSError: the node cannot be without it; or the node is short of something (descriptors), which says nothing
+                of the directory: without it a copy made elsewhere, older by what was written since, would be the log.
+        """
+        if is_passing(error) or not self.can_lose(directory):
+            raise error
+        return self.take_out(directory, error)
 
     def take_out(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
         """End a directory's service until the next start; gives the logs that go with it."""

@@ -42,6 +42,8 @@ class Left(NamedTuple):
     """Of the topic of which this node has a replica; None where it has none of that name."""
     told: bool
     """Whether the image has the replica in this directory."""
+    alone: bool = False
+    """Whether no other replica is in sync, so that perhaps none has all that was acknowledged here."""
 
 
 async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Storage, image: Image) -> None:
@@ -59,6 +61,7 @@ async def take_up(env: Env, config: NodeConfig, replicas: Replicas, storage: Sto
     for one in sorted(left, key=lambda one: not one.told):  # of several of one partition that counts
         if one.directory.path not in storage.failed:
             with _or_lose(replicas, storage, one.directory):
+                one = one._replace(alone=one.alone and bool(storage.failed))
                 log = _take(replicas, one, settings_of(one.at[0]), env.now_ms(), arrived)
                 if log is not None:
                     await note_compaction(env, storage, one.directory)
@@ -73,9 +76,7 @@ def _or_lose(replicas: Replicas, storage: Storage, directory: LogDirectory) -> I
     try:
         yield
     except OSError as error:
-        if not storage.can_lose(directory):
-            raise
-        replicas.lose(storage.take_out(directory, error))
+        replicas.lose(storage.take_out_at_start(directory, error))
 
 
 def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, node_id: int) -> Left:
@@ -83,7 +84,8 @@ def _look(at: TopicPartition, path: str, directory: LogDirectory, image: Image, 
     told = None if topic is None else topic.partitions.get(at[1])
     if topic is None or told is None or node_id not in told.replicas:
         return Left(at, directory, path, None, told=False)
-    return Left(at, directory, path, topic.id, told=directory_of(told, node_id) == directory.id)
+    placed = directory_of(told, node_id) == directory.id
+    return Left(at, directory, path, topic.id, told=placed, alone=set(told.isr) <= {node_id})
 
 
 def _take(
@@ -117,7 +119,7 @@ def _take(
         logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
         return None
     current = None if replica is None else newness(replica.log)
-    match found(told=one.told, newness=newness(log), current=current):
+    match found(told=one.told, newness=newness(log), current=current, only_here=one.alone):
         case Found.COUNTS:
             return log
         case Found.GOES_ON:
@@ -127,6 +129,14 @@ def _take(
         case Found.STAYS:
             log.close()  # where this process ends cleanly the next one believes it unread
             del directory.logs[at]
+            if one.told:
+                replicas.offline.add(at)
+                logger.warning(
+                    "%s-%d is offline: a directory failed that may have its log, and the copy in %s may be older. It "
+                    "counts once that directory is well, or is no more in log.dirs",
+                    *at,
+                    directory.path,
+                )
     return None
 
 

@@ -46,3 +46,18 @@ def test_what_becomes_of_a_copy_that_was_left(
     told: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: Found
 ) -> None:
     assert found(told=told, newness=newness, current=current) is wanted
+
+
+@pytest.mark.parametrize(
+    ("told", "current", "wanted"),
+    [
+        (True, None, Found.STAYS),  # Kafka takes it, and what the log had besides is gone
+        (True, SAME, Found.COUNTS),
+        (False, None, Found.STAYS),
+        (False, SAME, Found.GOES_ON),
+    ],
+)
+def test_a_copy_does_not_count_while_only_a_log_that_may_be_seen_again_has_all(
+    told: bool, current: tuple[int, int] | None, wanted: Found
+) -> None:
+    assert found(told=told, newness=SAME, current=current, only_here=True) is wanted

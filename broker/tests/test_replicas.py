@@ -162,10 +162,11 @@ def test_a_directory_that_fails_while_it_is_opened_takes_its_partitions_along() 
     assert ground.replicas.offline == {(next(iter(opened)), 0)}, "the other was never seen"
 
 
-def test_the_ground_that_fails_while_it_is_opened_is_no_start() -> None:
+@pytest.mark.parametrize(("where", "number"), [("/a", errno.EIO), ("/b", errno.EMFILE)])
+def test_what_the_node_cannot_be_without_or_is_itself_short_of_is_no_start(where: str, number: int) -> None:
     ground = Ground("/a,/b")
-    made(ground, 0, "t")
-    ground.break_disk("/a/t-0")
+    made(ground, int(where == "/b"), "t")
+    ground.break_disk(f"{where}/t-0", number)
     with pytest.raises(OSError, match="injected"):
         load(ground, "t")
 

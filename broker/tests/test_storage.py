@@ -198,11 +198,21 @@ def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(
     assert not [path for _, path in house.calls if path.startswith("/b")], "nobody looks at it again"
 
 
-@pytest.mark.parametrize(("paths", "metadata"), [(("/a", "/b"), None), (("/b",), "/a"), (("/b", "/c"), "/a")])
-def test_without_its_ground_a_node_does_not_begin(paths: tuple[str, ...], metadata: str | None) -> None:
+@pytest.mark.parametrize(
+    ("paths", "metadata", "fails", "number"),
+    [
+        (("/a", "/b"), None, "/a", errno.EIO),
+        (("/b",), "/a", "/a", errno.EIO),
+        (("/b", "/c"), "/a", "/a", errno.EIO),
+        (("/a", "/b"), None, "/b", errno.EMFILE),  # of which nothing is wrong
+    ],
+)
+def test_without_its_ground_a_node_does_not_begin(
+    paths: tuple[str, ...], metadata: str | None, fails: str, number: int
+) -> None:
     house = House()
     house.begun(*paths, metadata=metadata).unlock()
-    house.broken = ("/a",)
+    house.broken, house.number = (fails,), number
     with pytest.raises(OSError, match="injected"):
         house.storage(*paths, metadata=metadata).lock()
 
@@ -365,13 +375,7 @@ def test_what_has_failed_is_not_closed() -> None:
 
 @pytest.mark.parametrize(
     ("epochs", "fails", "told"),
-    [
-        ((5, 5), (), 5),
-        ((5, 6), (), -1),
-        ((5, None), (), -1),
-        ((None, None), (), -1),
-        ((5, 5), ("/b",), -1),
-    ],
+    [((5, 5), (), 5), ((5, 6), (), -1), ((5, None), (), -1), ((None, None), (), -1), ((5, 5), ("/b",), -1)],
 )
 def test_r272_the_epoch_of_a_clean_stop_is_what_all_directories_say(
     epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.tests.ground import topic
+from ottla.broker.tests.ground import ME, topic
 from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.image import Image
@@ -41,10 +41,11 @@ def copy(ground: Moving, directory: int, *epochs: int, tag: str = "tag", topic_i
     filled(make_future(where, "t", 0, topic_id, LogSettings(), NOW_MS, tag), epochs)
 
 
-def start(ground: Moving, place: int, *, there: bool = True) -> None:
+def start(ground: Moving, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
     """The next start, with an image that has the partition in that directory."""
-    known = topic("t", 1)
-    told = replace(known.partitions[0], directories=(ground.ids[place],))
+    known = topic("t", 1, **state)
+    told = known.partitions[0]
+    told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
     topics = {"t": replace(known, partitions={0: told})} if there else {}
     ground.image = Image(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
@@ -200,6 +201,32 @@ def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone(
     start(ground, 0)
     assert list(ground.storage.failed) == ["/b"]
     assert (ground.where(), ground.replicas.futures) == ("/a", {})
+
+
+@pytest.mark.parametrize(("isr", "counts"), [((), False), ((ME,), False), ((ME, ME + 1), True), ((ME + 1,), True)])
+def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_has(
+    isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground = Moving()
+    whole(ground, 1, 1, 1)
+    copy(ground, 2, 1)
+    ground.break_disk("/b/t-0")
+    start(ground, 2, replicas=(ME, ME + 1), isr=isr)
+    assert list(ground.storage.failed) == ["/b"]
+    assert (ground.replicas.get(*AT) is not None) == counts
+    assert ground.replicas.offline == (set() if counts else {AT})
+    assert ground.named("/c") == (["0"] if counts else ["future"])
+    assert ("is no more in log.dirs" in caplog.text) != counts
+
+
+def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_without_it() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    ground.break_disk("-future/", errno.EMFILE)
+    with pytest.raises(OSError, match="injected"):
+        start(ground, 0)
+    assert ground.storage.failed == {}
 
 
 def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:

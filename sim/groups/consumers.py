@@ -88,7 +88,8 @@ class ConsumerMember(ReadingMember):
         says = (self.wants, sorted(self.positions))
         answer = await self.coordinator(self._request(), 1)
         code = answer.error_code
-        self.check_sane(code, "heartbeat")
+        if code != ErrorCode.UNKNOWN_SERVER_ERROR or not self._book.may_not_have_begun():
+            self.check_sane(code, "heartbeat")
         if code in FENCED:
             self._abandon()
         if code == ErrorCode.FENCED_INSTANCE_ID:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HEARD_S = 2.0
 """Whoever has not been heard for so long may have been given up: members beat more than once a second."""
+FOUNDED_WITHIN_S = 8.0
+"""The first generation waits for others: three seconds, and again with each who comes, up to four."""
 
 
 class Claim(NamedTuple):
@@ -47,6 +49,8 @@ class Ownership:
         self._owners: dict[tuple[Place, int], str] = {}
         self._claims: dict[str, list[Claim]] = {}
         """By whom it had."""
+        self._founded_s: float | None = None
+        """When a member of the older protocol last asked to be let in, or stopped asking."""
         ledger.on_power_cut.append(self._power_cut)
 
     def now(self) -> int:
@@ -105,8 +109,17 @@ class Ownership:
 
     def may_begin_anew(self) -> None:
         """A member of the older protocol asks to be let in, or has asked: if nobody is in, epochs begin anew."""
+        self._founded_s = self._now_s()
         if all(at_s < self._now_s() - HEARD_S for at_s in self._heard_s.values()):
             self._owners.clear()
+
+    def may_not_have_begun(self) -> bool:
+        """Whether it may be of the older protocol just now, in front of its first generation.
+
+        A heartbeat of the new one is answered UNKNOWN_SERVER_ERROR then: Kafka falls over the protocol that nobody has
+        chosen yet (``ConsumerGroup.fromClassicGroup``).
+        """
+        return self._founded_s is not None and self._now_s() - self._founded_s <= FOUNDED_WITHIN_S
 
     def _power_cut(self) -> None:
         """Epochs are given again, and what one was told last need not have been."""
