@@ -12,6 +12,7 @@ Names from the TLA+ models of Kafka's replication and of KRaft.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from ottla.broker.parts import Parts
     from ottla.controller.delta import Delta
     from ottla.controller.image import Image, Partition
+    from ottla.controller.raft.chain import EpochChain
     from sim.world import World
 
 EVERY_S = 0.05
+MOST_COMMITTED = 50
 MOST_TOLD = 5
 """Violations of one name in a run: the rest says the same."""
 
@@ -44,6 +47,8 @@ class Invariants:
         self._told: dict[str, int] = {}
         self._raft_leaders: dict[int, int] = {}
         self._images: dict[int, Image] = {}
+        self._committed: dict[int, int] = {}
+        """Of which epoch of the quorum the last is that a node took for committed, by its offset; the newest few."""
         self._published: dict[Parts, int] = {}
         self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
         self._high: dict[tuple[Parts, bytes, int, int], int] = {}
@@ -88,6 +93,21 @@ class Invariants:
             epoch, leader = parts.controller.epoch, parts.controller.leader_id
             if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
                 yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
+
+    def committed_never_lost(self, living: Living) -> Iterator[str]:
+        """What one voter took for committed is what every other one has there, of the same epoch."""
+        for node_id, parts in living.items():
+            raft = parts.controller._raft.machine
+            known, last = raft.chain, raft.high_watermark - 1
+            for offset, epoch in self._committed.items():
+                here = epoch_at(known, offset) if offset <= last else None
+                if here not in (epoch, None):
+                    yield f"{offset} of the metadata log by node {node_id}: epoch {here}, not {epoch}"
+            ends = epoch_at(known, last)
+            if ends is not None and last not in self._committed:
+                self._committed[last] = ends
+                if len(self._committed) > MOST_COMMITTED:
+                    del self._committed[next(iter(self._committed))]
 
     def monotonic_high_watermark(self, living: Living) -> Iterator[str]:
         """Of the metadata as a node has published it, and of a leader's partitions under one epoch."""
@@ -162,12 +182,19 @@ class Invariants:
 
 RULES = (
     Invariants.single_leader_per_epoch,
+    Invariants.committed_never_lost,
     Invariants.monotonic_high_watermark,
     Invariants.partition_leader_per_epoch,
     Invariants.leader_in_isr,
     Invariants.enough_in_sync,
     Invariants.strong_isr,
 )
+
+
+def epoch_at(chain: EpochChain, offset: int) -> int | None:
+    """Of which epoch the record is that a log has there; None where it has none, or only a snapshot that covers it."""
+    at = bisect_right(chain._starts, offset) - 1
+    return chain._epochs[at] if at >= 0 and chain.start <= offset < chain.end else None
 
 
 def newest(living: Living) -> Image:

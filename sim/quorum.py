@@ -195,7 +195,9 @@ class QuorumScenario:
         dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
         hosts = {number: world.host(f"n{number}") for number, _ in voters}
         fixed = FixedVoters(world, seed, hosts, self.living)
-        staged = dynamic and are_played(seed, len(self.names))
+        staged = are_played(seed, len(self.names))
+        if staged:
+            self.swarm.settings["controller.quorum.fetch.max.bytes"] = "1"  # a batch at a time
         self.voters = Voters(world, seed, len(self.names), LISTENER, self.living, stay=staged) if dynamic else None
         self._fixed = fixed
         self.lives = []
@@ -212,7 +214,7 @@ class QuorumScenario:
             self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, of))
         self._run_s = run_s
         self.scenes: Scenes | None = None
-        if self.voters is not None and staged:
+        if staged:
             lives = dict(enumerate(self.lives, 1))
             self.scenes = Scenes(world, seed, self.voters, lives, self.living, run_s)
         self.tried = self.acked = FIRST_VALUE
@@ -321,10 +323,10 @@ class QuorumScenario:
         counted = {**self.swarm.counted, "nodes": len(self.names)}
         if self.voters is not None:
             counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
-            if self.scenes is not None:
-                counted["scenes"] = self.scenes.played
         elif self._fixed.wiped:
             counted["wiped"] = self._fixed.wiped
+        if self.scenes is not None:
+            counted["scenes"] = self.scenes.played
         return Result(world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0)
 
 

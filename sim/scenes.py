@@ -1,9 +1,10 @@
-"""What may happen to voters that are records, in just the order in which a rule of theirs is needed.
-Chance alone finds it late.
+"""What may happen to voters, in just the order in which a rule of theirs is needed. Chance alone finds it late.
 
-``_forgotten``: a voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no
-majority, for one of them is not who it was. ``_hurried``: a leader that hears nobody is asked to let all the others go
-at once: one voter less at a time, or the rest of them decide without it.
+``_older``: a leader comes back with records of an epoch before the last, and is gone once some of them, and nothing of
+its new epoch, are at another voter; then one leads who never had them (figure 8 of the Raft paper). ``_forgotten``: a
+voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no majority, for one
+of them is not who it was. ``_hurried``: a leader that hears nobody is asked to let all the others go at once: one voter
+less at a time, or the rest of them decide without it.
 """
 
 from __future__ import annotations
@@ -15,23 +16,27 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.controller.raft import events
+from ottla.controller.raft.states import Leader
 
 if TYPE_CHECKING:
     from sim.lives import Lives
     from sim.voters import Voters
     from sim.world import World
 
-SHARE = 0.4
-"""Of the quorums of three or more whose voters are records."""
-REST_S = 4.0
+SHARE = 0.6
+"""Of the quorums of three or more."""
+REST_S = 2.0
 BEHIND_S = 1.5
 """So long a voter hears nothing while the others go on: less than it takes it to ask for votes."""
 ALONE_S = 7.0
 """So long the leader hears nobody: enough for the others to elect, if they may."""
+LOOK_S = 0.001
+SEEN_S = 0.1
+"""So long a leader has for showing what it takes for committed."""
 
 
 def are_played(seed: int, nodes: int) -> bool:
-    """Whether there are scenes in a run whose voters are records."""
+    """Whether there are scenes in a run."""
     return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
 
 
@@ -42,12 +47,12 @@ class Scenes:
         self,
         world: World,
         seed: int,
-        voters: Voters,
+        voters: Voters | None,
         lives: Mapping[int, Lives],
         living: Callable[[], dict[int, Any]],
         until_s: float,
     ) -> None:
-        """``until_s``: nobody is killed from then on."""
+        """``voters``: None where the settings say who votes. ``until_s``: nobody is killed from then on."""
         self._world = world
         self._chance = random.Random(f"scenes {seed}")
         self._voters = voters
@@ -62,7 +67,8 @@ class Scenes:
             await trio.sleep(REST_S * (0.5 + self._chance.random()))
             leader = self._leader()
             if leader is not None and self._world.now_s() < self._until_s - BEHIND_S:
-                scene = self._chance.choice((self._forgotten, self._hurried))
+                later = [] if self._voters is None else [self._forgotten, self._hurried]
+                scene = self._chance.choice([self._older, *later])
                 await scene(*leader)
 
     def _leader(self) -> tuple[int, Any] | None:
@@ -74,7 +80,7 @@ class Scenes:
             raft = parts.controller._raft
             if parts.controller.is_active:
                 voters = raft.machine.voters.current
-                are_there = all(v == self._voters.key(v.id) for v in voters)
+                are_there = self._voters is None or all(v == self._voters.key(v.id) for v in voters)
                 return (number, raft) if len(voters) > 2 and are_there else None
         return None
 
@@ -88,11 +94,65 @@ class Scenes:
         if process is None or process.dead or self._world.now_s() >= self._until_s:
             return
         self.played += 1
+        assert self._voters is not None
         self._voters.lose(lost)
         process.kill()
         self._cut([leader], ALONE_S)
         self._cut([behind], 0, [n for n in self._lives if n != leader])
         await trio.sleep(ALONE_S)
+
+    async def _older(self, old: int, raft: Any) -> None:
+        others = self._chance.sample([v.id for v in raft.machine.voters.current if v.id != old], 2)
+        if len(raft.machine.voters.current) != 3:
+            return
+        self._world.note(f"scene: n{old} has records that nobody has, and comes back with them")
+        self.played += 1
+        self._cut([old], ALONE_S)
+        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        self._kill(old)
+        if not await self._until(lambda: any(self._is(one, Leader) for one in others)):
+            return
+        newer = next(one for one in others if self._is(one, Leader))
+        third = next(one for one in others if one != newer)
+        self._cut([newer], ALONE_S)
+        if third not in self._living():
+            return
+        self._cut([old], 0, [third])
+        end = self._living()[third].controller._raft.machine.chain.end
+        if await self._until(lambda: self._knows(old, third) > end):
+            self._cut([old], ALONE_S)
+            await trio.sleep(SEEN_S)
+            self._kill(old)
+            self._cut([newer], 0, [third])
+            await trio.sleep(ALONE_S)
+
+    def _is(self, one: int, state: type) -> bool:
+        parts = self._living().get(one)
+        return parts is not None and isinstance(parts.controller._raft.machine.state, state)
+
+    def _knows(self, leader: int, other: int) -> int:
+        """How far the other's log reaches, as a leader knows; -1 where it does not, or does not lead."""
+        if not self._is(leader, Leader):
+            return -1
+        ends = self._living()[leader].controller._raft.machine.state.ends
+        return max((known.end for key, known in ends.items() if key.id == other), default=-1)
+
+    def _kill(self, one: int) -> bool:
+        """Kill it, if it is there and may be; says so."""
+        process = self._lives[one].process
+        if process is None or process.dead or self._world.now_s() >= self._until_s:
+            return False
+        process.kill()
+        return True
+
+    async def _until(self, holds: Callable[[], bool]) -> bool:
+        """Wait for it, not for long; says whether it came."""
+        until = self._world.now_s() + ALONE_S
+        while not holds():
+            if self._world.now_s() > min(until, self._until_s):
+                return False
+            await trio.sleep(LOOK_S)
+        return True
 
     async def _hurried(self, leader: int, raft: Any) -> None:
         others = [v for v in raft.machine.voters.current if v.id != leader]

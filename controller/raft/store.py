@@ -35,16 +35,13 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk
 
-FETCH_MAX_BYTES = 1024 * 1024
-"""``controller.quorum.fetch.max.bytes``."""
-
 
 class NotOurQuorum(Exception):
     """The directory belongs to a quorum this node is no part of and cannot find."""
 
 
 class StoreSettings(NamedTuple):
-    """Kafka's ``metadata.*`` settings."""
+    """Kafka's ``metadata.*`` settings, and how much goes to another replica at a time."""
 
     snapshot_bytes: int = 20 * 1024 * 1024
     snapshot_ms: int = 3_600_000
@@ -53,6 +50,7 @@ class StoreSettings(NamedTuple):
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
+    fetch_bytes: int = 1024 * 1024
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> StoreSettings:
@@ -64,6 +62,7 @@ class StoreSettings(NamedTuple):
             "retention_ms": "metadata.max.retention.ms",
             "segment_bytes": "metadata.log.segment.bytes",
             "segment_ms": "metadata.log.segment.ms",
+            "fetch_bytes": "controller.quorum.fetch.max.bytes",
         }
         return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
 
@@ -244,7 +243,7 @@ class MetadataStore:
         Raises:
             ProtocolError: they are damaged; OSError: final.
         """
-        found = self.log.read(offset, FETCH_MAX_BYTES, self.log.log_end_offset, at_least_one=True)
+        found = self.log.read(offset, self.settings.fetch_bytes, self.log.log_end_offset, at_least_one=True)
         if found is None:
             return b""
         raw = found.read()

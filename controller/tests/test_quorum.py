@@ -7,7 +7,6 @@ import trio
 
 from ottla.controller.driver import Controller
 from ottla.controller.quorum_config import Endpoint
-from ottla.controller.raft import store
 from ottla.controller.tests.quorum_world import CLUSTER_ID, Member, Quorum
 from ottla.controller.tests.test_driver import code, topic, virtual
 from ottla.controller.tests.world import register_broker
@@ -187,11 +186,8 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
 
 
 @virtual
-async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(store, "FETCH_MAX_BYTES", 400)
-    quorum = Quorum(3)
+async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
+    quorum = Quorum(3, controller_quorum_fetch_max_bytes="400")
     async with quorum.running():
         leader = await quorum.leader()
         await with_broker(leader)

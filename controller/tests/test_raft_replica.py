@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ottla.controller.decision import at_once
 from ottla.controller.raft import events
-from ottla.controller.raft import store as raft_store
 from ottla.controller.raft.events import Append
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_steps
@@ -31,13 +28,13 @@ def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
     assert store.log.log_end_offset == end
 
 
-def test_r219_another_replica_gets_whole_batches_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     disk, identity = formatted()
     led = Led(disk.session(), identity)
     led.add(20)
     sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
     for most in (1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
-        monkeypatch.setattr(raft_store, "FETCH_MAX_BYTES", most)
+        led.store.settings = led.store.settings._replace(fetch_bytes=most)
         raw = led.store.read(3)
         got = [header.base_offset for _, header in b.iterate(raw)]
         count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.controller.delta import Delta
 from ottla.controller.image import Image, Partition, Topic
+from ottla.controller.raft.chain import EpochChain
 from ottla.wire.messages import metadata_records as m
 from ottla.world.memory_disk import MemoryDisk
 from sim.copies import Copy, copy_on, differences
@@ -39,7 +40,9 @@ class FakeNode:
     """A node's parts, as far as the invariants look at them."""
 
     def __init__(self, *, epoch: int = 1, leader: int = 1, image: Image | None = None, broker_epoch: int = 7) -> None:
-        self.controller = SimpleNamespace(epoch=epoch, leader_id=leader, image=image or image_of(), listeners=[])
+        self.raft = SimpleNamespace(chain=EpochChain(), high_watermark=-1)
+        told = {"epoch": epoch, "leader_id": leader, "image": image or image_of(), "listeners": []}
+        self.controller = SimpleNamespace(**told, _raft=SimpleNamespace(machine=self.raft))
         self.replicas = FakeReplicas()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
 
@@ -59,6 +62,11 @@ class FakeNode:
             topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log, state=state
         )
         self.replicas.hosted[AT] = replica
+        return self
+
+    def votes(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNode:
+        """``epochs``: (epoch, its first offset)."""
+        vars(self.raft).update(chain=EpochChain(end, epochs, start), high_watermark=committed)
         return self
 
     def commits(self, high: int) -> None:
@@ -98,7 +106,21 @@ def following(end: int = 8, **more: Any) -> FakeNode:
     return FakeNode(**more).hosts(end=end, high=0)
 
 
+ONE = FakeNode().votes((1, 0), end=21, committed=20)
 ROWS = [
+    (
+        "CommittedNeverLost",  # offset 19 was committed of epoch 1
+        [{1: ONE}, {2: FakeNode().votes((1, 0), (2, 19), end=22, committed=22)}],
+        [{1: ONE}, {2: FakeNode().votes((1, 0), (2, 20), end=22, committed=22)}],
+    ),
+    (
+        "CommittedNeverLost",
+        [{1: ONE, 2: FakeNode().votes((2, 0), end=20, committed=20)}],
+        [
+            {1: ONE, 2: FakeNode().votes((1, 0), (2, 19), end=20, committed=19)},  # there it may be cut
+            {1: ONE, 2: FakeNode().votes((2, 20), end=22, start=20, committed=22)},  # a snapshot covers it
+        ],
+    ),
     ("SingleLeaderPerEpoch", [{1: FakeNode(leader=1), 2: FakeNode(leader=2)}], [{1: FakeNode(), 2: FakeNode()}]),
     (
         "SingleLeaderPerEpoch",
