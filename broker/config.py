@@ -238,7 +238,7 @@ class NodeConfig:
             tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
             tuple((v.id, Endpoint(listener, v.host, v.port)) for v in at.voters_of(values)),
             at.bootstrap_of(values),
-            Timeouts(**times),
+            Timeouts(**times, fetch_bytes=self.number("controller.quorum.fetch.max.bytes")),
             self.flag(at.AUTO_JOIN),
         )
 

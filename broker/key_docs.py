@@ -39,7 +39,7 @@ BROKER_DOCS: dict[str, str] = {
     "controller.quorum.bootstrap.servers": "Controllers to ask who decides, where the voters are records.",
     "controller.quorum.election.backoff.max.ms": "How long a controller that lost leadership holds back at most.",
     "controller.quorum.election.timeout.ms": "How long an election may take, up to twice that, before the next one.",
-    "controller.quorum.fetch.max.bytes": "So much of the metadata log goes to a replica at a time, a batch at least.",
+    "controller.quorum.fetch.max.bytes": "So much of the metadata log is asked for at a time; 1 MiB comes at most.",
     "controller.quorum.fetch.timeout.ms": "Without its leader for so long, a controller asks for an election.",
     "controller.quorum.request.timeout.ms": "How long a controller waits for another's answer.",
     "controller.quorum.retry.backoff.ms": "How long it waits after an answer that did not come.",

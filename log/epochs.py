@@ -6,6 +6,8 @@ position, there (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptFile, read_epochs, write_epochs
 from ottla.world.disk import Disk
 
@@ -72,10 +74,13 @@ class LeaderEpochs:
         One older than noted was cut once, and a power cut brought it back. What it was cut for is not there, and a
         leader that is told of the batch's own epoch has it cut again.
         """
-        if 0 <= epoch < self.latest() and epoch < self.epoch_at(offset):
-            self.entries = [(e, start) for e, start in self.entries if e <= epoch or start > offset]
-            self.unsaved = True
-        self.assign(epoch, offset, save=False)
+        if epoch < 0 or epoch == self.epoch_at(offset):
+            return
+        before = [(e, start) for e, start in self.entries if e <= epoch and start < offset]
+        if not before or before[-1][0] < epoch:
+            before.append((epoch, offset))
+        self.entries = before + [(e, start) for e, start in self.entries if e > epoch and start > offset]
+        self.unsaved = True
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.
@@ -97,12 +102,8 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at ``offset``, -1 where it is not known."""
-        found = UNDEFINED_EPOCH
-        for epoch, start in self.entries:
-            if start > offset:
-                break
-            found = epoch
-        return found
+        at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def truncate_end(self, offset: int, *, save: bool = True) -> None:
         """Forget epochs that begin at or after ``offset``. Not saved, the next epoch takes it along."""

@@ -18,6 +18,7 @@ from ottla.controller.decision import Defaults
 from ottla.controller.driver import Controller
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft.node import Timeouts
 from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.peers.client import read_exactly
 from ottla.wire import compiler
@@ -196,8 +197,6 @@ class QuorumScenario:
         hosts = {number: world.host(f"n{number}") for number, _ in voters}
         fixed = FixedVoters(world, seed, hosts, self.living)
         staged = are_played(seed, len(self.names))
-        if staged:
-            self.swarm.settings["controller.quorum.fetch.max.bytes"] = "1"  # a batch at a time
         self.voters = Voters(world, seed, len(self.names), LISTENER, self.living, stay=staged) if dynamic else None
         self._fixed = fixed
         self.lives = []
@@ -210,6 +209,8 @@ class QuorumScenario:
             else:
                 format_host(host, number, self.swarm)
                 quorum = QuorumConfig(LISTENER, (end,), voters)
+            if staged:
+                quorum = quorum._replace(timeouts=Timeouts(fetch_bytes=1))  # a batch at a time
             of = self.voters or fixed
             self.lives.append(QuorumLives(world, self.swarm, number, quorum, guard, self._voted, of))
         self._run_s = run_s

@@ -98,12 +98,18 @@ def _take(
     """
     at, directory = one.at, one.directory
     replica = replicas.get(*at)
-    if at in replicas.futures or at in arrived or at in directory.logs:
+    held = directory.logs.get(at)
+    if at in replicas.futures or at in arrived or (held is not None and not held.is_future):
         _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
         return None
+    if held is not None:
+        return None  # one of two that wait
     try:
         log = directory.open_at(one.path, *at, settings, now_ms, adjoin=not one.told)  # told of: all of it was synced
     except CorruptFile:
+        if replica is None and one.alone and one.told:
+            _wait(replicas, one)
+            return None
         if replica is None and one.told:
             raise
         _remove(replicas, one)
@@ -128,16 +134,22 @@ def _take(
             replicas.on_future(replica)
         case Found.STAYS:
             log.close()  # where this process ends cleanly the next one believes it unread
-            del directory.logs[at]
             if one.told:
-                replicas.offline.add(at)
-                logger.warning(
-                    "%s-%d is offline: a directory failed that may have its log, and the copy in %s may be older. It "
-                    "counts once that directory is well, or is no more in log.dirs",
-                    *at,
-                    directory.path,
-                )
+                _wait(replicas, one)  # and its directory goes on to note how far it is compacted, and where it starts
+            else:
+                del directory.logs[at]
     return None
+
+
+def _wait(replicas: Replicas, one: Left) -> None:
+    """The copy may be older than a log that cannot be read now: the partition is offline."""
+    replicas.offline.add(one.at)
+    logger.warning(
+        "%s-%d is offline: a directory failed that may have its log, and the copy in %s may be older. It counts once "
+        "that directory is well, or is no more in log.dirs",
+        *one.at,
+        one.directory.path,
+    )
 
 
 def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
@@ -145,6 +157,7 @@ def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
     assert one.topic_id is not None
     bear_own_name(one.directory, log)
     log.note_names()
+    replicas.offline.discard(one.at)
     replica = replicas.get(*one.at)
     logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)
     if replica is None:

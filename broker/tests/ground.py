@@ -58,13 +58,15 @@ def topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> 
 class Ground:
     """Everything between the controller's listener and the disk."""
 
-    def __init__(self, directories: str = "/a", **settings: str) -> None:
-        self.env: Any = SlowEnv()
+    def __init__(self, directories: str = "/a", *, env: Any = None, **settings: str) -> None:
+        """``env``: of another one before, which let its directories go."""
+        self.env: Any = env or SlowEnv()
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, directories, ME)
         self.storage = Storage(self.env.disk, self.config.data_dirs)
         self.storage.lock()
         ids = iter(bytes([9, n]) * 8 for n in range(10))
-        self.storage.begin(Identity("c", ME, next(ids)), NOW_MS, lambda: next(ids))
+        identity = self.storage.identify(ME, None) or Identity("c", ME, next(ids))
+        self.storage.begin(identity, NOW_MS, lambda: next(ids))
         self.ended = 0
         self.losses = Losses(self.storage, self._end)
         self.woken: list[Any] = []

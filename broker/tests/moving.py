@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import trio
 
@@ -23,8 +24,8 @@ NONE = ErrorCode.NONE
 class Moving(Ground):
     """The ground, and what moves partitions on it."""
 
-    def __init__(self, directories: str = "/a,/b,/c", *, obeys: bool = True, **settings: str) -> None:
-        super().__init__(directories, **settings)
+    def __init__(self, directories: str = "/a,/b,/c", *, obeys: bool = True, env: Any = None, **settings: str) -> None:
+        super().__init__(directories, env=env, **settings)
         self.obeys = obeys
         """Whether what the controller is told is committed."""
         self.flush_due: Callable[[Replica], None] = lambda replica: None

@@ -54,6 +54,7 @@ controller.listener.names=CONTROLLER
 controller.quorum.election.timeout.ms=300
 controller.quorum.fetch.timeout.ms=700
 controller.quorum.request.timeout.ms=900
+controller.quorum.fetch.max.bytes=5000
 controller.quorum.auto.join.enable=true
 """
 VOTERS = (
@@ -97,7 +98,7 @@ def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> No
     quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum(9093)
     assert quorum.static_voters == ()
     assert quorum.bootstrap == (("one", 9093), ("two", 9093), ("three", 9093))
-    assert quorum.timeouts == Timeouts(300, 700, 1000, 20, request_ms=900)
+    assert quorum.timeouts == Timeouts(300, 700, 1000, 20, request_ms=900, fetch_bytes=5000)
     assert quorum.auto_join
 
 

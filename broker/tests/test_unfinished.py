@@ -12,7 +12,13 @@ from ottla.broker.tests.ground import ME, topic
 from ottla.broker.tests.moving import AT, Moving
 from ottla.broker.tests.world import NOW_MS, virtually
 from ottla.controller.image import Image
-from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptFile, read_offsets, write_partition_metadata
+from ottla.log.checkpoints import (
+    CLEANER_OFFSETS,
+    CorruptFile,
+    read_offsets,
+    write_offsets,
+    write_partition_metadata,
+)
 from ottla.log.futures import make_future
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -174,9 +180,9 @@ def test_a_copy_that_was_only_just_begun_goes() -> None:
     assert not ground.storage.directories[1].logs
 
 
-def torn(ground: Moving) -> None:
-    write_partition_metadata(ground.env.disk, "/b/t-0.tag-future", ID, sync=True)
-    ground.env.disk.open("/b/t-0.tag-future/partition.metadata").truncate(3)
+def torn(ground: Moving, where: str = "/b") -> None:
+    write_partition_metadata(ground.env.disk, f"{where}/t-0.tag-future", ID, sync=True)
+    ground.env.disk.open(f"{where}/t-0.tag-future/partition.metadata").truncate(3)
 
 
 def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
@@ -217,6 +223,40 @@ def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_
     assert ground.replicas.offline == (set() if counts else {AT})
     assert ground.named("/c") == (["0"] if counts else ["future"])
     assert ("is no more in log.dirs" in caplog.text) != counts
+
+
+def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
+    ground = Moving()
+    there = ground.storage.directories[2]
+    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    for _ in range(3):
+        made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.roll(NOW_MS)
+    filled(made, (1,))
+    there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
+    write_offsets(there.disk, f"/c/{CLEANER_OFFSETS}", {AT: 3})
+    there.begin()
+    whole(ground, 1, 1, 1, 1, 1, 1)
+    ground.break_disk("/b/t-0")
+    start(ground, 2)
+    there.write_checkpoints()
+    there.unlock()
+    ground.storage.directories[0].unlock()
+    ground.break_disk("nowhere")
+    again = Moving("/a,/c", env=ground.env)
+    start(again, 1)
+    assert (again.replica.log.log_end_offset, again.replica.log.bases) == (4, [0, 2, 3])
+
+
+def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:
+    ground = Moving()
+    whole(ground, 1, 1, 1)
+    copy(ground, 2, 1)
+    torn(ground, "/c")
+    ground.break_disk("/b/t-0")
+    start(ground, 2)
+    assert ground.replicas.offline == {AT}
+    assert ground.named("/c") == ["future"]
 
 
 def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_without_it() -> None:

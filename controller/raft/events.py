@@ -117,6 +117,8 @@ class Fetch(NamedTuple):
     last_epoch: int
     high_watermark: int = -1
     max_wait_ms: int = 0
+    max_bytes: int = 1024 * 1024
+    """A batch at least."""
 
 
 class FetchSnapshot(NamedTuple):

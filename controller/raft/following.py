@@ -50,6 +50,7 @@ def fetch_more(raft: RaftNode) -> None:
         chain.last_epoch,
         raft.high_watermark,
         raft.timeouts.max_wait_ms,
+        raft.timeouts.fetch_bytes,
     )
     raft.ready.sends.append(Send(peer, raft.fetching))
 

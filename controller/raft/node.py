@@ -46,7 +46,7 @@ from ottla.wire.schema import Message
 
 
 class Timeouts(NamedTuple):
-    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds."""
+    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds but for the last."""
 
     election_ms: float = 1000
     fetch_ms: float = 2000
@@ -54,6 +54,8 @@ class Timeouts(NamedTuple):
     retry_ms: float = 20
     max_wait_ms: int = 500
     request_ms: float = 2000
+    fetch_bytes: int = 1024 * 1024
+    """So much of the log is asked for at a time, a batch at least."""
 
     @property
     def check_quorum_ms(self) -> float:

@@ -332,7 +332,7 @@ class Raft:
         answer, raw, store = reply.answer, b"", self._store
         try:
             if isinstance(answer, FetchAnswer) and answer.offset >= 0:
-                raw = store.read(answer.offset)
+                raw = store.read(answer.offset, reply.ticket.request.max_bytes)
             elif isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE:
                 raw = store.read_part(SnapshotId(*answer.snapshot), answer.position, reply.ticket.request.max_bytes)
         except ProtocolError:

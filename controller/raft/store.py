@@ -35,13 +35,16 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk
 
+MOST_READ_BYTES = 1024 * 1024
+"""Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
+
 
 class NotOurQuorum(Exception):
     """The directory belongs to a quorum this node is no part of and cannot find."""
 
 
 class StoreSettings(NamedTuple):
-    """Kafka's ``metadata.*`` settings, and how much goes to another replica at a time."""
+    """Kafka's ``metadata.*`` settings."""
 
     snapshot_bytes: int = 20 * 1024 * 1024
     snapshot_ms: int = 3_600_000
@@ -50,7 +53,6 @@ class StoreSettings(NamedTuple):
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
-    fetch_bytes: int = 1024 * 1024
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> StoreSettings:
@@ -62,7 +64,6 @@ class StoreSettings(NamedTuple):
             "retention_ms": "metadata.max.retention.ms",
             "segment_bytes": "metadata.log.segment.bytes",
             "segment_ms": "metadata.log.segment.ms",
-            "fetch_bytes": "controller.quorum.fetch.max.bytes",
         }
         return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
 
@@ -237,13 +238,14 @@ class MetadataStore:
         finally:
             file.close()
 
-    def read(self, offset: int) -> bytes:
+    def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R219).
 
         Raises:
             ProtocolError: they are damaged; OSError: final.
         """
-        found = self.log.read(offset, self.settings.fetch_bytes, self.log.log_end_offset, at_least_one=True)
+        most = min(max(0, max_bytes), MOST_READ_BYTES)
+        found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
         if found is None:
             return b""
         raw = found.read()

@@ -43,8 +43,6 @@ from ottla.wire.schema import ZERO_UUID, Message, Opaque
 N = TypeVar("N")
 _ASKED = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
 
-FETCH_MAX_BYTES = 1024 * 1024
-"""``controller.quorum.fetch.max.bytes``."""
 _REPLICA_ID_FIELD_UNTIL = 14
 _FETCH_NAMES_NODES_FROM = 17
 NAMES_NODES_FROM = 1
@@ -105,7 +103,7 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
     request = f.FetchRequest(
         cluster_id=cluster_id,
         max_wait_ms=fetch.max_wait_ms,
-        max_bytes=FETCH_MAX_BYTES,
+        max_bytes=fetch.max_bytes,
         topics=[f.FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [part])],
     )
     if version <= _REPLICA_ID_FIELD_UNTIL:
@@ -180,6 +178,7 @@ def _fetch_of(message: f.FetchRequest) -> Fetch:
         part.last_fetched_epoch,
         part.high_watermark,
         message.max_wait_ms,
+        message.max_bytes,
     )
 
 

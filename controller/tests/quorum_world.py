@@ -15,6 +15,7 @@ from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
 from ottla.controller.image import Image
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
+from ottla.controller.raft.node import Timeouts
 from ottla.controller.snapshots import Snapshot, SnapshotId, snapshot_bytes, write_snapshot
 from ottla.controller.tests.world import TestEnv
 from ottla.log.directory import METADATA_TOPIC, Identity, LogDirectory
@@ -171,7 +172,10 @@ class Member:
 class Quorum:
     """Some controllers, and observers."""
 
-    def __init__(self, voters: int, observers: int = 0, *, static: bool = False, **settings: str) -> None:
+    def __init__(
+        self, voters: int, observers: int = 0, *, static: bool = False, fetch_bytes: int = 1 << 20, **settings: str
+    ) -> None:
+        self.timeouts = Timeouts(fetch_bytes=fetch_bytes)
         self.cut: set[int] = set()
         """Nodes nothing gets to or from."""
         self.lines: set[Line] = set()
@@ -216,7 +220,7 @@ class Quorum:
         here = member.node_id if member.moved_to is None else member.moved_to
         endpoints = (endpoint(here),) if member.votes or member.may_vote else ()
         bootstrap = () if self.static else self.bootstrap
-        config = QuorumConfig(LISTENER, endpoints, self.static, bootstrap, auto_join=member.joins)
+        config = QuorumConfig(LISTENER, endpoints, self.static, bootstrap, self.timeouts, auto_join=member.joins)
         directory = LogDirectory(member.env.disk, "/data")
         made = Controller(
             member.env, directory, member.identity, Defaults(broker=self.settings), member.failures.append, config

@@ -187,7 +187,7 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
 
 @virtual
 async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
-    quorum = Quorum(3, controller_quorum_fetch_max_bytes="400")
+    quorum = Quorum(3, fetch_bytes=400)
     async with quorum.running():
         leader = await quorum.leader()
         await with_broker(leader)

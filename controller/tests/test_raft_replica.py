@@ -33,14 +33,13 @@ def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     led = Led(disk.session(), identity)
     led.add(20)
     sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
-    for most in (1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
-        led.store.settings = led.store.settings._replace(fetch_bytes=most)
-        raw = led.store.read(3)
+    for most in (-1, 0, 1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
+        raw = led.store.read(3, most)
         got = [header.base_offset for _, header in b.iterate(raw)]
         count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
         assert got == list(range(3, 3 + count))
         assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"
-    assert led.store.read(23) == b""
+    assert led.store.read(23, 1000) == b""
 
 
 def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:

@@ -368,11 +368,9 @@ def test_settings_come_by_kafkas_names() -> None:
         "metadata.max.retention.ms": "4",
         "metadata.log.segment.bytes": "5",
         "metadata.log.segment.ms": "6",
-        "controller.quorum.fetch.max.bytes": "7",
     }
-    assert StoreSettings.of(values) == StoreSettings(1, 2, 3, 4, 5, 6, 7)
-    kafkas = StoreSettings(20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000, 1 << 20)
-    assert StoreSettings.of({}) == kafkas
+    assert StoreSettings.of(values) == StoreSettings(1, 2, 3, 4, 5, 6)
+    assert StoreSettings.of({}) == StoreSettings(20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000)
 
 
 def test_the_batch_goes_where_the_machine_says() -> None:

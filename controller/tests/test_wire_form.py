@@ -35,7 +35,7 @@ PRE_VOTE = Vote(ME, 7, 6, 120, pre=True, voter=PEER)
 VOTE = Vote(ME, 8, 6, 120, voter=PEER)
 BEGIN = BeginEpoch(1, 8, voter=PEER)
 END = EndEpoch(1, 8, (THIRD, PEER))
-FETCH = Fetch(ME, 8, 120, 6, 99, 500)
+FETCH = Fetch(ME, 8, 120, 6, 99, 500, 5000)
 
 
 def nameless(key: ReplicaKey) -> ReplicaKey:
@@ -88,13 +88,13 @@ def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() ->
     assert end.leader_endpoints == []
 
 
-def test_a_raft_fetch_has_no_session_a_mebibyte_and_kafkas_fields() -> None:
+def test_a_raft_fetch_has_no_session_its_own_limit_and_kafkas_fields() -> None:
     """R222."""
     message = wire_form.to_message(FETCH, PEER, CLUSTER, 18)
     assert isinstance(message, f.FetchRequest)
     part = message.topics[0].partitions[0]
     assert (message.session_id, message.session_epoch, message.min_bytes) == (0, -1, 0)
-    assert (message.max_bytes, message.max_wait_ms, message.cluster_id) == (1024 * 1024, 500, CLUSTER)
+    assert (message.max_bytes, message.max_wait_ms, message.cluster_id) == (5000, 500, CLUSTER)
     assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (1, -1)
     assert (part.current_leader_epoch, part.last_fetched_epoch, part.log_start_offset) == (8, 6, -1)
     old = wire_form.to_message(FETCH, PEER, CLUSTER, 14)

@@ -48,6 +48,31 @@ def test_assign(before: Entries, epoch: int, start: int, after: Entries) -> None
 
 
 @pytest.mark.parametrize(
+    ("before", "epoch", "offset", "after"),
+    [
+        ([(1, 0)], 1, 5, [(1, 0)]),
+        ([(1, 0)], -1, 5, [(1, 0)]),  # a batch of an old format has no epoch
+        ([], 1, 5, [(1, 5)]),
+        ([(1, 0)], 2, 5, [(1, 0), (2, 5)]),  # was not noted yet
+        ([(1, 0), (3, 5)], 1, 5, [(1, 0)]),  # was cut for what is not there
+        ([(1, 0), (3, 5), (4, 8)], 1, 6, [(1, 0), (4, 8)]),
+        ([(1, 0), (3, 10), (4, 12)], 2, 6, [(1, 0), (2, 6), (3, 10), (4, 12)]),  # is between two that were noted
+        ([(1, 0), (3, 5), (4, 8)], 2, 6, [(1, 0), (2, 6), (4, 8)]),
+        ([(1, 0), (2, 8), (4, 12)], 3, 6, [(1, 0), (3, 6), (4, 12)]),
+        ([(1, 0), (2, 6)], 3, 6, [(1, 0), (3, 6)]),
+        ([(3, 0), (4, 9)], 1, 0, [(1, 0), (4, 9)]),
+    ],
+)
+def test_a_batch_that_is_there_is_believed_whatever_was_noted(
+    before: Entries, epoch: int, offset: int, after: Entries
+) -> None:
+    found = epochs(before)
+    found.believe(epoch, offset)
+    assert found.entries == after
+    assert found.unsaved == (before != after)
+
+
+@pytest.mark.parametrize(
     ("entries", "asked", "answer"),
     [
         ([], 0, (-1, -1)),
