@@ -11,7 +11,7 @@ one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -47,9 +47,13 @@ _PASSING = frozenset(
 class _Call:
     """One on its way."""
 
-    __slots__ = ("holds", "over", "tries", "was_overtaken")
+    __slots__ = ("before", "began", "holds", "over", "tries", "was_overtaken")
 
-    def __init__(self) -> None:
+    def __init__(self, before: list[_Call]) -> None:
+        self.before = before
+        """Those about the same share partition that are on their way already, oldest first."""
+        self.began = trio.Event()
+        """It was asked for the first time: those that come later may be."""
         self.tries = 0
         """How often it was asked in vain, or is taken to have been."""
         self.holds = False
@@ -78,12 +82,18 @@ class Persister:
         )
         await self._ask(at, lambda ticket: m.Initialize(ticket, at, state_epoch, start_offset), request)
 
-    async def read(self, at: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """What is remembered; older leaders are fenced from now on. Raises: ProtocolError."""
+    def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareState]:
+        """What is remembered; older leaders are fenced from now on. Its place is behind what was called for before.
+
+        Raises (awaited): ProtocolError.
+        """
+        return self._read(self._turn(at), at, leader_epoch)
+
+    async def _read(self, own: _Call, at: SharePartitionKey, leader_epoch: int) -> ShareState:
         request = rd.ReadShareGroupStateRequest(
             at.group_id, [rd.ReadStateData(at.topic_id, [rd.PartitionData(at.partition, leader_epoch)])]
         )
-        answer = await self._ask(at, lambda ticket: m.Read(ticket, at, leader_epoch), request)
+        answer = await self._ask(at, lambda ticket: m.Read(ticket, at, leader_epoch), request, own)
         if isinstance(answer, ShareState):
             return answer
         rows = tuple(
@@ -91,7 +101,7 @@ class Persister:
         )
         return ShareState(0, answer.state_epoch, leader_epoch, answer.start_offset, UNINITIALIZED, rows)
 
-    async def write(
+    def write(
         self,
         at: SharePartitionKey,
         state_epoch: int,
@@ -99,13 +109,29 @@ class Persister:
         start_offset: int,
         delivery_complete_count: int,
         batches: tuple[StateBatch, ...],
+    ) -> Awaitable[None]:
+        """Keep what became of some records. Its place is behind what was called for before.
+
+        Raises (awaited): ProtocolError.
+        """
+        said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        return self._write(self._turn(at), *said)
+
+    async def _write(
+        self,
+        own: _Call,
+        at: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: tuple[StateBatch, ...],
     ) -> None:
-        """Keep what became of some records. Raises: ProtocolError."""
         stored = [wr.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches]
         row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
         request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
         said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        await self._ask(at, lambda ticket: m.Write(ticket, *said), request)
+        await self._ask(at, lambda ticket: m.Write(ticket, *said), request, own)
 
     async def delete(self, at: SharePartitionKey) -> None:
         """Forget a share partition. Raises: ProtocolError."""
@@ -123,24 +149,36 @@ class Persister:
         request = rs.ReadShareGroupStateSummaryRequest(
             at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
         )
-        answer = await self._until_answered(at, lambda ticket: m.Summary(ticket, at), request, [], _Call())
+        answer = await self._until_answered(at, lambda ticket: m.Summary(ticket, at), request, _Call([]))
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 
     # ------------------------------------------------------------------ the way there
 
-    async def _ask(self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message) -> Any:
-        """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
-        own, calls = _Call(), self._calls.setdefault(at, [])
-        before = list(calls)
+    def _turn(self, at: SharePartitionKey) -> _Call:
+        """A place behind all that was called for about a share partition, whoever runs first."""
+        calls = self._calls.setdefault(at, [])
+        own = _Call(list(calls))
         calls.append(own)
+        return own
+
+    async def _ask(
+        self, at: SharePartitionKey, event_of: Callable[[Ticket], Any], request: Message, own: _Call | None = None
+    ) -> Any:
+        """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
+        own = own or self._turn(at)
+        calls = self._calls[at]
         try:
-            answer = await self._until_answered(at, event_of, request, before, own)
-            for older in before:
+            if own.before and not own.before[-1].began.is_set():
+                await own.before[-1].began.wait()
+            answer = await self._until_answered(at, event_of, request, own)
+            for older in own.before:
                 older.was_overtaken = True
             own.tries = 0
             return answer
         finally:
+            own.began.set()
             own.over.set()
+            own.before = []
             calls.remove(own)
             if not calls:
                 del self._calls[at]
@@ -150,10 +188,9 @@ class Persister:
         at: SharePartitionKey,
         event_of: Callable[[Ticket], Any],
         request: Message,
-        before: list[_Call],
         own: _Call,
     ) -> Any:
-        failure = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        before, failure = own.before, ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         while own.tries < TRIES:
             if own.holds or any(older.holds for older in before):
                 own.holds = True
@@ -163,6 +200,7 @@ class Persister:
             if own.was_overtaken:
                 break
             own.tries += 1
+            own.began.set()
             try:
                 return await self._once(at, event_of, request)
             except (OSError, WireError) as error:

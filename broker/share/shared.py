@@ -21,7 +21,7 @@ from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
 from ottla.broker.share.batches import StateBatch, joined
 from ottla.broker.share.partition import InvalidState, Limits, SharePartition
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey
+from ottla.broker.share.state import UNINITIALIZED, SharePartitionKey, ShareState
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
 
@@ -92,17 +92,17 @@ class Shared:
         self.failure: ProtocolError | None = None
         """Why its state could not be had."""
         self.closed = False
-        ground.start(self._load)
+        ground.start(partial(self._load, ground.persister.read(key, self.leader_epoch)))
 
     @property
     def wakes(self) -> object:
         """What whoever waits for its records waits on, besides the log."""
         return "share", self.key
 
-    async def _load(self) -> None:
-        """Fetch its state; older leaders are fenced by that."""
+    async def _load(self, reading: Awaitable[ShareState]) -> None:
+        """Fetch its state; older leaders are fenced by that. It comes behind what was said of it here before."""
         try:
-            state = await self._ground.persister.read(self.key, self.leader_epoch)
+            state = await reading
             start = state.start_offset
             if start == UNINITIALIZED:
                 start = self._ground.rules.start_offset(self.key.group_id, self.replica)
@@ -175,28 +175,30 @@ class Shared:
 
     def _write(self, changes: ack.Changes, ticket: Ticket) -> None:
         if changes.rows:
-            self._ground.start(partial(self._written, changes, ticket))
+            self._ground.start(partial(self._written, changes, ticket, self._writing(changes.batches())))
         else:
             ticket.give(DONE)
 
-    async def _written(self, changes: ack.Changes, ticket: Ticket) -> None:
+    async def _written(self, changes: ack.Changes, ticket: Ticket, writing: Awaitable[None]) -> None:
         assert self.rules is not None
-        error = await self._keep(changes.batches())
+        error = await self._keep(writing)
         ack.settle(self.rules, changes, self._now_ms(), written=error is None)
         if error is not None and not self.closed:
             self._watch_next_lock()  # one that is back may have been overlooked while its end was pending
         ticket.give(DONE if error is None else error)
         self._ground.wake(self.wakes)
 
-    async def _keep(self, batches: tuple[StateBatch, ...]) -> ProtocolError | None:
-        """Have the persister write; gives what went wrong, in a consumer's words."""
+    def _writing(self, batches: tuple[StateBatch, ...]) -> Awaitable[None]:
+        """Have the persister write, behind all it was asked for before: whoever reads next reads this."""
         rules = self.rules
         assert rules is not None
+        said = (rules.start_offset, rules.delivery_complete_count, batches)
+        return self._ground.persister.write(self.key, self._state_epoch, self.leader_epoch, *said)
+
+    async def _keep(self, writing: Awaitable[None]) -> ProtocolError | None:
+        """Gives what went wrong, in a consumer's words."""
         try:
-            await self._ground.persister.write(
-                *(self.key, self._state_epoch, self.leader_epoch),
-                *(rules.start_offset, rules.delivery_complete_count, batches),
-            )
+            await writing
         except ProtocolError as error:
             failure = told(error)
             if failure.code in _KEPT:
@@ -229,11 +231,11 @@ class Shared:
         batches = ack.expire(self.rules, self._now_ms())
         self._watch_next_lock()
         if batches:
-            self._ground.start(partial(self._keep_and_move_on, joined(batches)))
+            self._ground.start(partial(self._keep_and_move_on, self._writing(joined(batches))))
             self._ground.wake(self.wakes)
 
-    async def _keep_and_move_on(self, batches: tuple[StateBatch, ...]) -> None:
-        error = await self._keep(batches)
+    async def _keep_and_move_on(self, writing: Awaitable[None]) -> None:
+        error = await self._keep(writing)
         if error is not None:
             logger.warning("share group %s: locks that are over were not written: %s", self.key.group_id, error)
         assert self.rules is not None

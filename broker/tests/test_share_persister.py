@@ -77,6 +77,24 @@ def test_what_is_asked_again_is_not_overtaken() -> None:
     assert not coordinator.persister._calls
 
 
+def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
+    coordinator = story()
+
+    async def run(call: Awaitable[None]) -> None:
+        await call
+
+    async def main() -> None:
+        calls = [coordinator.persister.write(KEY, 0, 0, n, 0, (StateBatch(n, n, 1, 2),)) for n in (1, 2, 3)]
+        async with trio.open_nursery() as nursery:
+            for call in reversed(calls):
+                nursery.start_soon(run, call)
+                await trio.testing.wait_all_tasks_blocked()
+
+    virtually(main)
+    assert coordinator.taken == [1, 2, 3]
+    assert not coordinator.persister._calls
+
+
 def test_what_was_overtaken_is_not_asked_again() -> None:
     go = trio.Event()
 
