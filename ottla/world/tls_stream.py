@@ -30,6 +30,10 @@ _A_TURN_BYTES = 4 * 1024 * 1024
 """After so much others get their turn, however fast the other side reads: some milliseconds."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
+_TURN = trio.Lock()
+"""A step of a handshake takes up to two milliseconds: of a crowd that comes at once one takes its own at a time, and
+everybody else gets the loop in between."""
+
 
 class TlsStream(RealStream):
     """One TLS connection; its handshake is made by `handshake`, or by the first bytes."""
@@ -58,7 +62,8 @@ class TlsStream(RealStream):
         """
         while True:
             try:
-                self._tls.do_handshake()
+                async with _TURN:
+                    self._tls.do_handshake()
                 self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
                 return subject_of(self._tls.getpeercert())
             except _BUSY as busy:

@@ -97,3 +97,31 @@ def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeyp
     server_context(Tls(keys))
     sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
     assert len(told) == 1, "all else is told as before, once"
+
+
+def test_of_a_crowd_that_comes_at_once_one_takes_a_step_of_its_handshake_at_a_time() -> None:
+    """A thousand strangers held the loop for half a second: each step is a millisecond or two, and all were ready."""
+    turn, steps = [0], list[int]()
+
+    class Socket:
+        def do_handshake(self) -> None:
+            steps.append(turn[0])
+
+        def getpeercert(self) -> None:
+            return None
+
+    def stranger() -> TlsStream:
+        stream = TlsStream.__new__(TlsStream)
+        stream._tls, stream.local = Socket(), ("here", 1)  # type: ignore[assignment]
+        return stream
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(stranger().handshake)
+            while len(steps) < 20:
+                await trio.lowlevel.checkpoint()
+                turn[0] += 1
+
+    trio.run(main)
+    assert max(steps.count(each) for each in steps) <= 2, "the clock itself may run before or after them in a turn"
