@@ -30,9 +30,19 @@ _A_TURN_BYTES = 4 * 1024 * 1024
 """After so much others get their turn, however fast the other side reads: some milliseconds."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-_TURN = trio.Lock()
+_TURN: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake")
 """A step of a handshake takes up to two milliseconds: of a crowd that comes at once one takes its own at a time, and
-everybody else gets the loop in between."""
+everybody else gets the loop in between. Each loop has turns of its own: a program may have nodes in several threads."""
+
+
+def _turn() -> trio.Lock:
+    """What who takes a step of a handshake holds, in this loop."""
+    try:
+        return _TURN.get()
+    except LookupError:
+        lock = trio.Lock()
+        _TURN.set(lock)
+        return lock
 
 
 class TlsStream(RealStream):
@@ -62,7 +72,7 @@ class TlsStream(RealStream):
         """
         while True:
             try:
-                async with _TURN:
+                async with _turn():
                     self._tls.do_handshake()
                 self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
                 return subject_of(self._tls.getpeercert())

@@ -8,6 +8,7 @@ import socket
 import ssl
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,29 +100,50 @@ def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeyp
     assert len(told) == 1, "all else is told as before, once"
 
 
+class Shaking:
+    """A TLS socket whose handshake is one step, and that step this call."""
+
+    def __init__(self, step: Callable[[], object]) -> None:
+        self.do_handshake = step
+
+    def getpeercert(self) -> None:
+        return None
+
+
+def stranger(step: Callable[[], object]) -> TlsStream:
+    stream = TlsStream.__new__(TlsStream)
+    stream._tls, stream.local = Shaking(step), ("here", 1)  # type: ignore[assignment]
+    return stream
+
+
 def test_of_a_crowd_that_comes_at_once_one_takes_a_step_of_its_handshake_at_a_time() -> None:
     """A thousand strangers held the loop for half a second: each step is a millisecond or two, and all were ready."""
     turn, steps = [0], list[int]()
 
-    class Socket:
-        def do_handshake(self) -> None:
-            steps.append(turn[0])
-
-        def getpeercert(self) -> None:
-            return None
-
-    def stranger() -> TlsStream:
-        stream = TlsStream.__new__(TlsStream)
-        stream._tls, stream.local = Socket(), ("here", 1)  # type: ignore[assignment]
-        return stream
-
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(20):
-                nursery.start_soon(stranger().handshake)
+                nursery.start_soon(stranger(lambda: steps.append(turn[0])).handshake)
             while len(steps) < 20:
                 await trio.lowlevel.checkpoint()
                 turn[0] += 1
 
     trio.run(main)
     assert max(steps.count(each) for each in steps) <= 2, "the clock itself may run before or after them in a turn"
+
+
+def test_nodes_in_several_threads_do_not_wait_for_one_anothers_handshakes() -> None:
+    """A lock of both would wake the one's connections in the other's loop."""
+    begun, over, seen = threading.Event(), threading.Event(), list[bool]()
+
+    def step() -> None:
+        begun.set()
+        seen.append(over.wait(10))
+
+    one = threading.Thread(target=trio.run, args=(stranger(step).handshake,), daemon=True)
+    one.start()
+    assert begun.wait(10)
+    another = threading.Thread(target=trio.run, args=(stranger(over.set).handshake,), daemon=True)
+    another.start()
+    one.join(20)
+    assert seen == [True]
