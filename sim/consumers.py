@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 GROUP = "g"
 SESSION_MS = 6000
+AWAY_SHARE = 0.04
+"""Of the commits, between several nodes: the member has been away for longer than its session, and knows nothing of it."""
 
 
 class SimConsumer(SimClient):
@@ -31,6 +34,7 @@ class SimConsumer(SimClient):
         self._mine: dict[int, int] = {}
         self._at: Address | None = None
         """Its coordinator."""
+        self._away = random.Random(f"{world.seed} {name} is away")
 
     async def run(self) -> None:
         """Consume until the world stops it."""
@@ -75,6 +79,7 @@ class SimConsumer(SimClient):
         sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
         synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
+        self.world.ledger.led_into(self._generation)
         self._mine = dict.fromkeys(synced.assignment, 0)
         for partition in self._mine:
             self.world.ledger.owned((TOPIC, partition), self._generation, self._member)
@@ -106,9 +111,12 @@ class SimConsumer(SimClient):
     async def _commit(self, partition: int, offset: int) -> None:
         part = oc.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
         topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        if len(self.service.bootstrap) > 1 and self._away.random() < AWAY_SHARE:
+            await self.sleep(SESSION_MS / 1000 * (1.2 + self._away.random()))
         self.world.ledger.committing((TOPIC, partition), offset)
-        cuts = self.world.ledger.power_cuts
+        cuts, newest = self.world.ledger.power_cuts, self.world.ledger.generation
         request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
         answer = await self.call(request, 7, self._at)
         self._check(answer.topics[0].partitions[0].error_code)
+        self.world.ledger.committed_in(self._generation, newest, cuts)
         self.world.ledger.committed((TOPIC, partition), offset, cuts)

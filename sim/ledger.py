@@ -3,9 +3,9 @@
 ``lost``: an acknowledged record is gone (after a power cut only those that had been synced must be there).
 ``duplicate``: a record stands twice. ``disorder``: a producer's records stand in another order than sent.
 ``hole``: offsets do not count up by one. ``ghost``: a record nobody sent. ``offset-back``: a committed position went
-back. ``OneOwnerPerPartitionPerGeneration``: two members of a group were given the same. ``bad-crc``: bytes with a bad
-checksum were served. ``out-of-order``: a producer was refused though nothing was lost. ``no-start``: the node could not
-start on what it had left behind.
+back. ``OneOwnerPerPartitionPerGeneration``: two members of a group were given the same. ``CommitOfNobody``: a member of
+a generation that was over committed. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer was
+refused though nothing was lost. ``no-start``: the node could not start on what it had left behind.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Ledger:
     acked: dict[Place, dict[int, int]] = field(default_factory=dict)
     """Place -> value -> offset, of what must be there."""
     power_cuts: int = 0
+    generation: int = 0
+    """The newest that a member of the group was let into."""
     violations: list[tuple[str, str]] = field(default_factory=list)
     committed_to: dict[Place, int] = field(default_factory=dict)
     tried: dict[Place, int] = field(default_factory=dict)
@@ -90,6 +92,15 @@ class Ledger:
         if offset > self.tried.get(place, 0):
             self.violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
+    def led_into(self, generation: int) -> None:
+        """A member was told what it has in a generation: the one before is over."""
+        self.generation = max(self.generation, generation)
+
+    def committed_in(self, generation: int, newest: int, cuts: int) -> None:
+        """A member's position was taken; ``newest``, ``cuts``: of when it was sent."""
+        if generation < newest and cuts == self.power_cuts:
+            self.violation("CommitOfNobody", f"a member of generation {generation} after {newest} had begun")
+
     def owned(self, place: Place, generation: int, member: str) -> None:
         """A member was told that a partition is its own in a generation: nobody else is."""
         owner = self.owners.setdefault((place, generation), member)
@@ -110,6 +121,7 @@ class Ledger:
                 del book[value]
                 self.excused += 1
         self.committed_to.clear()
+        self.generation = 0
         for forget in self.on_power_cut:
             forget()
 

@@ -21,7 +21,7 @@ LOST = (
     "hole disorder ghost offset-back nonmonotonic-send nonmonotonic-poll isr-not-full stuck MonotonicHighWatermark"
 )
 CONTROL = f"{LOST} CommittedNeverLost PartitionLeaderPerEpoch LeaderInIsr no-failover unmade undead no-start"
-GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost"
+GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost EpochsInOrder CommitOfNobody"
 QUORUM = "SingleLeaderPerEpoch CommittedNeverLost MonotonicHighWatermark copies-differ lost no-start behind"
 TXN = "G1a precommitted-read torn-txn lso-stuck txn-refused unseen lost-write duplicate stuck no-start " + (
     "copy-twice copy-lost copy-ghost copy-disorder inconsistent-offsets poll-skip nonmonotonic-poll nonmonotonic-send "
@@ -62,7 +62,7 @@ PLANTS = {
     "give-producer-ids-twice": Plant(control.give_producer_ids_twice, CONTROL),
     "coordinate-without-reading": Plant(control.coordinate_without_reading, GROUPS),
     "answer-uncommitted": Plant(control.answer_for_what_is_not_committed, GROUPS),
-    "keep-the-shard": Plant(control.keep_the_shard, GROUPS),
+    "keep-the-shard": Plant(control.keep_the_shard, GROUPS, groups=True),
     "let-anybody-commit": Plant(control.let_anybody_commit, GROUPS),
     "vote-before-sync": Plant(quorum.vote_before_the_sync, QUORUM, quorum=True),
     "vote-for-the-shorter-log": Plant(quorum.vote_for_the_shorter_log, QUORUM, quorum=True),
@@ -126,7 +126,8 @@ def main(name: str) -> int:
             if plant.quorum:
                 result = simulate_quorum(seed, 3, RUN_S)
             else:
-                result = simulate_cluster(seed, 3, RUN_S, None, plant.transactions, only_late=plant.late)
+                how = {"only_late": plant.late, "groups": plant.groups}
+                result = simulate_cluster(seed, 3, RUN_S, None, plant.transactions, **how)
         except BaseExceptionGroup as error:
             print(f"seed {seed}: {error!r}"[:500])
             return 0

@@ -18,6 +18,8 @@ class Plant(NamedTuple):
     """The version of transactions that shows it; 0: none need be made."""
     late: bool = False
     """Whether it shows where nothing goes wrong but that requests come late."""
+    groups: bool = False
+    """Whether members of the groups of Kafka 4 show it."""
 
 
 def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -24,3 +24,25 @@ def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
         ledger.committed(P, 9, 0)
     ledger.position_read(P, answer, asked_at)
     assert [name for name, _ in ledger.violations] == flagged
+
+
+@pytest.mark.parametrize(
+    ("generation", "cut", "flagged"), [(3, False, []), (2, False, ["CommitOfNobody"]), (2, True, [])]
+)
+def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: bool, flagged: list[str]) -> None:
+    ledger = Ledger()
+    ledger.led_into(3)
+    ledger.led_into(2)
+    newest, cuts = ledger.generation, ledger.power_cuts
+    if cut:
+        ledger.power_cut({})
+    ledger.led_into(4)
+    ledger.committed_in(generation, newest, cuts)
+    assert [name for name, _ in ledger.violations] == flagged
+
+
+def test_after_a_power_cut_generations_may_be_given_again() -> None:
+    ledger = Ledger()
+    ledger.led_into(3)
+    ledger.power_cut({})
+    assert ledger.generation == 0
