@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from ottla.broker.auth.operations import BROKER, CONTROLLER
 from ottla.broker.key_docs import AUTHORIZER_DOCS, BROKER_DOCS, GROUP_DOCS, OWN_DOCS, TOPIC_DOCS, why_not
 from ottla.broker.server.dispatch import ROUTES
 from ottla.cli.main import COMMANDS
@@ -80,17 +81,24 @@ def config() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _rights(key: ApiKey) -> str:
+    """What an authorizer is asked for: by a broker, and where that passes it on, by the controller."""
+    asked = [f"{need.operation.name} {need.resource.name}" for need in (*BROKER.get(key, ()), *CONTROLLER.get(key, ()))]
+    return ", ".join(text.lower().replace("_", " ") for text in dict.fromkeys(asked))
+
+
 def apis() -> str:
-    """API by version: what Kafka has, and what is answered here."""
+    """API by version: what Kafka has, what is answered here, and who may ask it."""
     lines = [
         "# APIs and versions",
         NOTE,
         "",
         "What a node answers, beside what Kafka 4.3.1's schemas define for a broker's listener. An API without",
-        "versions in the third column is not advertised, and a request for it ends the connection.",
+        "versions in the third column is not advertised, and a request for it ends the connection. The last column is",
+        "what rules may be asked for on the way, as at Kafka: which of it, hangs on what the request names.",
         "",
-        "| key | API | Ottla | Kafka 4.3.1 |",
-        "|---|---|---|---|",
+        "| key | API | Ottla | Kafka 4.3.1 | rights |",
+        "|---|---|---|---|---|",
     ]
     for key in ApiKey:
         spec = request_spec(key)
@@ -100,7 +108,7 @@ def apis() -> str:
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
         name = "".join(part.capitalize() for part in key.name.split("_"))
         ours = "" if route is None else f"{route.low}-{route.high}"
-        lines.append(f"| {int(key)} | {name} | {ours} | {spec.versions.low}-{newest} |")
+        lines.append(f"| {int(key)} | {name} | {ours} | {spec.versions.low}-{newest} | {_rights(key)} |")
     return "\n".join(lines) + "\n"
 
 
