@@ -37,6 +37,16 @@ T = TypeVar("T")
 A = TypeVar("A")
 _SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
 _HANDSHAKE_S = 30.0
+_OUT_OF_SOMETHING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ITS_OWN_TROUBLE = tuple(
+    getattr(errno, name)
+    for name in (
+        *("ECONNABORTED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ENONET"),
+        *("ENOPROTOOPT", "ENOTCONN", "EOPNOTSUPP", "EPERM", "EPROTO", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+)
+"""What befell a connection before it was taken in: `accept` tells it in the connection's place (accept(2))."""
 _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2, Lane.TICKETS: 2}
 
 
@@ -55,22 +65,33 @@ class RealListener:
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> Accepted:
-        """The next connection. Out of descriptors, it waits a little and leaves the old ones alone."""
+        """The next connection. Out of descriptors, it waits a little and leaves the old ones alone.
+
+        One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
+        """
         while True:
             try:
                 sock, _ = self._sock.accept()
-                if self._buffers.send_bytes >= 0:
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
-                return self._stream(sock)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_readable(self._sock)
+                continue
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in _OUT_OF_SOMETHING:
                     await trio.sleep(0.1)
-                elif error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN):
+                elif error.errno not in _ITS_OWN_TROUBLE:
                     raise
+                else:
+                    await trio.lowlevel.checkpoint()
+                continue
+            try:
+                return self._stream(sock)
+            except OSError:  # the other side reset it already
+                sock.close()
+            await trio.lowlevel.checkpoint()
 
     def _stream(self, sock: socket.socket) -> Accepted:
+        if self._buffers.send_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
         if self._context is None:
             return RealStream(sock, self._hangups, self._threads)
         from ottla.world.tls_stream import TlsStream

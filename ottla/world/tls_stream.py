@@ -56,8 +56,13 @@ class TlsStream(RealStream):
         name: str | None = None,
         threads: trio.CapacityLimiter | None = None,
     ) -> None:
-        """``name``: of the server that was dialled; None where the connection came in. ``threads`` may read files."""
+        """``name``: of the server that was dialled; None where the connection came in. ``threads`` may read files.
+
+        Raises:
+            OSError: the other side reset it already.
+        """
         sock.setblocking(False)
+        sock.getpeername()  # of one that was reset the library would raise too, and leave it to nobody to close
         self._tls = context.wrap_socket(
             sock, server_side=name is None, do_handshake_on_connect=False, server_hostname=name
         )

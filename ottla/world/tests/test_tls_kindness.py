@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import trio
 
 from ottla.world.disk import FileSlice
 from ottla.world.real_disk import RealDisk
+from ottla.world.real_env import RealEnv
 from ottla.world.real_tls import server_context
 from ottla.world.tests.test_tls import MIB, Authority, over_tls, read
 from ottla.world.tls import Store, Tls
@@ -98,6 +100,45 @@ def test_a_name_that_is_none_is_refused_without_a_traceback(keys: Store, monkeyp
     server_context(Tls(keys))
     sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
     assert len(told) == 1, "all else is told as before, once"
+
+
+def reset(port: int, said: bytes = b"") -> None:
+    """Come, and leave by a reset, as who only looks whether anybody is here."""
+    with socket.create_connection(("127.0.0.1", port), 10) as caller:
+        caller.sendall(said)
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("said", [b"", b"x"])
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop(
+    keys: Store, has_tls: bool, said: bytes
+) -> None:
+    """One reset by anybody ended the node."""
+
+    async def main() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0, tls=Tls(keys) if has_tls else None)
+        for _ in range(30):
+            reset(listener.port, said)
+        turns, numbers = list[int](), os.listdir("/proc/self/fd")
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(1)
+                await trio.lowlevel.checkpoint()
+
+        with socket.create_connection(("127.0.0.1", listener.port), 10) as caller, trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(count_turns)
+                stream: Any = await listener.accept()
+                nursery.cancel_scope.cancel()
+            assert stream.detach().getpeername() == caller.getsockname()
+            assert len(turns) > 20
+            stream.close()
+        assert len(os.listdir("/proc/self/fd")) <= len(numbers), "who left holds no descriptor"
+        listener.close()
+
+    trio.run(main)
 
 
 class Shaking:
