@@ -73,11 +73,13 @@ class TlsStream(RealStream):
         """Agree on keys; gives the subject of the other side's certificate, None where it showed none.
 
         Raises:
-            OSError: they do not agree, or the certificate is not trusted.
+            OSError: they do not agree, or the certificate is not trusted. trio.ClosedResourceError: it is closed here.
         """
         while True:
             try:
                 async with _turn():
+                    if self._tls.fileno() < 0:
+                        raise trio.ClosedResourceError("closed while it waited for its turn")
                     self._tls.do_handshake()
                 self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
                 return subject_of(self._tls.getpeercert())

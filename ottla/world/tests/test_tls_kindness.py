@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.world.disk import FileSlice
 from ottla.world.real_disk import RealDisk
@@ -22,7 +23,7 @@ from ottla.world.real_env import RealEnv
 from ottla.world.real_tls import server_context
 from ottla.world.tests.test_tls import MIB, Authority, over_tls, read
 from ottla.world.tls import Store, Tls
-from ottla.world.tls_stream import TlsStream
+from ottla.world.tls_stream import TlsStream, _turn
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 
@@ -146,6 +147,10 @@ class Shaking:
 
     def __init__(self, step: Callable[[], object]) -> None:
         self.do_handshake = step
+        self.number = 0
+
+    def fileno(self) -> int:
+        return self.number
 
     def getpeercert(self) -> None:
         return None
@@ -171,6 +176,28 @@ def test_of_a_crowd_that_comes_at_once_one_takes_a_step_of_its_handshake_at_a_ti
 
     trio.run(main)
     assert max(steps.count(each) for each in steps) <= 2, "the clock itself may run before or after them in a turn"
+
+
+def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
+    """Of what is closed the library has nothing left to shake hands with."""
+    steps, ended = list[int](), list[str]()
+
+    async def main() -> None:
+        stream = stranger(lambda: steps.append(1))
+
+        async def shake() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.handshake()
+            ended.append("closed")
+
+        async with trio.open_nursery() as nursery:
+            async with _turn():
+                nursery.start_soon(shake)
+                await trio.testing.wait_all_tasks_blocked()
+                stream._tls.number = -1  # type: ignore[attr-defined]
+
+    trio.run(main)
+    assert (steps, ended) == ([], ["closed"])
 
 
 def test_nodes_in_several_threads_do_not_wait_for_one_anothers_handshakes() -> None:
