@@ -1,4 +1,4 @@
-"""TLS contexts made of what a `Tls` describes, and the name in a certificate. Loaded only where TLS is spoken.
+"""TLS contexts made of what a `Tls` describes. Loaded only where TLS is spoken.
 
 Keys that are given as text never touch a disk: the library wants a file's name, and gets one of a file in memory.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ottla.world.stores import certificates_of, pem_of
@@ -18,19 +18,6 @@ from ottla.world.tls import BadTls, Store, Tls
 
 _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-_SHORT = {
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
-"""The names that RFC 2253 knows; Java writes the others by number, with the value's bytes."""
-_BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
@@ -142,28 +129,3 @@ def _trust(context: ssl.SSLContext, store: Store | None, purpose: ssl.Purpose) -
         context.load_verify_locations(cadata=certificates_of(store))
     except ssl.SSLError:
         raise BadTls(f"{store.location or 'ssl.truststore.certificates'}: no certificate that can be read") from None
-
-
-def subject_of(certificate: Any) -> str | None:
-    """The subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
-    if not certificate:
-        return None
-    return ",".join("+".join(_written(*pair) for pair in part) for part in _reversed(certificate.get("subject", ())))
-
-
-def _reversed(parts: Iterable[Any]) -> list[Any]:
-    return list(parts)[::-1]
-
-
-def _written(name: str, value: str) -> str:
-    if name in _BY_NUMBER:
-        number, tag = _BY_NUMBER[name]
-        raw = value.encode()
-        size = bytes([len(raw)]) if len(raw) < 128 else bytes([0x82, *divmod(len(raw), 256)])
-        return f"{number}=#{(bytes([tag]) + size + raw).hex()}"
-    out = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
-    if out.startswith(("#", " ")):
-        out = "\\" + out
-    if out.endswith(" ") and len(out) > 1:
-        out = out[:-1] + "\\ "
-    return f"{_SHORT.get(name, name)}={out}"

@@ -19,7 +19,8 @@ from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S
 from ottla.world.hangups import Hangups
 from ottla.world.real_stream import RealStream
-from ottla.world.real_tls import dialled_as, subject_of
+from ottla.world.real_tls import dialled_as
+from ottla.world.subjects import subject_shown
 
 _PIECE_BYTES = 256 * 1024
 _RECORD_BYTES = 16 * 1024
@@ -82,7 +83,7 @@ class TlsStream(RealStream):
                         raise trio.ClosedResourceError("closed while it waited for its turn")
                     self._tls.do_handshake()
                 self.local = (dialled_as(self._tls) or self.local[0], self.local[1])
-                return subject_of(self._tls.getpeercert())
+                return subject_shown(self._tls)
             except _BUSY as busy:
                 await self._wait(busy)
             except ssl.SSLEOFError:

@@ -20,8 +20,9 @@ from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S, SocketBuffers
 from ottla.world.real_disk import RealDisk
 from ottla.world.real_env import RealEnv
-from ottla.world.real_tls import server_context, subject_of
+from ottla.world.real_tls import server_context
 from ottla.world.stores import certificates_of
+from ottla.world.subjects import subject_of
 from ottla.world.tests.authority import Authority
 from ottla.world.tls import BadTls, Store, Tls
 from ottla.world.tls_stream import TlsStream
@@ -358,10 +359,3 @@ def test_suites_go_by_javas_names(keys):
         Tls(keys=keys, ciphers=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",), protocols=("TLSv1.2",))
     )
     assert "ECDHE-ECDSA-AES256-GCM-SHA384" in [x["name"] for x in context.get_ciphers()]
-
-
-def test_309_a_subject_is_written_as_rfc_2253_has_it():
-    subject = ((("countryName", "US"),), (("organizationName", "A, B"),), (("commonName", "#x"), ("userId", "7")))
-    assert subject_of({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
-    assert subject_of({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
-    assert subject_of(None) is None

@@ -190,11 +190,10 @@ def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
                 await stream.handshake()
             ended.append("closed")
 
-        async with trio.open_nursery() as nursery:
-            async with _turn():
-                nursery.start_soon(shake)
-                await trio.testing.wait_all_tasks_blocked()
-                stream._tls.number = -1  # type: ignore[attr-defined]
+        async with trio.open_nursery() as nursery, _turn():
+            nursery.start_soon(shake)
+            await trio.testing.wait_all_tasks_blocked()
+            stream._tls.number = -1  # type: ignore[attr-defined]
 
     trio.run(main)
     assert (steps, ended) == ([], ["closed"])

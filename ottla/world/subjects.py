@@ -1,0 +1,126 @@
+"""The subject of a certificate, which is the name of who shows it. Loaded only where TLS is spoken.
+
+Source: ``DefaultKafkaPrincipalBuilder.java`` (apache/kafka 4.3.1), which takes what Java writes; RFC 2253, RFC 5280.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+_SHORT = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""The names that RFC 2253 knows; Java writes the others by number, with the value's bytes."""
+_BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
+_VERSION = 0xA0
+_TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "utf-32-be", 30: "utf-16-be"}
+"""How OpenSSL reads ASN.1's kinds of text, by their tags."""
+
+
+def subject_of(certificate: Any) -> str | None:
+    """The subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
+    if not certificate:
+        return None
+    return ",".join("+".join(_written(*pair) for pair in part) for part in _reversed(certificate.get("subject", ())))
+
+
+def subject_shown(sock: Any) -> str | None:
+    """The subject of the certificate that the other side showed, once it is trusted; None where it showed none.
+
+    The library reads all of a certificate or nothing, and an authority of old may have signed an alternative name that
+    is no UTF-8. Who it is stands in the subject alone.
+
+    Raises:
+        SSLError: it cannot be read.
+    """
+    try:
+        return subject_of(sock.getpeercert())
+    except ValueError:
+        pass
+    try:
+        return subject_of({"subject": subject_parts(sock.getpeercert(binary_form=True))})
+    except (ValueError, IndexError):
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate whose subject cannot be read") from None
+
+
+def subject_parts(der: bytes) -> list[list[tuple[str, str]]]:
+    """The subject in a certificate (X.509, RFC 5280), as `ssl.SSLSocket.getpeercert` has it: names and values.
+
+    Raises:
+        ValueError, IndexError: it cannot be read.
+    """
+    (_, certificate), *_ = _values(der)
+    (_, signed), *_ = _values(certificate)
+    fields = _values(signed)
+    if fields[0][0] == _VERSION:
+        del fields[0]
+    _serial, _algorithm, _issuer, _validity, (_, subject) = fields[:5]
+    return [[_pair(pair) for _, pair in _values(part)] for _, part in _values(subject)]
+
+
+def _values(raw: bytes) -> list[tuple[int, bytes]]:
+    """ASN.1 values that follow one another in DER, as (tag, content)."""
+    out, pos = [], 0
+    while pos < len(raw):
+        tag, size, pos = raw[pos], raw[pos + 1], pos + 2
+        if size > 0x80:
+            count = size - 0x80
+            size, pos = int.from_bytes(raw[pos : pos + count], "big"), pos + count
+        elif size == 0x80:
+            raise ValueError("of no length")
+        if tag & 0x1F == 0x1F or pos + size > len(raw):
+            raise ValueError("cut off")
+        out.append((tag, raw[pos : pos + size]))
+        pos += size
+    return out
+
+
+def _pair(raw: bytes) -> tuple[str, str]:
+    (_, name), (tag, text) = _values(raw)
+    if tag not in _TEXTS:
+        raise ValueError("no text")
+    return _long_name(name), text.decode(_TEXTS[tag])
+
+
+def _long_name(raw: bytes) -> str:
+    """An object identifier by the name that OpenSSL has for it, or in numbers."""
+    numbers, number = list[int](), 0
+    for byte in raw:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    dotted = ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+    try:
+        return ssl._ASN1Object(dotted).longname
+    except ValueError:  # it knows none
+        return dotted
+
+
+def _reversed(parts: Iterable[Any]) -> list[Any]:
+    return list(parts)[::-1]
+
+
+def _written(name: str, value: str) -> str:
+    if name in _BY_NUMBER:
+        number, tag = _BY_NUMBER[name]
+        raw = value.encode()
+        size = bytes([len(raw)]) if len(raw) < 128 else bytes([0x82, *divmod(len(raw), 256)])
+        return f"{number}=#{(bytes([tag]) + size + raw).hex()}"
+    out = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
+    if out.startswith(("#", " ")):
+        out = "\\" + out
+    if out.endswith(" ") and len(out) > 1:
+        out = out[:-1] + "\\ "
+    return f"{_SHORT.get(name, name)}={out}"
