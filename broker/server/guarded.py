@@ -56,9 +56,7 @@ class GuardedConnection(Connection):
 
     async def serve(self) -> None:
         """Agree on keys, then serve as any connection."""
-        if self._door.tls and not await self._agreed():
-            self._stream.close()
-            self._peer.leave()
+        if self._door.tls and not await self._comes_in():
             return
         if self._gate is None:
             self._is_known()
@@ -83,6 +81,23 @@ class GuardedConnection(Connection):
             self._complain(logging.WARNING, text, self._peer.host)
             raise CloseConnection
         self._held_bytes = len(self._buffer)
+
+    async def _comes_in(self) -> bool:
+        """Agree on keys. Whatever a stranger's bytes do to who reads them, it ends this connection only."""
+        agreed = False
+        try:
+            agreed = await self._agreed()
+        except AssertionError:
+            raise  # a broken invariant, as anywhere
+        except Exception:
+            text = "connection from %s to %s closed: its handshake could not be handled"
+            self._complain(logging.ERROR, text, self._peer.host, self._peer.listener, traceback=True)
+            self._tell_out("its handshake could not be handled")
+        finally:
+            if not agreed:
+                self._stream.close()
+                self._peer.leave()
+        return agreed
 
     async def _agreed(self) -> bool:
         """Make the TLS handshake; the certificate's name is who it is where no login follows."""

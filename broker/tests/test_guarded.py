@@ -225,7 +225,7 @@ def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: Stage) -> None:
 class Certified(Line):
     """A side that shows a certificate, or does not speak TLS."""
 
-    def __init__(self, subject: str | None, error: OSError | None = None) -> None:
+    def __init__(self, subject: str | None, error: Exception | None = None) -> None:
         super().__init__()
         self._subject, self._error = subject, error
 
@@ -282,6 +282,31 @@ def test_who_does_not_speak_tls_is_not_heard(stage: Stage) -> None:
     in_virtual_time(run)
     assert line.is_closed
     assert line.heard == b""
+
+
+def test_an_error_in_one_handshake_ends_that_connection_only_and_is_told(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = Certified(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
+
+    async def run() -> None:
+        await GuardedConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert "closed: its handshake could not be handled" in caplog.text
+    assert "invalid start byte" in caplog.text
+
+
+def test_a_broken_invariant_in_a_handshake_ends_the_node_as_anywhere(stage: Stage) -> None:
+    line = Certified(None, AssertionError())
+
+    async def run() -> None:
+        with pytest.raises(AssertionError):
+            await GuardedConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
 
 
 def test_strangers_together_hold_so_much_memory_and_no_more(stage: Stage) -> None:
