@@ -89,7 +89,7 @@ def _common(context: ssl.SSLContext, tls: Tls) -> None:
     if tls.ciphers:
         try:
             context.set_ciphers(":".join(_cipher(x) for x in tls.ciphers))
-        except ssl.SSLError:
+        except (ssl.SSLError, ValueError):  # a NUL in a name
             raise BadTls(f"ssl.cipher.suites: none of {', '.join(tls.ciphers)} is known here") from None
     if tls.keys is not None:
         _keys(context, tls.keys, tls.key_password)
@@ -111,11 +111,12 @@ def _keys(context: ssl.SSLContext, store: Store, key_password: str) -> None:
     try:
         with open(number, "wb", closefd=False) as file:
             file.write(pem)
-        context.load_cert_chain(f"/proc/self/fd/{number}", password=password)
+        # Of an encrypted key without a password the library would ask at the terminal, and everybody would wait for it.
+        context.load_cert_chain(f"/proc/self/fd/{number}", password=password or "")
     except (ssl.SSLError, ValueError):
         where = store.location or "ssl.keystore.key"
         raise BadTls(
-            f"{where}: no usable key and certificate, they do not belong together, or the password is wrong"
+            f"{where}: no usable key and certificate, they do not belong together, or the password is wrong or missing"
         ) from None
     finally:
         os.close(number)
@@ -127,5 +128,5 @@ def _trust(context: ssl.SSLContext, store: Store | None, purpose: ssl.Purpose) -
         return
     try:
         context.load_verify_locations(cadata=certificates_of(store))
-    except ssl.SSLError:
+    except (ssl.SSLError, ValueError):  # there is none
         raise BadTls(f"{store.location or 'ssl.truststore.certificates'}: no certificate that can be read") from None

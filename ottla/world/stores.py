@@ -71,8 +71,11 @@ def certificates_of(store: Store) -> str:
 def _raw(store: Store) -> bytes:
     if store.pem:
         return store.pem.encode()
-    with open(store.location, "rb") as file:
-        return file.read()
+    try:
+        with open(store.location, "rb") as file:
+            return file.read()
+    except ValueError:  # a NUL
+        raise BadTls(f"{store.location!r}: no file can have that name") from None
 
 
 def _is_pem(raw: bytes) -> bool:
@@ -90,6 +93,7 @@ def _pem(what: str, der: bytes) -> str:
 
 def _pkcs12(raw: bytes, store: Store) -> Any:
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise BadTls(f"{store.location}: PKCS12 {_NO_PKCS12}") from None
@@ -97,6 +101,8 @@ def _pkcs12(raw: bytes, store: Store) -> Any:
         return pkcs12.load_pkcs12(raw, store.password.encode() or None)
     except ValueError:
         raise BadTls(f"{store.location}: no PKCS12 store, or the password is wrong") from None
+    except UnsupportedAlgorithm as error:
+        raise BadTls(f"{store.location}: {error}") from None
 
 
 def _pkcs12_keys(raw: bytes, store: Store) -> tuple[bytes, None]:
@@ -183,7 +189,10 @@ def _unprotected(protected: bytes, password: str, store: Store) -> bytes:
     """A key out of its protection: xor with SHA-1 of password and what came before, then a checksum of the key."""
     secret = password.encode("utf-16-be")
     start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
-    body = protected[_octets(protected, start) :] if start >= 0 else b""
+    try:
+        body = protected[_octets(protected, start) :] if start >= 0 else b""
+    except (ValueError, IndexError):
+        raise BadTls(f"{store.location}: a key that is protected in no way known here") from None
     digest, text = body[:_SALT_BYTES], body[_SALT_BYTES:-_DIGEST_BYTES]
     out = bytearray()
     while len(out) < len(text):
