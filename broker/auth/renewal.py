@@ -55,5 +55,8 @@ class Renewal:
                 tls = tls_for(values, name, self._config.protocol(name))
                 assert tls is not None, "only listeners with TLS are here"
                 listener.renew(tls)
-            except (BadAccess, OSError) as error:
-                logger.warning("listener %s keeps its certificates: %s", name, error)
+            except AssertionError:
+                raise
+            except Exception as error:  # of anybody's bytes: ended by them, the node would not start again
+                unforeseen = not isinstance(error, (BadAccess, OSError))
+                logger.warning("listener %s keeps its certificates: %s", name, error, exc_info=unforeseen)

@@ -28,11 +28,11 @@ CONFIG = NodeConfig(
 class Listener:
     def __init__(self) -> None:
         self.shown: list[str] = []
-        self.refuses = False
+        self.refuses: Exception | None = None
 
     def renew(self, tls: Tls) -> None:
-        if self.refuses:
-            raise BadTls("no usable key")
+        if self.refuses is not None:
+            raise self.refuses
         assert tls.keys is not None
         self.shown.append(tls.keys.location)
 
@@ -58,9 +58,11 @@ def test_other_changes_read_nothing_again(changed):
     assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
 
 
-def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog):
+@pytest.mark.parametrize("error", [BadTls("no usable key"), ValueError("no usable key"), IndexError("no usable key")])
+def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
+    """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
     one, other = Listener(), Listener()
-    one.refuses = True
+    one.refuses = error
     changed = Delta(configs=frozenset({OWN}))
     Renewal(CONFIG, {"IN": one, "OUT": other}).publish(Image(configs={OWN: {KEY: "new.pem"}}), changed)
     assert (one.shown, other.shown) == ([], ["new.pem"])
