@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
     from ottla.broker.auth.scram import TokenOf
     from ottla.broker.server.admission import Admission
+    from ottla.controller.delta import Listener as Follower
+    from ottla.world.env import Listener
 
 LIMIT, BY_ADDRESS = "max.connection", "connection_creation_rate"
 """Settings that limit connections have the one in their names; quotas of addresses are called the other."""
@@ -55,6 +57,8 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
     made.acceptors.extend(acceptors.values())
     _limit(env, made, acceptors)
+    controller = made.controller  # of a node that is no broker nobody applies what is committed
+    _renew_certificates(services.config, listening.controllers, controller.listeners, controller.image)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)
     if not listening.clients:
@@ -122,17 +126,17 @@ def _limit(env: Env, made: Parts, listeners: Mapping[str, Acceptor], protected: 
     made.controller.listeners.append(publish)
 
 
-def _renew_certificates(made: Parts, listening: Listening) -> None:
-    """Hear of other stores that are set for a listener with TLS."""
-    config = made.services.config
-    every = {**listening.clients, **listening.controllers}
-    secured = {name: x for name, x in every.items() if config.protocol(name).endswith("SSL")}
+def _renew_certificates(
+    config: NodeConfig, listeners: Mapping[str, Listener], followers: list[Follower], image: Image
+) -> None:
+    """Hear of other stores that are set for a listener with TLS; ``image``: what was set before this start."""
+    secured = {name: x for name, x in listeners.items() if config.protocol(name).endswith("SSL")}
     if secured:
         from ottla.broker.auth.renewal import Renewable, Renewal
 
         renewal = Renewal(config, cast("dict[str, Renewable]", secured))
-        renewal.publish(made.cache.image, Delta.everything(made.cache.image))  # what was set before this start
-        made.applier.followers.append(renewal.publish)
+        renewal.publish(image, Delta.everything(image))
+        followers.append(renewal.publish)
 
 
 def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) -> None:
@@ -149,7 +153,7 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
         acceptors[name] = Acceptor(dispatcher, _door(made.services, name, nursery))
     made.acceptors.extend(acceptors.values())
     _tell_numbers(env, made, listening, nursery)
-    _renew_certificates(made, listening)
+    _renew_certificates(made.services.config, listening.clients, made.applier.followers, made.cache.image)
     _limit(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

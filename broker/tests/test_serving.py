@@ -13,7 +13,7 @@ from ottla.broker.services import Metering, Services
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.broker.tests.world import VirtualEnv, virtually
 from ottla.controller.delta import Delta
-from ottla.controller.image import Image
+from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.peers.client import Channel
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -22,31 +22,42 @@ async def _forever() -> None:
     await trio.sleep_forever()
 
 
+class Stage:
+    """As much of a node as its controller's listener needs; it is no broker."""
+
+    def __init__(self, config: NodeConfig, image: Image) -> None:
+        self.env: Any = VirtualEnv()
+        self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
+        idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
+        parts: Any = dict.fromkeys(Services.__dataclass_fields__)
+        parts |= {"env": self.env, "config": config, "controller": self.controller, "making": ()}
+        cache: Any = SimpleNamespace(cluster_id="c", image=Image())
+        self.made: Any = SimpleNamespace(
+            services=Services(**parts | {"metering": Metering()}),
+            controller=self.controller,
+            cache=cache,
+            registration=lambda: idle,
+            look_after=_forever,
+            acceptors=[],
+        )
+
+    def serve(self, listener: Any, nursery: trio.Nursery) -> None:
+        listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
+        serving.controllers(self.env, self.made, listening, nursery)
+
+    def commit(self, image: Image, delta: Delta) -> None:
+        for hear in self.controller.listeners:
+            hear(image, delta)
+
+
 def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
-    env: Any = VirtualEnv()
-    net = MemoryNet()
-    controller: Any = SimpleNamespace(run=_forever, listeners=[], image=Image(), kraft_version=1)
-    idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
-    parts: Any = dict.fromkeys(Services.__dataclass_fields__)
-    parts |= {"env": env, "config": NodeConfig(), "controller": controller, "making": (), "metering": Metering()}
-    cache: Any = SimpleNamespace(cluster_id="c", image=Image())
-    made: Any = SimpleNamespace(
-        services=Services(**parts),
-        controller=controller,
-        cache=cache,
-        registration=lambda: idle,
-        look_after=_forever,
-        acceptors=[],
-    )
+    net, stage = MemoryNet(), Stage(NodeConfig(), Image())
 
     async def main() -> None:
         listener = await net.listen("h", 9093)
         async with trio.open_nursery() as nursery:
-            listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
-            serving.controllers(env, made, listening, nursery)
-            image = Image(7, features={"metadata.version": 30})
-            for hear in controller.listeners:
-                hear(image, Delta(features=True))
+            stage.serve(listener, nursery)
+            stage.commit(Image(7, features={"metadata.version": 30}), Delta(features=True))
             channel = Channel(await net.connect("h", 9093))
             answer = await channel.call(ApiVersionsRequest("ottla", "1"), 4)
             levels = {f.name: f.max_version_level for f in answer.finalized_features}
@@ -55,3 +66,24 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
             nursery.cancel_scope.cancel()
 
     virtually(main)
+
+
+def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
+    """It is no broker, and nobody applies there what is committed."""
+    shown: list[str] = []
+    keys = "listener.name.controller.ssl.keystore.location"
+    settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
+    settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
+    own = (RESOURCE_BROKER, "7")
+    stage = Stage(NodeConfig(settings, node_id=7), Image(configs={own: {keys: "before.pem"}}))
+
+    async def main() -> None:
+        listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keys.location), accept=_forever)
+        async with trio.open_nursery() as nursery:
+            stage.serve(listener, nursery)
+            assert shown == ["before.pem"], "what was set before this start"
+            stage.commit(Image(configs={own: {keys: "next.pem"}}), Delta(configs=frozenset({own})))
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+    assert shown == ["before.pem", "next.pem"]
