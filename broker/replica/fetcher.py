@@ -10,8 +10,6 @@ Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``Broke
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import trio
@@ -23,17 +21,16 @@ from ottla.broker.replica.following import (
     Key,
     Outcome,
     OutOfRange,
+    pieces,
     where_to_cut,
 )
 from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, list_offsets_version
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.peers.client import Disconnected
-from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.primitives import Buffer
 from ottla.world.disk import is_passing
 from ottla.world.env import Lane
 
@@ -47,34 +44,8 @@ followed already; then that request is broken off, and the next one has to name 
 """
 DOUBT_WAIT_MS = 10
 """A leader does not answer a fetch because its high watermark moves. Who must know soon asks again so soon."""
-PIECE_BYTES = 256 * 1024
-PIECE_BATCHES = 64
-_LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
-
-
-def pieces(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R319).
-
-    What begins like no batch comes as it is: the log refuses it.
-    """
-    view = memoryview(records)
-    start = at = count = 0
-    while at + HEADER_BYTES <= len(view):
-        length, epoch = _LENGTH_AND_EPOCH(view, at + 8)
-        if epoch > leader_epoch:
-            break
-        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            at = len(view)
-            break
-        if at + length + LOG_OVERHEAD_BYTES > len(view):
-            break
-        at += length + LOG_OVERHEAD_BYTES
-        count += 1
-        if count == PIECE_BATCHES or at - start >= PIECE_BYTES:
-            yield view[start:at]
-            start, count = at, 0
-    if at > start:
-        yield view[start:at]
+SYNC_AGAIN_S = 1.0
+"""So long after one that was short of something that passes."""
 
 
 class Taken(NamedTuple):
@@ -98,6 +69,8 @@ class Fetcher:
         """Those that lacked something of what is committed when they were last heard of."""
         self._doubtful: dict[Key, float] = {}
         """Those of which clients wait for the new leader's high watermark, and until when."""
+        self._unsynced: dict[Key, bool] = {}
+        """Those not asked for before what they have is on the disk, and whether somebody sees to that."""
         self._news = trio.Event()
         """Set when there may be something to ask for that there was not."""
         self._asking: trio.CancelScope | None = None
@@ -119,6 +92,7 @@ class Fetcher:
         if replica.is_in_doubt:
             self._doubtful[key] = self._world.env.monotonic_ms() + IN_DOUBT_MS
         self._following.follow(key, leader_epoch, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
+        self._hold_unsynced(key, replica)
         self._news.set()
 
     def forget(self, replica: Replica) -> None:
@@ -128,6 +102,7 @@ class Fetcher:
             del self._followed[key]
             self._behind.discard(key)
             self._doubtful.pop(key, None)
+            self._unsynced.pop(key, None)
             self._following.forget(key)
 
     def stop(self) -> None:
@@ -143,7 +118,9 @@ class Fetcher:
         with trio.CancelScope() as self._life:
             if self._stopped:
                 return
+            self._unsynced.clear()
             for key, replica in self._followed.items():
+                self._hold_unsynced(key, replica)
                 self._stands(key, replica)
             try:
                 async with trio.open_nursery() as nursery:
@@ -158,6 +135,10 @@ class Fetcher:
         env, following = self._world.env, self._following
         now = env.monotonic_ms()
         following.broker_epoch = self._world.broker_epoch()
+        for key in [key for key, seen_to in self._unsynced.items() if not seen_to]:
+            self._unsynced[key] = True
+            replica = self._followed[key]
+            nursery.start_soon(self._sync, Taken(Append(key, b"", 0, 0), replica, replica.leader_epoch))
         following.hold(self._held())
         request = following.request(now)
         if request is None:
@@ -185,10 +166,18 @@ class Fetcher:
             self._news = trio.Event()
 
     def _held(self) -> frozenset[Key]:
-        """What is behind, may be held back, and was filled fast enough of late."""
+        """What is not synced; and what is behind, may be held back, and was filled fast enough of late."""
         if not self._behind or not self._world.is_over():
-            return frozenset()
-        return frozenset(key for key in self._behind if self._world.is_throttled(self._followed[key]))
+            return frozenset(self._unsynced)
+        throttled = (key for key in self._behind if self._world.is_throttled(self._followed[key]))
+        return frozenset(throttled).union(self._unsynced)
+
+    def _hold_unsynced(self, key: Key, replica: Replica) -> None:
+        """Whoever fetches from an offset says that it keeps what is before: a process that was killed left it unsynced."""
+        if replica.log.unflushed_records >= replica.log.settings.flush_messages:
+            self._unsynced[key] = False
+        else:
+            self._unsynced.pop(key, None)
 
     def _is_in_doubt(self, now_ms: float) -> bool:
         """Whether a client may be waiting for what the leader says next."""
@@ -277,7 +266,7 @@ class Fetcher:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._following.broke(key)
             else:
-                self._following.delay(key, now())
+                self._later(taken)
             return
         except Disconnected:
             raise
@@ -291,10 +280,18 @@ class Fetcher:
         log = replica.log
         self._following.stands(key, log.log_end_offset, log.epochs.latest(), log.log_start_offset)
 
+    def _later(self, taken: Taken) -> None:
+        """Ask again in a while, from where the log ends: some of the answer may be in it."""
+        key = taken.outcome.key
+        if self._is_ours(taken):
+            self._hold_unsynced(key, taken.replica)
+            self._stands(key, taken.replica)
+        self._following.delay(key, self._world.env.monotonic_ms())
+
     def _broke(self, taken: Taken, error: OSError) -> None:
         """The disk refused."""
         if is_passing(error):
-            self._following.delay(taken.outcome.key, self._world.env.monotonic_ms())
+            self._later(taken)
         else:
             self._following.broke(taken.outcome.key)
         self._world.fail(error, taken.replica.log)
@@ -323,18 +320,22 @@ class Fetcher:
     async def _sync(self, taken: Taken) -> None:
         """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
         log = None
-        while log is not taken.replica.log:  # it may have moved to another directory meanwhile
+        while log is not taken.replica.log and not taken.replica.log.closed:  # it may have moved to another directory
             log = taken.replica.log
             try:
                 job = log.begin_sync(log.log_end_offset)
                 await self._world.env.in_thread(job, Lane.SYNC)
                 log.finish_sync(job)
             except OSError as error:
-                if log is taken.replica.log:
+                if log is taken.replica.log and not is_passing(error):
                     self._broke(taken, error)
                     return
-                self._world.fail(error, log)  # the disk it has left; what counts lies elsewhere
+                self._world.fail(error, log)  # the disk it has left: what counts lies elsewhere; or it passes
+                if log is taken.replica.log:
+                    await self._world.env.sleep(SYNC_AGAIN_S)
+                    log = None
         if self._is_ours(taken):
+            self._unsynced.pop(taken.outcome.key, None)
             self._stands(taken.outcome.key, taken.replica)
             self._news.set()
 

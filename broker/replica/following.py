@@ -9,14 +9,21 @@ Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``Fetch
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.log.epochs import UNDEFINED_EPOCH
+from ottla.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Opaque
 
+PIECE_BYTES = 256 * 1024
+PIECE_BATCHES = 64
+_LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
 _MOST_REQUESTS = 2**31 - 1
 
 Key = tuple[bytes, int]
@@ -335,3 +342,28 @@ def where_to_cut(epoch: int, end: int, own: tuple[int, int], log_end: int) -> Cu
     if own_epoch == UNDEFINED_EPOCH:
         return Cut(min(end, log_end), settled=True)
     return Cut(min(own_end, log_end), settled=False)
+
+
+def pieces(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
+    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R319).
+
+    What begins like no batch comes as it is: the log refuses it.
+    """
+    view = memoryview(records)
+    start = at = count = 0
+    while at + HEADER_BYTES <= len(view):
+        length, epoch = _LENGTH_AND_EPOCH(view, at + 8)
+        if epoch > leader_epoch:
+            break
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            at = len(view)
+            break
+        if at + length + LOG_OVERHEAD_BYTES > len(view):
+            break
+        at += length + LOG_OVERHEAD_BYTES
+        count += 1
+        if count == PIECE_BATCHES or at - start >= PIECE_BYTES:
+            yield view[start:at]
+            start, count = at, 0
+    if at > start:
+        yield view[start:at]

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replica.fetcher import Fetcher, pieces
+from ottla.broker.replica.fetcher import Fetcher
+from ottla.broker.replica.following import pieces
 from ottla.broker.replica.leader_line import World
 from ottla.broker.tests.brokers import Brokers, until
 from ottla.broker.tests.world import VirtualEnv, virtually
+from ottla.log.settings import LogSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError, WireError
@@ -77,6 +79,7 @@ class Slow:
         for number in numbers:
             epochs = SimpleNamespace(latest=lambda: 3)
             log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False)
+            log.unflushed_records, log.settings = 0, LogSettings()
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
             self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
 

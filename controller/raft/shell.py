@@ -107,6 +107,7 @@ class Raft:
             listener=quorum.listener,
             auto_join=quorum.auto_join,
         )
+        self.machine.synced = min(self.machine.synced, store.log.recovery_point)  # a killed process left what is beyond
         self.leader_goal = -1
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._won = (-1, -1)

@@ -1,0 +1,135 @@
+"""What a follower has after an answer it could take in part only, or before a sync: it asks from there, and not beyond."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.tests.scripted_leader import Answer, Scripted, records, row
+
+END = 8
+
+
+def asked_from(leader: Scripted) -> list[int]:
+    """Where each request that named the partition began."""
+    return [sent.partitions[0].fetch_offset for sent in leader.sent if 0 in sent.partitions]
+
+
+def what_is_there(leader: Scripted, size_bytes: int) -> Callable[[], Awaitable[Any]]:
+    """A leader whose log ends at `END`, a record a batch."""
+
+    async def answer() -> Answer:
+        at = asked_from(leader)[-1]
+        if leader.log().settings.flush_messages == 1:
+            assert at <= leader.log().recovery_point, "whoever asks from there says that it keeps what is before"
+        if at >= END:
+            await trio.sleep(0.5)
+            return []
+        return [row(0, b"".join(records(n, size_bytes=size_bytes) for n in range(at, END)), high=END)]
+
+    return answer
+
+
+def following(first: list[Answer], size_bytes: int = 100_000, **log: Any) -> Scripted:
+    leader = Scripted(*first, **log)
+    leader.answers += [what_is_there(leader, size_bytes)] * 40
+    return leader
+
+
+def catches_up(leader: Scripted) -> None:
+    leader.follow()
+
+    async def story() -> None:
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+        assert asked_from(leader)[-1] == END
+
+    leader.play(story)
+
+
+def test_damage_in_the_middle_of_an_answer_is_asked_for_again_from_where_the_log_ends() -> None:
+    """Its first batches are in the log: who asked for them again would refuse what comes, and be silent for good."""
+    damaged = bytearray(b"".join(records(n, size_bytes=100_000) for n in range(END)))
+    damaged[-1] ^= 0xFF
+    catches_up(following([[row(0, bytes(damaged), high=END)]]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"flush_messages": 1}])
+def test_an_error_that_passes_in_the_middle_of_an_answer_is_one(settings: dict[str, int]) -> None:
+    leader = following([], **settings)
+    writes = 0
+
+    def fault(what: str, path: str) -> OSError | None:
+        nonlocal writes
+        writes += what == "pwrite" and path.endswith(".log")
+        return OSError(errno.EMFILE, "no more") if writes == 5 and what == "pwrite" else None
+
+    leader.env.disk.fault = fault
+    catches_up(leader)
+
+
+def test_a_sync_that_is_short_of_descriptors_is_made_again_before_anything_is_asked_for() -> None:
+    leader = following([], size_bytes=1, flush_messages=1)
+    left = [OSError(errno.EMFILE, "no more")]
+
+    def fault(what: str, path: str) -> OSError | None:
+        unsynced = what == "open" and path.endswith("leader-epoch-checkpoint") and leader.log().log_end_offset
+        return left.pop() if left and unsynced else None
+
+    leader.env.disk.fault = fault
+    catches_up(leader)
+    assert not left
+    assert set(asked_from(leader)) == {0, END}
+
+
+def test_a_sync_that_fails_for_a_while_is_tried_once_a_second_whatever_else_is_followed() -> None:
+    leader = Scripted(flush_messages=1)
+    leader.log().append_as_follower(records(0), 0)
+    tried: list[float] = []
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what != "open" or not path.endswith("leader-epoch-checkpoint") or trio.current_time() > 3.5:
+            return None
+        tried.append(trio.current_time())
+        return OSError(errno.EMFILE, "no more")
+
+    async def at_once() -> Answer:
+        await trio.sleep(0.01)
+        return []
+
+    leader.answers += [at_once] * 300
+    leader.follow()
+    leader.env.disk.fault = fault
+
+    async def story() -> None:
+        leader.fetcher.follow(leader.replica(1), 3)
+        await trio.sleep(6)
+        assert len(tried) == 4
+        assert asked_from(leader)[0] == 1
+
+    leader.play(story)
+
+
+@pytest.mark.parametrize("under_another_epoch", [False, True])
+def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promised(under_another_epoch: bool) -> None:
+    """Whoever asks for an offset says that it keeps what is before it, where ``flush.messages`` says so."""
+    leader = following([], size_bytes=1, flush_messages=1)
+    leader.log().append_as_follower(b"".join(records(n) for n in range(5)), 0)
+    leader.follow()
+
+    async def story() -> None:
+        if under_another_epoch:
+            await trio.lowlevel.checkpoint()
+            leader.follow(epoch=leader.replica().leader_epoch + 1)
+        while not asked_from(leader):
+            await trio.sleep(0.001)
+        assert asked_from(leader)[0] == 5
+        assert leader.log().recovery_point == 5
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+
+    leader.play(story)
