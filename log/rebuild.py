@@ -5,16 +5,20 @@ Source: ``UnifiedLog.rebuildProducerState``, ``ProducerStateManager.truncateAndR
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import file_name
-from ottla.log.state import LogState
+from ottla.log.state import LogState, txn_ends
+from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import WireError
+from ottla.wire.primitives import Buffer
 from ottla.world.disk import read_file
 
 _DIGITS = 20
+_TOLD_AT_ONCE = 16
 
 
 class Seen(NamedTuple):
@@ -26,14 +30,16 @@ class Seen(NamedTuple):
     """Whether any batch has a producer."""
 
 
-def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = False) -> None:
+def rebuild_producers(
+    log: LogState, seen: Seen | None = None, *, none: bool = False, told: ProducerStates | None = None
+) -> None:
     """Producer state as of the log end; snapshots of what is no longer there go.
 
     After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty. Nor
     is one of use that is older than the log start: what it calls open may have ended in what is not read any more.
-    ``none``: no batch has a producer that is remembered, and no batch is read.
+    ``none``: no batch has a producer that is remembered, and no batch is read. ``told``: what `producers_below` found.
     """
-    log.producers = ProducerStates()
+    log.producers = ProducerStates() if told is None else told
     log.verifying.clear()
     offset = log.log_start_offset
     names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
@@ -42,14 +48,14 @@ def rebuild_producers(log: LogState, seen: Seen | None = None, *, none: bool = F
         path = f"{log.directory}/{name}"
         if at > log.log_end_offset:
             log.disk.unlink(path)
-        elif at <= log.log_start_offset or (seen is not None and at > seen.first_base):
+        elif told is not None or at <= log.log_start_offset or (seen is not None and at > seen.first_base):
             continue
         elif _load(log, path):
             offset = at
             break
         else:
             log.disk.unlink(path)
-    nothing_new = none or (seen is not None and not seen.producers and offset >= seen.first_base)
+    nothing_new = none or told is not None or (seen is not None and not seen.producers and offset >= seen.first_base)
     if offset < log.log_end_offset and not nothing_new:
         _tell(log, offset)
     keep = {file_name(base, ".snapshot") for base in log.bases}
@@ -79,3 +85,46 @@ def _tell(log: LogState, offset: int) -> None:
             log.notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")
         if segment is not log.active:
             segment.close()
+
+
+def producers_below(log: LogState, offset: int) -> Generator[None, None, ProducerStates | None]:
+    """Producer state as of ``offset``, as `rebuild_producers` finds it after a cut, some batches a step.
+
+    It may be a segment that is read, and others must run meanwhile. The log has its end until it is cut; None where it
+    has changed until then, or cannot be read to the end, so that whoever cuts it has to look for himself.
+    """
+    before = [log.truncations, log.log_end_offset, log.log_start_offset, *log.segments]
+    states, begin = ProducerStates(), log.log_start_offset
+    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
+    for name in sorted(names, reverse=True):
+        if log.log_start_offset < int(name[:_DIGITS]) <= offset:
+            try:
+                path = f"{log.directory}/{name}"
+                states, begin = ProducerStates.unpack(read_file(log.disk, path), path), int(name[:_DIGITS])
+            except (CorruptFile, OSError):
+                continue
+            break
+    count = 0
+    try:
+        for segment in log.segments[log.segments.index(log.segment_of(begin)) :]:
+            for _, header, raw in segment.scan():
+                if header.last_offset >= offset:
+                    break
+                if header.producer_id >= 0 and header.base_offset >= begin:
+                    _take(states, header, raw)
+                count += 1
+                if count % _TOLD_AT_ONCE == 0:
+                    yield
+    except (WireError, OSError):
+        return None
+    after = [log.truncations, log.log_end_offset, log.log_start_offset, *log.segments]
+    return states if after == before else None
+
+
+def _take(states: ProducerStates, header: BatchHeader, raw: Buffer) -> None:
+    """A batch's producer; transaction indexes keep what they have below a cut."""
+    if not header.is_control:
+        states.update(header, header.base_offset)
+        return
+    for end in txn_ends(header, raw):
+        states.end_transaction(header, header.base_offset, end.kind, end.coordinator_epoch)

@@ -52,9 +52,10 @@ class TruncatableLog(ReadableLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
+    def truncate_to(self, offset: int, now_ms: int, producers: ProducerStates | None = None) -> int:
         """Drop every batch that reaches to ``offset`` or behind it; gives where the log ends now.
 
+        ``producers``: as of there, just told by `producers_below`; else all since the last roll is read.
         Batches stay whole, and a log ends where its bytes do: a cut in the middle of a batch ends it before that batch.
 
         Raises:
@@ -76,7 +77,7 @@ class TruncatableLog(ReadableLog):
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.cleaner_point = min(self.cleaner_point, self.log_end_offset)
             self.epochs.truncate_end(self.log_end_offset)
-            rebuild_producers(self, none=not self.producers.producers)
+            rebuild_producers(self, none=not self.producers.producers, told=producers)
         self.check_order()
         return self.log_end_offset
 

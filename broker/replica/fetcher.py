@@ -27,6 +27,7 @@ from ottla.broker.replica.following import (
 from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, list_offsets_version
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.turn import BESIDE_MS, Turn
+from ottla.log.rebuild import producers_below
 from ottla.peers.client import Disconnected
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
@@ -173,7 +174,7 @@ class Fetcher:
         return frozenset(throttled).union(self._unsynced)
 
     def _hold_unsynced(self, key: Key, replica: Replica) -> None:
-        """Whoever fetches from an offset says that it keeps what is before: a process that was killed left it unsynced."""
+        """Whoever fetches from an offset says that it keeps what is before, which a killed process left unsynced."""
         if replica.log.unflushed_records >= replica.log.settings.flush_messages:
             self._unsynced[key] = False
         else:
@@ -249,7 +250,7 @@ class Fetcher:
         if not self._is_ours(taken):
             return
         outcome, replica, _ = taken
-        log, key, now = replica.log, outcome.key, self._world.env.monotonic_ms
+        log, key = replica.log, outcome.key
         try:
             match outcome:
                 case Append():
@@ -258,7 +259,8 @@ class Fetcher:
                         return
                 case Diverged(_, epoch, end):
                     own = log.epochs.end_offset_of(epoch, log.log_end_offset)
-                    self._cut(replica, where_to_cut(epoch, end, own, log.log_end_offset).offset)
+                    nursery.start_soon(self._diverged, taken, where_to_cut(epoch, end, own, log.log_end_offset).offset)
+                    return
                 case OutOfRange():
                     await self._find_range(taken)
         except ProtocolError as error:
@@ -339,12 +341,28 @@ class Fetcher:
             self._stands(taken.outcome.key, taken.replica)
             self._news.set()
 
-    def _cut(self, replica: Replica, offset: int) -> None:
-        log = replica.log
+    async def _diverged(self, taken: Taken, offset: int) -> None:
+        """Cut a log, while others are followed."""
+        try:
+            await self._cut(taken, offset)
+        except OSError as error:
+            self._broke(taken, error)
+            return
+        if self._is_ours(taken):
+            self._stands(taken.outcome.key, taken.replica)
+            self._news.set()
+
+    async def _cut(self, taken: Taken, offset: int) -> None:
+        """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
+        log, producers = taken.replica.log, None
+        if log.producers.producers:
+            producers = await Turn(self._world.env, BESIDE_MS).through(producers_below(log, offset))
+            if not self._is_ours(taken) or taken.replica.log is not log:
+                return
         if offset < log.high_watermark:
             logger.warning("%s: cut to %d, below the high watermark: the leader has another past", log.label, offset)
-        log.truncate_to(offset, self._world.env.now_ms())
-        replica.changed()
+        log.truncate_to(offset, self._world.env.now_ms(), producers)
+        taken.replica.changed()
 
     async def _find_range(self, taken: Taken) -> None:
         """The leader has nothing at this log's end: end where it ends, or start anew where it starts (R322).
@@ -355,7 +373,7 @@ class Fetcher:
         replica = taken.replica
         end = await self._offset_of(taken, LATEST)
         if self._is_ours(taken) and end < replica.log.log_end_offset:
-            self._cut(replica, end)
+            await self._cut(taken, end)
             return
         start = await self._offset_of(taken, EARLIEST)
         if self._is_ours(taken) and start > replica.log.log_end_offset:

@@ -9,6 +9,8 @@ import pytest
 import trio
 
 from ottla.broker.tests.scripted_leader import Answer, Scripted, records, row
+from ottla.log import rebuild
+from ottla.wire import records as r
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import fetch as f
 
@@ -180,6 +182,24 @@ def test_r320_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> No
         await trio.sleep(0.1)
         assert leader.log().log_end_offset == 3
         assert ("fetch", "t", 0) in heard
+        assert leader.sent[1].partitions[0].fetch_offset == 3
+
+    leader.play(story)
+
+
+def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment of a gibibyte took fifteen seconds in one turn: with any idempotent producer, at each failover."""
+    leader = Scripted([row(0, diverging_epoch=f.EpochEndOffset(2, 3))])
+    log = leader.log()
+    for first, epoch in ((0, 2), (3, 3)):
+        batch = r.build([r.NewRecord(None, b"", 0)] * 3, producer_id=7, producer_epoch=0, base_sequence=first)
+        log.append_as_follower(bytes(first.to_bytes(8, "big") + batch[8:12]) + epoch.to_bytes(4, "big") + batch[16:], 0)
+    monkeypatch.setattr(rebuild, "_tell", lambda *_: pytest.fail("all is read at once"))
+    leader.follow()
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        assert (log.log_end_offset, log.producers.producers[7].last_sequence) == (3, 2)
         assert leader.sent[1].partitions[0].fetch_offset == 3
 
     leader.play(story)

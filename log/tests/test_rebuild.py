@@ -1,0 +1,97 @@
+"""What is known of producers below a cut, told before it: the same as after it, some batches at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producers import ProducerStates
+from ottla.log.rebuild import producers_below
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, a_batch, in_transaction, marker, memory_disk, new_log, of_producer, put
+
+
+def a_history(seed: int) -> PartitionLog:
+    """Producers with and without transactions, some of them open, over several segments."""
+    chance = random.Random(seed)
+    log = new_log(memory_disk().session())
+    sequences, open_ids = dict.fromkeys(range(1, 6), 0), set[int]()
+    for _ in range(60):
+        pid = chance.randrange(0, 6)
+        if chance.random() < 0.1:
+            log.roll(NOW)
+        if pid == 0:
+            put(log, a_batch(0, chance.randrange(1, 4)))
+        elif pid in open_ids and chance.random() < 0.4:
+            put(log, marker(pid, chance.randrange(2)))
+            open_ids.discard(pid)
+        else:
+            put(log, in_transaction(pid, sequences[pid]) if pid > 2 else of_producer(pid, sequences[pid]))
+            sequences[pid] += 1
+            if pid > 2:
+                open_ids.add(pid)
+    log.set_high_watermark(log.log_end_offset)
+    return log
+
+
+def to_the_end(steps: Generator[None, None, ProducerStates | None]) -> tuple[int, ProducerStates | None]:
+    """How many steps it took, and what came of it."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def words(states: ProducerStates | None) -> Any:
+    assert states is not None
+    return states.pack(), states.ongoing
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_producers_told_before_a_cut_are_those_found_after_it(seed: int) -> None:
+    for offset in range(0, a_history(seed).log_end_offset, 3):
+        log, other = a_history(seed), a_history(seed)
+        _, told = to_the_end(producers_below(log, offset))
+        assert words(log.producers) == words(other.producers), "nothing has changed yet"
+        log.truncate_to(offset, NOW, told)
+        other.truncate_to(offset, NOW)
+        assert words(log.producers) == words(other.producers)
+        assert log.last_stable_offset == other.last_stable_offset
+        assert [x.aborted for x in log.segments] == [x.aborted for x in other.segments]
+
+
+def of_one_segment(batches: int) -> PartitionLog:
+    log = new_log(memory_disk().session(), LogSettings())
+    for sequence in range(batches):
+        put(log, of_producer(1, sequence))
+    return log
+
+
+def test_they_are_told_a_few_batches_at_a_time() -> None:
+    log = of_one_segment(200)
+    steps, _ = to_the_end(producers_below(log, log.log_end_offset - 1))
+    assert steps >= 10
+
+
+@pytest.mark.parametrize("change", ["append", "roll", "start", "cut"])
+def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> None:
+    log = of_one_segment(40)
+    steps = producers_below(log, log.log_end_offset)
+    next(steps)
+    match change:
+        case "append":
+            put(log, of_producer(1, 40))
+        case "roll":
+            log.roll(NOW)
+        case "start":
+            log.raise_start(3)
+        case _:
+            log.truncate_to(30, NOW)
+    assert to_the_end(steps)[1] is None
