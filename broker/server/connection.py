@@ -17,6 +17,7 @@ import trio
 from ottla.broker.server.dispatch import LARGE_BYTES, Dispatcher, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
+from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
 from ottla.wire.compiler import Chunk, rows
 from ottla.wire.errors import WireError
@@ -100,15 +101,18 @@ class Connection:
             while await self._receive():
                 try:
                     await self._answer_all()
-                finally:
-                    await self._flush()  # what was answered before a request that ends the connection still leaves
+                except BaseException as error:
+                    if not is_ours(error):
+                        await self._flush()  # what was answered before a request that ends the connection still leaves
+                    raise
+                await self._flush()
         except WireError as error:
             self._complain(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
-        except AssertionError:
-            raise  # a broken invariant: going on could lose data
-        except Exception:
+        except Exception as error:
+            if is_ours(error):
+                raise  # a broken invariant: going on could lose data, and nobody is waited for before it ends the node
             text = "connection from %s closed: a request could not be handled"
             self._complain(logging.ERROR, text, self._peer.host, traceback=True)
         finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ import trio
 import trio.testing
 
 from ottla.broker.server.connection import CloseConnection
+from ottla.broker.share.several import for_each
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -148,6 +152,55 @@ def test_a_broken_invariant_goes_on_to_the_node(stage: Stage) -> None:
     line.say(beat(1))
     with pytest.raises(AssertionError, match="broken"):
         served(stage, line)
+    assert line.is_closed
+
+
+class Gone(Line):
+    """Whoever is answered has left."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("client", [Gone, partial(Line, reads=False)], ids=["it left", "it does not read"])
+def test_a_broken_invariant_goes_on_to_the_node_whatever_becomes_of_the_answers_before_it(
+    stage: Stage, client: Callable[[], Line]
+) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        raise AssertionError("broken")
+
+    stage.serve(ApiKey.PRODUCE, handler)
+    line = client()
+    line.say(beat(1) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest()))
+    with pytest.raises(AssertionError, match="broken"):
+        served(stage, line)
+    assert line.is_closed
+
+
+def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage: Stage) -> None:
+    async def broken(item: int) -> None:
+        raise AssertionError(f"broken {item}")
+
+    stage.serve(BEAT, lambda context, request: for_each([1, 2], broken))
+    line = Line()
+    line.say(beat(1))
+    with pytest.raises(ExceptionGroup) as raised:
+        served(stage, line)
+    assert is_ours(raised.value)
+    assert line.is_closed
+
+
+def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(item: int) -> None:
+        raise ZeroDivisionError
+
+    stage.serve(BEAT, lambda context, request: for_each([1], failing))
+    line = Line()
+    line.say(beat(1))
+    served(stage, line)
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
     assert line.is_closed
 
 
