@@ -3,6 +3,9 @@
 Rules that are there already are made again silently. Each row of a request stands for itself; what the good ones make
 is written together. A rule found by two filters is told by both and removed once.
 
+Deviation: how often rules are told again, because filters overlap, is bounded: a request of 8 KB could have two million
+rows for its answer.
+
 Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java`` (apache/kafka 4.3.1).
 """
 
@@ -31,6 +34,10 @@ from ottla.wire.schema import Message
 
 MOST_RECORDS = 10_000
 """A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+MOST_AGAIN_CHARS = 8 * 1024 * 1024
+"""Names in rows of an answer that tell of a rule once more, which another filter of the request found as well."""
+ROW_CHARS = 64
+"""What such a row counts besides its names."""
 
 
 class _Asked(Protocol):
@@ -180,7 +187,7 @@ def delete_acls(image: Image, request: da.DeleteAclsRequest, static: Mapping[str
     """
     _need_authorizer(static)
     rows: list[da.DeleteAclsFilterResult] = []
-    doomed: dict[bytes, None] = {}
+    telling = _Telling(image)
     for asked in request.filters:
         row = da.DeleteAclsFilterResult(error_message=None)
         rows.append(row)
@@ -188,14 +195,60 @@ def delete_acls(image: Image, request: da.DeleteAclsRequest, static: Mapping[str
         if wanted.is_unknown:
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
             continue
-        for acl in (yield from found(image, wanted)):
-            if len(doomed) >= MOST_RECORDS:
-                why = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
-            doomed[image.acls[acl]] = None
-            row.matching_acls.append(_told(acl))
-    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(doomed)]
+        row.matching_acls = yield from telling.of(wanted)
+    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.doomed)]
     return Decision(da.DeleteAclsResponse(filter_results=rows), records)
+
+
+class _Telling:
+    """What filters of one request find: a rule is made a row once, and a filter that comes again is told the same."""
+
+    def __init__(self, image: Image) -> None:
+        self.doomed: set[bytes] = set()
+        """Ids of the rules that were found."""
+        self._image = image
+        self._rows: dict[Acl, da.DeleteAclsMatchingAcl] = {}
+        self._before: dict[Filter, tuple[list[da.DeleteAclsMatchingAcl], int]] = {}
+        """Rows of each filter, and what telling them again costs."""
+        self._again_chars = 0
+
+    def of(self, wanted: Filter) -> Generator[None, None, list[da.DeleteAclsMatchingAcl]]:
+        """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
+        before = self._before.get(wanted)
+        if before is not None:
+            rows, chars = before
+            if rows:
+                self._may_tell(chars)
+            yield
+            return rows
+        rows, chars = [], 0
+        for number, acl in enumerate((yield from found(self._image, wanted)), 1):
+            row, weight = self._rows.get(acl), _weight(acl)
+            self._may_tell(0 if row is None else weight)
+            if row is None:
+                row = self._rows[acl] = _told(acl)
+                self.doomed.add(self._image.acls[acl])
+            rows.append(row)
+            chars += weight
+            if number % PAUSE_EVERY == 0:
+                yield
+        self._before[wanted] = rows, chars
+        return rows
+
+    def _may_tell(self, again_chars: int) -> None:
+        """Raises ProtocolError: enough is found, also where it is found again, as at Kafka; or told too often."""
+        why = None
+        self._again_chars += again_chars
+        if len(self.doomed) >= MOST_RECORDS:
+            why = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
+        elif self._again_chars > MOST_AGAIN_CHARS:
+            why = "Too many filters of a single delete operation match the same acls."
+        if why is not None:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _weight(acl: Acl) -> int:
+    return ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
 
 
 def _told(acl: Acl) -> da.DeleteAclsMatchingAcl:

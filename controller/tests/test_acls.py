@@ -180,6 +180,51 @@ def test_too_many_at_once_are_refused_and_nothing_is_done(monkeypatch: pytest.Mo
     assert len(kept.image.acls) == 4
 
 
+def test_filters_that_find_the_same_rules_share_their_rows_and_a_filter_is_looked_up_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up: list[Filter] = []
+    usual = acls.found
+
+    def found(image: Image, wanted: Filter) -> Any:
+        looked_up.append(wanted)
+        return usual(image, wanted)
+
+    monkeypatch.setattr(acls, "found", found)
+    kept = Kept()
+    kept.create(*(asked(2, f"t{number}") for number in range(50)))
+    every, topics = ANY, ANY._replace(resource=T)
+    told = kept.delete(*(wanted(f) for f in (every, topics, every) * 100)).response.filter_results
+    assert looked_up == [every, topics]
+    assert [len(row.matching_acls) for row in told] == [50] * 300
+    assert len({id(acl) for row in told for acl in row.matching_acls}) == 50
+    assert len(kept.image.acls) == 0
+
+
+@pytest.mark.parametrize("other", [{}, {"resource": T}], ids=["the same filter", "another one"])
+def test_what_is_told_again_is_bounded_and_beyond_it_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
+) -> None:
+    kept = Kept()
+    kept.create(asked(2, "a"), asked(2, "b" * 100))
+    names = len("a" + "b" * 100) + 2 * len("User:a*")
+    monkeypatch.setattr(acls, "MOST_AGAIN_CHARS", 2 * (2 * acls.ROW_CHARS + names))
+    every, again = wanted(ANY), wanted(ANY._replace(**other))
+    with pytest.raises(ProtocolError) as refused:
+        kept.delete(every, again, again, again)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert len(kept.image.acls) == 2
+    assert len(kept.delete(every, again, again).records) == 2
+
+
+def test_a_short_request_cannot_ask_for_millions_of_rows() -> None:
+    kept = Kept()
+    kept.create(*(asked(2, f"topic-{number:06}") for number in range(2000)))
+    with pytest.raises(ProtocolError) as refused:
+        kept.delete(*[wanted(ANY)] * 1000)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
 def test_without_an_authorizer_there_are_no_rules() -> None:
     for steps in (
         create_acls(Image(), ca.CreateAclsRequest([asked()]), lambda: b"", {}),
