@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.turn import Steps
+from ottla.controller.decision import at_once
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
@@ -75,13 +76,7 @@ def refusing(request: Any, version: int, code: ErrorCode, message: str | None = 
 
 def refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
     """As `refusing`, at once."""
-    steps = refusing(request, version, code, message)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: Message = end.value
-            return answer
+    return at_once(refusing(request, version, code, message))
 
 
 def _beside(request: Any, name: str) -> Any:
@@ -222,7 +217,7 @@ _SPECIAL: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Steps[No
 }
 
 
-def tells(answer: Message, code: ErrorCode) -> bool:
+def telling(answer: Message, code: ErrorCode) -> Steps[bool]:
     """Whether an answer that came over the wire says an error anywhere, at the top or in a row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
@@ -230,8 +225,16 @@ def tells(answer: Message, code: ErrorCode) -> bool:
             if value == code:
                 return True
         elif isinstance(value, list):
-            if value and isinstance(value[0], Message) and any(tells(row, code) for row in value):
-                return True
-        elif isinstance(value, Message) and tells(value, code):
+            if value and isinstance(value[0], Message):
+                for row in value:
+                    if (yield from telling(row, code)):
+                        return True
+                    yield
+        elif isinstance(value, Message) and (yield from telling(value, code)):
             return True
     return False
+
+
+def tells(answer: Message, code: ErrorCode) -> bool:
+    """As `telling`, at once: for answers that are never long."""
+    return at_once(telling(answer, code))

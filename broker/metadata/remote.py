@@ -12,12 +12,14 @@ from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.metadata.channel import Asking
-from ottla.broker.refusals import tells
+from ottla.broker.refusals import telling
 from ottla.broker.server.peer import Peer
+from ottla.broker.turn import Steps, Turn
 from ottla.peers.access import Access
 from ottla.peers.client import Channel, Standing
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, response_class, response_header_version
+from ottla.wire.budget import Budget
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
@@ -33,6 +35,8 @@ ANSWER_TIMEOUT_S = 30.0
 """``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
 _PRINCIPAL_VERSION = bytes(2)
 _NOWHERE = bytes(4)
+_BELIEVED_BYTES = 2**50
+"""Nothing bounds what a controller's answer may become in memory: it is one of ours, and has done what it tells."""
 
 
 class Remote:
@@ -40,6 +44,7 @@ class Remote:
 
     def __init__(self, env: Env, client_id: str, access: Access | None = None) -> None:
         """``access``: what the controllers' listener wants."""
+        self._env = env
         self._standing = Standing(env, client_id, ANSWER_TIMEOUT_S, access=access)
 
     async def ask(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
@@ -50,7 +55,10 @@ class Remote:
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
         channel = await self._standing.to(address, "the controller")
-        return await (_plainly(channel, request, version) if asking is None else _enveloped(channel, asking))
+        if asking is not None:
+            return await _enveloped(channel, asking)
+        answer = await _plainly(channel, request, version)
+        return None if await Turn(self._env).through(telling(answer, ErrorCode.NOT_CONTROLLER)) else answer
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
@@ -58,13 +66,12 @@ class Remote:
 
 
 async def _plainly(channel: Channel, request: Any, version: int) -> Any:
-    """A request of this node's own; None where the other side is not the controller."""
+    """A request of this node's own."""
     try:
         spoken = channel.version_for(ApiKey(request.SPEC.key), version)
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
-    answer = await channel.call(request, spoken)
-    return None if tells(answer, ErrorCode.NOT_CONTROLLER) else answer
+    return await channel.call(request, spoken)
 
 
 async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
@@ -81,11 +88,11 @@ async def _enveloped(channel: Channel, asking: Asking) -> Message | None:
         raise ProtocolError(code, "it cannot read the request")
     if code is not ErrorCode.NONE or answer.response_data is None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _inner_answer(asking.frame, answer.response_data)
+    return await asking.turn.through(_inner_answer(asking.frame, answer.response_data))
 
 
-def _inner_answer(asked: Buffer, data: bytes) -> Message:
-    """The answer inside an envelope, to the request that was sent in one.
+def _inner_answer(asked: Buffer, data: bytes) -> Steps[Message]:
+    """The answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
@@ -96,10 +103,12 @@ def _inner_answer(asked: Buffer, data: bytes) -> Message:
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
         if header.correlation_id != request.correlation_id:
             raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
-        return compiler.decode(response_class(key), version, data, pos)[0]
+        steps = compiler.decode_slices(response_class(key), version, data, pos, Budget(_BELIEVED_BYTES, keeps=True))
+        answer: Message = (yield from steps)[0]
     except WireError as error:
         logger.warning("the controller's answer to %s: %s", key.name, error)
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    return answer
 
 
 def _principal(peer: Peer) -> DefaultPrincipalData:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.refusals import refusal, refusing, tells
+from ottla.broker.refusals import refusal, refusing, telling, tells
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
 from ottla.wire.errors import ErrorCode
@@ -15,6 +15,7 @@ from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import alter_partition_reassignments as apr
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_user_scram_credentials as du
 from ottla.wire.messages import elect_leaders as el
@@ -179,3 +180,9 @@ def test_an_answer_without_errors_tells_none() -> None:
 def test_many_rows_are_refused_step_by_step() -> None:
     request = ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)])
     assert sum(1 for _ in refusing(request, 7, CODE)) == 50
+
+
+def test_many_rows_are_looked_through_step_by_step() -> None:
+    acls = [da.DeleteAclsMatchingAcl() for _ in range(50)]
+    answer = da.DeleteAclsResponse(filter_results=[da.DeleteAclsFilterResult(0, None, acls)])
+    assert sum(1 for _ in telling(answer, CODE)) == 51

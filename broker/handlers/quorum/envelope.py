@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.refusals import tells
+from ottla.broker.refusals import telling
 from ottla.broker.server.dispatch import LARGE_BYTES, Answer, Context, Route, guarding, handler_of
 from ottla.broker.server.peer import Peer
 from ottla.wire import compiler
@@ -91,7 +91,7 @@ async def _answered(context: Context, envelope: EnvelopeRequest) -> EnvelopeResp
         answer = await answer
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if request.key is ApiKey.DESCRIBE_QUORUM else ErrorCode.NOT_CONTROLLER
-    if tells(answer, moved):
+    if await context.turn.through(telling(answer, moved)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
     chunks = await context.turn.through(response_slices(request.key, request.version, request.correlation_id, answer))
     return EnvelopeResponse(b"".join(chunks)[_SIZE_BYTES:])

@@ -1,0 +1,93 @@
+"""Long answers on their way between a broker and the controller: read, and looked through, in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.controllers import Stage, sealed
+from ottla.broker.tests.test_controller_listener import Listener, enveloped
+from ottla.broker.tests.world import awaited, virtually
+from ottla.broker.turn import Turn
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.schema import Message
+
+COUNT = 1000
+CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
+MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(str(n), error_message=None) for n in range(COUNT)])
+
+
+class Watched(Turn):
+    """Over whenever somebody asks, and counts how often the others got their turn."""
+
+    rests = 0
+
+    def is_over(self) -> bool:
+        return True
+
+    async def rest(self) -> None:
+        type(self).rests += 1
+        await super().rest()
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watched, "rests", 0)
+
+
+def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    there = stage.remote(1)
+    there.answers = [sealed(MADE, 5)]
+    stage.local.address = ("h", 1)
+    asking = stage.asking(CREATE, 5)
+    asking.turn = Watched(stage.env)
+
+    async def story() -> None:
+        assert await stage.channel.forward(asking, CREATE) == MADE
+
+    stage.play(story, there)
+    assert Watched.rests >= COUNT / 100
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
+def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that_it_is_none(code: ErrorCode) -> None:
+    listener = Listener()
+    last = ct.CreatableTopicResult("last", error_code=code)
+    listener.quorum.answer = ct.CreateTopicsResponse(topics=[*MADE.topics, last])
+    frame = memoryview(request_frame(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
+
+    async def story() -> Any:
+        peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
+        turn = Watched(listener.env)
+        return await awaited(listener.dispatcher.answer(peer, parse_request(frame), turn))
+
+    assert virtually(story).error_code == code
+    assert Watched.rests >= COUNT
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
+def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    monkeypatch.setattr("ottla.broker.metadata.remote.Turn", Watched, raising=False)
+    stage = Stage(monkeypatch)
+    there = stage.remote(1)
+    parts = [ap.AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
+    parts[-1].error_code = code
+    answers: list[Message] = [ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(bytes(16), parts)])]
+    there.answers = [*answers, ap.AlterPartitionResponse()]
+    stage.local.address = ("h", 1)
+
+    async def story() -> None:
+        answer = await stage.channel.submit(ap.AlterPartitionRequest(7))
+        assert len(answer.topics) == (code is ErrorCode.NONE)  # it was asked again
+
+    stage.play(story, there)
+    assert Watched.rests >= COUNT - 1
