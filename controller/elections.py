@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, in_order
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import is_leaderless, rules_of
 from ottla.controller.partition_change import Election, Rules, change
@@ -56,7 +56,7 @@ def elect_leaders(image: Image, request: el.ElectLeadersRequest, version: int, s
     records: list[Message] = []
     named: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        named = ((name, image.topics[name].partitions) for name in sorted(image.topics))
+        named = ((name, image.topics[name].partitions) for name in (yield from in_order(image.topics)))
     else:
         named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     seen = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, check_by_hand
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, in_order
 from ottla.controller.directories import default_directory
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import rules_of
@@ -131,7 +131,7 @@ def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsReque
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
-        asked = ((name, None) for name in sorted(image.topics))
+        asked = ((name, None) for name in (yield from in_order(image.topics)))
     else:
         asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, numbers in asked:

@@ -14,6 +14,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Acl
 from ottla.controller.acls import filter_of, found
+from ottla.controller.decision import in_order
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.describe_acls import (
     AclDescription,
@@ -41,7 +42,11 @@ def _describe(context: Context, request: DescribeAclsRequest) -> Steps[Answer]:
         row = _resource(rows, acl)
         row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
         yield
-    return DescribeAclsResponse(error_message=None, resources=[rows[at] for at in sorted(rows)])
+    return DescribeAclsResponse(error_message=None, resources=(yield from in_order(rows.values(), key=_what)))
+
+
+def _what(row: DescribeAclsResource) -> tuple[int, str, int]:
+    return row.resource_type, row.resource_name, row.pattern_type
 
 
 def _resource(rows: dict[tuple[int, str, int], DescribeAclsResource], acl: Acl) -> DescribeAclsResource:

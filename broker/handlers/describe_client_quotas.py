@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.decision import in_order
 from ottla.controller.quotas import found, wanted
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_client_quotas import (
@@ -33,8 +34,8 @@ def _describe(context: Context, request: DescribeClientQuotasRequest) -> Steps[A
     except ProtocolError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     rows = []
-    for entity, values in sorted(quotas.items(), key=repr):
+    for entity in (yield from in_order(quotas, key=repr)):
         told = [EntityData(kind, name) for kind, name in entity]
-        rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(values.items())]))
+        rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(quotas[entity].items())]))
         yield
     return DescribeClientQuotasResponse(error_message=None, entries=rows)

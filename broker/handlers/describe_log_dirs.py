@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.decision import in_order
 from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
 from ottla.log.directory import LogDirectory, TopicPartition
 from ottla.log.partition_log import PartitionLog
@@ -44,13 +45,12 @@ def _row(context: Context, directory: LogDirectory, wanted: set[TopicPartition] 
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
         yield
     for topic in topics.values():
-        topic.partitions.sort(key=lambda row: row.partition_index)
+        topic.partitions = yield from in_order(topic.partitions, key=lambda row: row.partition_index)
         yield
     knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
     cordoned = knows and storage.is_cordoned(directory)
-    return DescribeLogDirsResult(
-        0, directory.full_path, [topics[name] for name in sorted(topics)], total, usable, cordoned
-    )
+    rows = yield from in_order(topics.values(), key=lambda row: row.name)
+    return DescribeLogDirsResult(0, directory.full_path, rows, total, usable, cordoned)
 
 
 def _lag(context: Context, future: PartitionLog) -> int:

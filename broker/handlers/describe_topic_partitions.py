@@ -11,10 +11,10 @@ From KIP-966.
 from __future__ import annotations
 
 from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.rows import in_order
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import in_order
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error

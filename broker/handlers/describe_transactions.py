@@ -13,12 +13,16 @@ From KIP-664.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 from ottla.broker.handlers.rows import once
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import Transaction
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import in_order
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -43,14 +47,14 @@ def _each(context: Context, request: DescribeTransactionsRequest) -> Steps[Answe
         if transactional_id is None:
             continue
         try:
-            row = _described(context, transactional_id)
+            row = yield from _described(context, transactional_id)
         except ProtocolError as error:
             row = TransactionState(error.code, transactional_id)
         rows.append(row)
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-def _described(context: Context, transactional_id: str) -> TransactionState:
+def _described(context: Context, transactional_id: str) -> Steps[TransactionState]:
     if not context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
@@ -66,12 +70,14 @@ def _described(context: Context, transactional_id: str) -> TransactionState:
         txn.started_ms,
         txn.producer_id,
         txn.producer_epoch,
-        _topics(context, txn),
+        (yield from _topics(context, txn)),
     )
 
 
-def _topics(context: Context, txn: Transaction) -> list[TopicData]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(txn.partitions):
-        topics.setdefault(topic, []).append(number)
-    return [TopicData(t, n) for t, n in topics.items() if context.may(Operation.DESCRIBE, Resource.TOPIC, t)]
+def _topics(context: Context, txn: Transaction) -> Steps[list[TopicData]]:
+    topics: list[TopicData] = []
+    for topic, parts in groupby((yield from in_order(txn.partitions)), key=itemgetter(0)):
+        if context.may(Operation.DESCRIBE, Resource.TOPIC, topic):
+            topics.append(TopicData(topic, [number for _, number in parts]))
+        yield
+    return topics

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
+from ottla.controller.decision import in_order
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
@@ -45,7 +46,7 @@ def _each(image: Image, request: DescribeUserScramCredentialsRequest) -> Steps[A
             known.setdefault(about[1], []).append(CredentialInfo(about[2], record.iterations))
         yield
     response = DescribeUserScramCredentialsResponse(error_message=None)
-    for name in named or sorted(known):
+    for name in named or (yield from in_order(known)):
         row = DescribeUserScramCredentialsResult(name, 0, None)
         if named.get(name, 0) > 1:
             row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _TWICE + name

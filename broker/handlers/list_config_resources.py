@@ -9,8 +9,12 @@ From KIP-714 made it for client metrics, KIP-1142 for all resources.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.broker.turn import Steps
+from ottla.controller.decision import PAUSE_EVERY, in_order
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, Image
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -22,13 +26,18 @@ BROKER_LOGGER = 8
 KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
 
-def _names(context: Context, kind: int) -> list[str]:
-    image = context.image
+def _names(image: Image, kind: int) -> Steps[list[str]]:
     if kind == RESOURCE_TOPIC:
-        return sorted(image.topics)
+        return (yield from in_order(image.topics))
     if kind in (RESOURCE_BROKER, BROKER_LOGGER):
         return [str(broker) for broker in sorted(image.brokers)]
-    return sorted(name for resource, name in image.configs if resource == kind)
+    names: list[str] = []
+    for number, (resource, name) in enumerate(image.configs, 1):
+        if resource == kind:
+            names.append(name)
+        if number % PAUSE_EVERY == 0:
+            yield
+    return (yield from in_order(names))
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:
@@ -36,5 +45,13 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> Answer:
     kinds = request.resource_types or (KINDS if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in KINDS for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    rows = [ConfigResource(name, kind) for kind in dict.fromkeys(kinds) for name in _names(context, kind)]
-    return ListConfigResourcesResponse(config_resources=rows)
+    return context.turn.go(_list(context.image, dict.fromkeys(kinds)))
+
+
+def _list(image: Image, kinds: Iterable[int]) -> Steps[Answer]:
+    response = ListConfigResourcesResponse()
+    for kind in kinds:
+        for name in (yield from _names(image, kind)):
+            response.config_resources.append(ConfigResource(name, kind))
+            yield
+    return response

@@ -17,6 +17,7 @@ from collections.abc import Hashable
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import in_order
 from ottla.controller.directories import offline_replicas
 from ottla.controller.image import Image, Topic
 from ottla.controller.topics import name_error
@@ -117,9 +118,9 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
         response.controller_id = alive[int(services.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        for topic in (image.topics[name] for name in sorted(image.topics)):
-            if context.may(Operation.DESCRIBE, Resource.TOPIC, topic.name, is_look=True):
-                response.topics.append((yield from _row(context, image, topic, request)))
+        for name in (yield from in_order(image.topics)):
+            if context.may(Operation.DESCRIBE, Resource.TOPIC, name, is_look=True):
+                response.topics.append((yield from _row(context, image, image.topics[name], request)))
             yield
         return _authorized(context, response, request)
     asked: set[Hashable] = set()

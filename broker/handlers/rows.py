@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.ticket import Ticket
@@ -17,9 +16,8 @@ R = TypeVar("R")
 Waits = list[tuple[Ticket, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
 WAITS_AT_ONCE = 250
-assert WAITS_AT_ONCE <= KEPT
-_SORTED_AT_ONCE = 4096
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
+assert WAITS_AT_ONCE <= KEPT
 
 
 def each(
@@ -43,21 +41,6 @@ def once(names: Iterable[str]) -> Iterator[str | None]:
         raw = name.encode()
         yield None if raw in seen else name
         seen.add(raw)
-
-
-def in_order(names: Iterable[str]) -> Steps[list[str]]:
-    """Names sorted as ``sorted`` does, which takes long for many: a few thousand at a time, then joined."""
-    every = list(names)
-    parts = []
-    for first in range(0, len(every), _SORTED_AT_ONCE):
-        parts.append(sorted(every[first : first + _SORTED_AT_ONCE]))
-        yield
-    out: list[str] = []
-    for number, name in enumerate(merge(*parts)):
-        out.append(name)
-        if number % 64 == 0:
-            yield
-    return out
 
 
 def settle(waits: Waits) -> Waiting[None]:

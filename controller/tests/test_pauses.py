@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from ottla.controller import config_keys, elections, healing, heartbeats, leases, plan_moves
-from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.decision import PAUSE_EVERY, SORTED_AT_ONCE, at_once, in_order
 from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.snapshots import Snapshot, snapshot_steps
@@ -218,3 +219,42 @@ def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
         heartbeats.fence(controller.image, 1, {}),
     ):
         assert pauses(decision) == 10
+
+
+class Weighed:
+    """A number that counts how often any of them is compared."""
+
+    compared: ClassVar[int] = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: Weighed) -> bool:
+        Weighed.compared += 1
+        return self.number < other.number
+
+
+def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> None:
+    numbers = random.Random(1).sample(range(10 * SORTED_AT_ONCE), 10 * SORTED_AT_ONCE)
+    Weighed.compared = before = most = 0
+    for _ in in_order(map(Weighed, numbers)):
+        most, before = max(most, Weighed.compared - before), Weighed.compared
+    assert before > len(numbers)
+    assert most <= SORTED_AT_ONCE * SORTED_AT_ONCE.bit_length()
+
+
+@pytest.mark.parametrize("count", [0, 1, SORTED_AT_ONCE, SORTED_AT_ONCE + 1, 3 * SORTED_AT_ONCE])
+def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(count: int) -> None:
+    things = [(number * 7919 % 100, number) for number in range(count)]
+    assert at_once(in_order(things)) == sorted(things)
+    assert at_once(in_order(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
+
+
+@pytest.mark.parametrize(
+    "request_", [lr.ListPartitionReassignmentsRequest(1000, None), el.ElectLeadersRequest(0, None)], ids=["moves", "el"]
+)
+def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
+    controller = filled(1, 50)
+    few = pauses(controller.decide(request_))
+    monkeypatch.setattr("ottla.controller.decision.SORTED_AT_ONCE", 10)
+    assert pauses(controller.decide(request_)) == few + 5 + 1

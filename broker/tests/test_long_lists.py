@@ -1,0 +1,184 @@
+"""What tells of everything there is puts it in order in steps: a node may have very many topics, rules, users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from ottla.broker.handlers import (
+    describe_acls,
+    describe_client_quotas,
+    describe_log_dirs,
+    describe_transactions,
+    describe_user_scram_credentials,
+    list_config_resources,
+    metadata,
+)
+from ottla.broker.server.peer import Peer
+from ottla.broker.tests.at_once import done
+from ottla.broker.tests.world import Stage
+from ottla.controller import decision
+from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
+from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image, Partition, Topic
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
+from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from ottla.wire.messages.metadata import MetadataRequest
+
+COUNT = 60
+NAMES = [f"name-{number * 7 % COUNT:03}" for number in range(COUNT)]
+PART = Partition((1,), (1,), 1, 0, 0)
+TOPICS = Image(topics=Map({name: Topic(name, name.encode().ljust(16), {0: PART}) for name in NAMES}))
+CLIENTS = Image(configs=Map({(RESOURCE_CLIENT_METRICS, name): Map() for name in NAMES}))
+QUOTAS = Image(
+    others=Map(
+        {
+            ("quota", (("user", name),), "request_percentage"): m.ClientQuotaRecord(
+                [m.EntityData("user", name)], "request_percentage", 5.0, False
+            )
+            for name in NAMES
+        }
+    )
+)
+USERS = Image(
+    others=Map({("scram", name, 1): m.UserScramCredentialRecord(name, 1, b"", b"", b"", 4096) for name in NAMES})
+)
+RULES = Image(
+    acls=Map(
+        {
+            Acl(Resource.TOPIC, name, Pattern.LITERAL, "User:a", "*", Operation.READ, Permission.ALLOW): name.encode()
+            for name in NAMES
+        }
+    )
+)
+
+
+class Steps:
+    """A share of the loop that counts the steps of who has it."""
+
+    count = 0
+
+    def go(self, steps: Generator[Any, None, Any]) -> Any:
+        counted = self._counted(steps)
+        return done(counted)
+
+    def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+        while True:
+            try:
+                yield next(steps)
+            except StopIteration as end:
+                return end.value
+            self.count += 1
+
+
+def asked(handle: Callable[..., Any], image: Image, request: Any, version: int, services: Any = None) -> Any:
+    context = SimpleNamespace(
+        image=image,
+        turn=Steps(),
+        version=version,
+        is_guarded=True,
+        may=lambda *_, **__: True,
+        peer=Peer("127.0.0.1", ("here", 9092)),
+        services=services or Stage().services,
+    )
+    return handle(context, request), context.turn.count
+
+
+def directory(*partitions: tuple[str, int]) -> Any:
+    """As much of a node as one data directory with such partitions is."""
+    logs = {at: SimpleNamespace(is_future=False, size_bytes=5) for at in partitions}
+    at = SimpleNamespace(path="/a", full_path="/a", logs=logs, disk=SimpleNamespace(usage=lambda path: (1, 1)))
+    storage = SimpleNamespace(directories=[at], failed={}, is_cordoned=lambda directory: False)
+    return SimpleNamespace(storage=storage)
+
+
+def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As much of a coordinator as one open transaction is."""
+    txn = SimpleNamespace(
+        state=SimpleNamespace(title="Ongoing"),
+        timeout_ms=1,
+        started_ms=2,
+        producer_id=3,
+        producer_epoch=4,
+        partitions=frozenset((name, number) for name in NAMES for number in (1, 0)),
+    )
+    monkeypatch.setattr(describe_transactions, "machine_of", lambda _: SimpleNamespace(seen=lambda _: txn))
+    return SimpleNamespace(transactions=SimpleNamespace(shard_of=lambda _: None))
+
+
+def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
+    """The answer, which took more steps where fewer things are put in order in each of them."""
+    answer, few = asked(*what)
+    monkeypatch.setattr(decision, "SORTED_AT_ONCE", 10)
+    again, more = asked(*what)
+    assert again == answer
+    assert more >= few + COUNT / 10
+    return answer
+
+
+EVERYBODY = DescribeClientQuotasRequest([ComponentData("user", 2, None)], False)
+EVERY_RULE = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+
+
+def test_all_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = all_in_order(monkeypatch, describe_client_quotas.handle, QUOTAS, EVERYBODY, 1)
+    assert [row.entity[0].entity_name for row in answer.entries] == sorted(NAMES)
+
+
+def test_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = DescribeUserScramCredentialsRequest(None)
+    answer = all_in_order(monkeypatch, describe_user_scram_credentials.handle, USERS, request, 0)
+    assert [row.user for row in answer.results] == sorted(NAMES)
+
+
+def test_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = all_in_order(monkeypatch, describe_acls.handle, RULES, EVERY_RULE, 3)
+    assert [row.resource_name for row in answer.resources] == sorted(NAMES)
+
+
+def test_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = all_in_order(monkeypatch, metadata.handle, TOPICS, MetadataRequest(None), 12)
+    assert [row.name for row in answer.topics] == sorted(NAMES)
+
+
+@pytest.mark.parametrize(("image", "kind"), [(TOPICS, 2), (CLIENTS, 16)], ids=["topics", "client metrics"])
+def test_all_that_have_settings(monkeypatch: pytest.MonkeyPatch, image: Image, kind: int) -> None:
+    request = ListConfigResourcesRequest([kind])
+    answer = all_in_order(monkeypatch, list_config_resources.handle, image, request, 1)
+    assert [(row.resource_name, row.resource_type) for row in answer.config_resources] == [
+        (name, kind) for name in sorted(NAMES)
+    ]
+
+
+def test_all_that_have_settings_are_told_in_steps() -> None:
+    _, count = asked(list_config_resources.handle, TOPICS, ListConfigResourcesRequest([2]), 1)
+    assert count >= COUNT
+
+
+def test_all_topics_of_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = directory(*((name, 0) for name in NAMES))
+    answer = all_in_order(monkeypatch, describe_log_dirs.handle, TOPICS, DescribeLogDirsRequest(None), 5, found)
+    assert [row.name for row in answer.results[0].topics] == sorted(NAMES)
+
+
+def test_all_partitions_of_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = directory(*(("t", number * 7 % COUNT) for number in range(COUNT)))
+    answer = all_in_order(monkeypatch, describe_log_dirs.handle, TOPICS, DescribeLogDirsRequest(None), 5, found)
+    assert [row.partition_index for row in answer.results[0].topics[0].partitions] == list(range(COUNT))
+
+
+def test_all_partitions_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = transaction(monkeypatch)
+    request = DescribeTransactionsRequest(["x"])
+    answer = all_in_order(monkeypatch, describe_transactions.handle, TOPICS, request, 0, found)
+    assert [(t.topic, t.partitions) for t in answer.transaction_states[0].topics] == [
+        (name, [0, 1]) for name in sorted(NAMES)
+    ]
