@@ -155,6 +155,10 @@ INVALID_CONFIG. Kafka has no such limit
 controller.acls.MOST_RECORDS count | access rules that a request makes or removes | CreateAcls answers POLICY_VIOLATION,
 DeleteAcls INVALID_REQUEST, and nothing is done
 
+controller.acls.MOST_AGAIN_CHARS chars | names in the rows of an answer to DeleteAcls that tell of a rule another filter
+has found already; {controller.acls.ROW_CHARS chars} more for each row | INVALID_REQUEST, and nothing is done. Kafka has
+no such limit
+
 broker.metadata.admin.CREATING_AT_ONCE count | topics that are just being made because somebody asked for their metadata
 | more are not begun: who asks is told that they are not there, and asks again
 """
