@@ -205,7 +205,8 @@ answered without a session
 
 broker.server.sessions.MANY_PARTITIONS count | partitions of a reader's fetch session,
 {broker.server.sessions.MOST_REMEMBERED count} of all readers' together | a fetch of more opens none; one that grows
-beyond it ends (FETCH_SESSION_ID_NOT_FOUND)
+beyond it ends (FETCH_SESSION_ID_NOT_FOUND). A broker's has no such bound; who only says that it is one, and has no
+right CLUSTER_ACTION, has none
 
 broker.handlers.delegation_tokens.MOST_RENEWERS count | renewers of a delegation token, with
 {broker.handlers.delegation_tokens.MOST_CHARS chars} in their names | RECORD_LIST_TOO_LARGE; in Kafka its record may

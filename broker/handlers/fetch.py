@@ -272,7 +272,7 @@ def handle(context: Context, request: FetchRequest) -> Answer:
 
 
 def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
-    session = yield from context.services.sessions.open(context.image.topic_names, context.version, request)
+    session = yield from context.services.sessions.open(context.image.topic_names, context.version, request, context)
     if isinstance(session, FetchResponse):
         return session
     wanted = session.wanted()
@@ -307,7 +307,7 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
     """What a follower is told counts towards its rate, and may be all there is."""
     if context.peer.stopwatch is not None:
         context.peer.stopwatch.is_exempt = True
-    if reader.throttle is not None:
+    if reader.throttle is not None and attempt.bytes:
         _count(context, reader.throttle, attempt.rows)
     if session.session is not None and session.session.privileged:
         watch = partial(_watch, context, reader.follower)

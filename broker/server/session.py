@@ -87,7 +87,7 @@ class FetchContext(Protocol):
 
     @property
     def is_follower(self) -> bool:
-        """Whether a broker fetches, to have what the leader has."""
+        """Whether who fetches says that it is a broker, to have what the leader has."""
 
     @property
     def session(self) -> Session | None:

@@ -9,8 +9,10 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Hashable, Iterator, Mapping
+from typing import Protocol
 
 from ottla.broker.server.session import FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
+from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -27,7 +29,6 @@ from ottla.world.env import Env
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MIN_EVICTION_MS = 120_000
-_STEP = 64
 MANY_PARTITIONS = 10_000
 """A fetch of more is not remembered: some 250 bytes each."""
 MOST_REMEMBERED = 500_000
@@ -35,16 +36,23 @@ MOST_REMEMBERED = 500_000
 _STEP = 64
 
 
+class Asks(Protocol):
+    """Who fetches."""
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        """Whether it may do something to the cluster."""
+
+
 class _Full:
     """A request that names everything; with ``sessions`` it opens one."""
 
     def __init__(
-        self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool, privileged: bool
+        self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool, is_follower: bool
     ) -> None:
         self._wanted = wanted
         self._sessions = sessions
         self._uses_ids = uses_ids
-        self.is_follower = privileged
+        self.is_follower = is_follower
         self.session: Session | None = None
         self.parks_on: Hashable = None
 
@@ -93,11 +101,13 @@ class _Long:
     What is asked for more than once is read once, in its first place and as it was asked for last.
     """
 
-    is_follower = False
     session: Session | None = None
     parks_on: Hashable = None
 
-    def __init__(self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int) -> None:
+    def __init__(
+        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool = False
+    ) -> None:
+        self.is_follower = is_follower
         self._request = request
         self._version = version
         self._names = names
@@ -165,11 +175,12 @@ class Sessions:
         return self._sessions.get(session_id)
 
     def open(
-        self, names: Mapping[bytes, str], version: int, request: FetchRequest
+        self, names: Mapping[bytes, str], version: int, request: FetchRequest, asks: Asks
     ) -> Generator[None, None, FetchContext | FetchResponse]:
         """How to serve a request, a step a partition; a response where the session it names is not what it thinks.
 
-        ``names``: of topics by id, as they are known now.
+        ``names``: of topics by id, as they are known now. Anybody can say that he is a replica: without the right to be
+        one nothing is remembered of him, and he gets his errors.
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
@@ -179,9 +190,11 @@ class Sessions:
             count += len(topic.partitions)
             if number % _STEP == 0:
                 yield
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH) and count > MANY_PARTITIONS and not follower:
+        is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        is_broker = is_whole and follower and _may_follow(asks)
+        if is_whole and count > MANY_PARTITIONS and not is_broker:
             self._sessions.pop(session_id, None)
-            long = _Long(request, version, names, count)
+            long = _Long(request, version, names, count, is_follower=follower)
             yield from long.look()
             return long
         named: dict[Key, FetchPartition] = {}
@@ -191,14 +204,14 @@ class Sessions:
                 named[name, topic.topic_id, part.partition] = part
                 if len(named) % _STEP == 0:
                     yield
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if is_whole:
             if session_id:
                 self._sessions.pop(session_id, None)
             fresh = {
                 key: Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part) for key, part in named.items()
             }
-            keeper = self if epoch == INITIAL_EPOCH and version >= 7 else None
-            return _Full(fresh, keeper, uses_ids=uses_ids, privileged=follower)
+            is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not follower)
+            return _Full(fresh, self if is_kept else None, uses_ids=uses_ids, is_follower=follower)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -208,12 +221,12 @@ class Sessions:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         before = len(session.by_key)
         self._update(session, request, named)
-        if len(session.by_key) > before and self._is_too_large(session):
+        if len(session.by_key) > before and self._is_too_large(session, asks):
             del self._sessions[session.id]  # it has grown too large: the reader goes on without one
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.by_key:
             del self._sessions[session.id]
-            return _Full({}, None, uses_ids=uses_ids, privileged=False)
+            return _Full({}, None, uses_ids=uses_ids, is_follower=False)
         session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
         if session.privileged:
@@ -233,8 +246,8 @@ class Sessions:
             for number in topic.partitions:
                 session.forget(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids))
 
-    def _is_too_large(self, session: Session) -> bool:
-        if session.privileged:
+    def _is_too_large(self, session: Session, asks: Asks) -> bool:
+        if session.privileged and _may_follow(asks):  # it may have lost that right since
             return False
         return len(session.by_key) > MANY_PARTITIONS or self._remembered() > MOST_REMEMBERED
 
@@ -264,3 +277,7 @@ class Sessions:
         else:
             self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)
         return session_id
+
+
+def _may_follow(asks: Asks) -> bool:
+    return asks.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
 from ottla.broker.handlers import fetch, produce
+from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
+from ottla.broker.server.sessions import Sessions
 from ottla.broker.tests.test_authorizer import acl, holding, record
 from ottla.broker.tests.test_fetch import request, rows_of
 from ottla.broker.tests.test_produce import request as bringing
@@ -102,3 +105,52 @@ def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> Non
 
     virtually(run)
     assert told == [REFUSED]
+
+
+class Claims:
+    """Somebody who says that he is broker 2, and a reader: there is room for one fetch session."""
+
+    def __init__(self, *rules: Acl) -> None:
+        self.line = Line(*rules)
+        self.stage = self.line.stage
+        self.kept = self.stage.services.sessions = Sessions(self.stage.env, 1)  # type: ignore[arg-type]
+        self.epoch = 0
+
+    async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
+        """Fetch partitions of topic t; gives the errors of the rows, or the answer's, and the session's id."""
+        what = request(*(("t", number, 0) for number in range(count)))
+        what.replica_state.replica_id = replica
+        what.session_id, what.session_epoch = session, self.epoch
+        context = replace(self.stage.context(ApiKey.FETCH, 15), peer=self.line.peer)
+        answer: Any = await awaited(fetch.handle(context, what))
+        return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
+
+
+@pytest.mark.parametrize("throttle", [False, True])
+@pytest.mark.parametrize("most", [2, 10_000])
+def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
+    monkeypatch: pytest.MonkeyPatch, most: int, *, throttle: bool
+) -> None:
+    """A broker's is bound by no number of partitions, and pushes out readers'."""
+    claims = Claims(READ)
+    if throttle:
+        claims.stage.hosted.leader_throttle = SimpleNamespace(bytes_a_second=lambda _: 1)  # type: ignore[assignment]
+    _, reading = virtually(lambda: claims.fetch(1))
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", most)
+    assert virtually(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
+    assert claims.kept.get(reading) is not None
+
+
+def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = Claims(ACTION)
+    _, following = virtually(lambda: claims.fetch(1, replica=2))
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 2)
+    claims.epoch = 1
+    assert virtually(lambda: claims.fetch(3, replica=2, session=following))[1] == following
+    claims.line.drop()
+    claims.epoch = 2
+    assert virtually(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
+    claims.epoch = 3
+    told = virtually(lambda: claims.fetch(4, replica=2, session=following))
+    assert told == ({ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, 0)
+    assert len(claims.kept) == 0

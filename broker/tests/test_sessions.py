@@ -11,6 +11,7 @@ from ottla.broker.server.sessions import MIN_EVICTION_MS, Sessions
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import Stage, topic_id_of
 from ottla.controller.image import Image
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 from ottla.wire.schema import ZERO_UUID
@@ -50,7 +51,8 @@ class Reader:
         self.sessions = Sessions(self.stage.env, slots)  # type: ignore[arg-type]
 
     def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
-        return done(self.sessions.open(self.stage.hosted.image.topic_names, version, what))
+        context = self.stage.context(ApiKey.FETCH, version)
+        return done(self.sessions.open(self.stage.hosted.image.topic_names, version, what, context))
 
     def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
         """Ask, and answer every partition with ``news``."""
@@ -284,7 +286,7 @@ def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch
 
 def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: Reader) -> None:
     def stops(what: f.FetchRequest) -> int:
-        return sum(1 for _ in reader.sessions.open({}, 13, what))
+        return sum(1 for _ in reader.sessions.open({}, 13, what, reader.stage.context(ApiKey.FETCH, 13)))
 
     assert stops(request(wanted={"a": tuple(range(63))})) == 0
     assert stops(request(wanted={"a": tuple(range(640))})) == 10
