@@ -28,8 +28,8 @@ not set by default. Where Kafka does otherwise it stands here or in [limitations
 STRANGERS = """\
 Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is decoded on a listener that asks for a login.
 
-sasl.server.max.receive.size bytes | a frame before the login is complete | the connection ends, and the log says so. A
-frame takes memory only as its bytes arrive
+sasl.server.max.receive.size bytes | a frame before the login is complete, and while somebody logs in again | the
+connection ends, and the log says so. A frame takes memory only as its bytes arrive
 
 broker.server.guarded.AUTHENTICATION_MS time | the time for TLS and the login together | the connection is hung up on;
 who is late is looked for each {broker.server.acceptor._LONGEST_ROUND_S seconds}, or more often. Kafka waits for

@@ -1,7 +1,8 @@
 """A connection whose other side must say who it is: TLS is agreed on first, then the gate lets it through or not.
 
-Before that a frame may have no more than ``sasl.server.max.receive.size`` bytes, and all of it no more than half a
-minute. A failed login is answered late, so that guessing is slow. Loaded only where a listener asks for it.
+Before that a frame may have no more than ``sasl.server.max.receive.size`` bytes, as in each login later on, and all of
+it no more than half a minute. A failed login is answered late, so that guessing is slow. Loaded only where a listener
+asks for it.
 
 Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
 """
@@ -42,11 +43,11 @@ class GuardedConnection(Connection):
         """How large the buffer is, as `Strangers` counts it."""
         self._grows_to_bytes = FREE_BYTES
         self._gate: Gate | None = None
-        self._usual_limit = self._limit
+        self._usual_limit = self._login_limit = self._limit
         if door.asks_login:
             mechanisms = door.mechanisms(self._env)
             self._gate = Gate(Policy(mechanisms, door.max_reauth_ms, self._versions, self._env.now_ms))
-            self._limit = min(self._limit, door.max_receive_bytes)
+            self._limit = self._login_limit = min(self._limit, door.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
         """As of any connection; who takes too long to say who it is has been silent all the time there is."""
@@ -170,6 +171,7 @@ class GuardedConnection(Connection):
         await self._flush()
         if said.failure is not None:
             raise CloseConnection
+        self._limit = self._login_limit  # of who logs in again, too, once that has begun
         if gate.state is State.OPEN:
             self._is_known()
             self._limit = self._usual_limit

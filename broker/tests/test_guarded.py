@@ -24,6 +24,7 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.in.plain.sasl.jaas.config": JAAS,
 }
+SHORT = {"connections_max_reauth_ms": "5000"}
 HANDSHAKE, TOKEN = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
 
 
@@ -220,6 +221,45 @@ def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: Stage) -> None:
 
     in_virtual_time(run)
     assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
+def test_315_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
+    stage: Stage, version: int, size: int, *, is_read: bool
+) -> None:
+    """He is known, and a password of 100 MB would be looked at all the same."""
+    line = Line()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(GuardedConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            line.say(login(version=version))
+            await trio.sleep(4)
+            line.say(frame(HANDSHAKE, version, 1, SaslHandshakeRequest("PLAIN")))
+            line.say(struct.pack(">i", size) + bytes(8))
+            await trio.sleep(0.5)
+            assert line.is_closed is not is_read
+            line.leave()
+
+    in_virtual_time(run)
+
+
+def test_once_somebody_has_logged_in_again_frames_are_as_large_as_usual(stage: Stage) -> None:
+    line = Line()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(GuardedConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            for _ in range(3):
+                line.say(login())
+                await trio.sleep(4)
+            line.say(struct.pack(">i", 600_000) + bytes(8))
+            await trio.sleep(0.5)
+            assert not line.is_closed
+            line.leave()
+
+    in_virtual_time(run)
 
 
 class Certified(Line):
