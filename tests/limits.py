@@ -44,6 +44,8 @@ is connected gets a turn in between
 connection.failed.authentication.delay.ms time | how long a failed login is held | it is answered then, and the
 connection ends
 
+broker.auth.plain.MOST_GARBLED_BYTES bytes | a message of PLAIN that is no UTF-8 | counts as none: the login fails
+
 peers.scram.MAX_MESSAGE_BYTES bytes | a message of SCRAM | counts as none: the login fails
 
 controller.scram.MOST_BYTES bytes | the salt, and the salted password, of a user's SCRAM credential |

@@ -16,6 +16,9 @@ from hashlib import sha256
 
 from ottla.broker.auth.exchange import NotAuthentic
 
+MOST_GARBLED_BYTES = 32 * 1024
+"""Of a message that is no UTF-8: reading half a mebibyte of one would hold the loop for 50 ms, before anybody logged
+in. A longer one is none."""
 _USER = "user_"
 _NOBODYS = bytes(32)
 """The digest of no password."""
@@ -50,7 +53,7 @@ class PlainExchange:
         Raises:
             NotAuthentic: it breaks a rule, or names nobody, or the password is wrong.
         """
-        parts = token.decode("utf-8", "replace").split("\0", 3)
+        parts = _text(token).split("\0", 3)
         if len(parts) != 3:
             raise _refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, user, password = parts
@@ -71,3 +74,13 @@ class PlainExchange:
 
 def _refused(text: str) -> NotAuthentic:
     return NotAuthentic(text, text)
+
+
+def _text(token: bytes) -> str:
+    """As Java reads it: what is no UTF-8 becomes U+FFFD."""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        if len(token) > MOST_GARBLED_BYTES:
+            raise NotAuthentic("no PLAIN message") from None
+        return token.decode("utf-8", "replace")

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
+from ottla.broker.auth.exchange import NotAuthentic
+from ottla.broker.auth.plain import PlainExchange
 from ottla.broker.server.guarded import GuardedConnection
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
 from ottla.broker.tests.test_gate import keys
@@ -158,3 +160,20 @@ def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.Monk
     in_virtual_time(run)
     assert set(stage.done) == set(ApiKey)
     assert sum(len(keys_of(state)) for state in STATES) * 2 >= 1_400
+
+
+@pytest.mark.parametrize(
+    ("password", "is_read"),
+    [(b"\xff" * 32_000, True), (b"\xff" * 33_000, False), (b"x" * 500_000, True), ("ö" * 250_000, True)],
+)
+def test_a_password_that_is_no_text_is_looked_at_as_far_as_that_takes_no_time(
+    password: bytes | str, *, is_read: bool
+) -> None:
+    """Half a mebibyte of what is no UTF-8 takes 50 ms to read, as much text takes one."""
+    token = b"\0alice\0" + (password.encode() if isinstance(password, str) else password)
+    with pytest.raises(NotAuthentic) as refused:
+        PlainExchange({}).evaluate(token)
+    assert str(refused.value) == (
+        "Authentication failed: Invalid username or password" if is_read else "no PLAIN message"
+    )
+    assert (refused.value.told is not None) is is_read
