@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ottla.broker.turn import Steps
@@ -131,8 +132,11 @@ def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
 def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
     """One row a user."""
     kind = _beside(request, "AlterUserScramCredentialsResult")
-    for name in sorted({x.name for x in (*request.deletions, *request.upsertions)}):
-        answer.results.append(kind(name, code, message))
+    told: set[str] = set()
+    for x in chain(request.deletions, request.upsertions):
+        if x.name not in told:
+            told.add(x.name)
+            answer.results.append(kind(x.name, code, message))
         yield
 
 
@@ -181,8 +185,11 @@ def _quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, ver
     row = _beside(request, "AlterClientQuotasResponseEntryData")
     named = _beside(request, "AlterClientQuotasResponseEntityData")
     for entry in request.entries:
-        told = [named(x.entity_type, x.entity_name) for x in entry.entity]
+        told: list[Any] = []
         answer.entries.append(row(code, message, told))
+        for x in entry.entity:
+            told.append(named(x.entity_type, x.entity_name))
+            yield
         yield
 
 

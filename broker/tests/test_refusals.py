@@ -10,9 +10,11 @@ from ottla.broker.refusals import refusal, refusing, telling, tells
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class, request_spec, response_class
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_client_quotas as aq
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import alter_partition_reassignments as apr
+from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_acls as da
@@ -177,9 +179,25 @@ def test_an_answer_without_errors_tells_none() -> None:
     assert not tells(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE)
 
 
-def test_many_rows_are_refused_step_by_step() -> None:
-    request = ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)])
-    assert sum(1 for _ in refusing(request, 7, CODE)) == 50
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)]),
+        au.AlterUserScramCredentialsRequest([au.ScramCredentialDeletion(str(n)) for n in range(50)]),
+        aq.AlterClientQuotasRequest(
+            [aq.AlterClientQuotasRequestEntryData([aq.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)])]
+        ),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_many_rows_are_refused_step_by_step(request_: Any) -> None:
+    assert sum(1 for _ in refusing(request_, 7, CODE)) == 50
+
+
+def test_a_user_who_is_named_often_is_refused_once() -> None:
+    downs = [au.ScramCredentialDeletion(name) for name in "bab"]
+    refused: Any = refusal(au.AlterUserScramCredentialsRequest(downs, [au.ScramCredentialUpsertion("a")]), 0, CODE)
+    assert [row.user for row in refused.results] == ["b", "a"]
 
 
 def test_many_rows_are_looked_through_step_by_step() -> None:
