@@ -1,7 +1,8 @@
 """Client quotas as the controller keeps them: what users, clients and addresses may, changed and told.
 
-Entries of a request stand for themselves; what the good ones change is written together. Removing what is not set, and
-setting what is set, succeed silently. A name that is null is the default of its kind.
+Entries of a request stand for themselves; what the good ones change is written together, as one batch: where that would
+be too large the request is refused as a whole. Removing what is not set, and setting what is set, succeed silently. A
+name that is null is the default of its kind.
 
 Source: ``ClientQuotaControlManager.java``, ``ClientQuotasImage.java``, ``QuotaConfig.java`` (apache/kafka 4.3.1).
 
@@ -14,6 +15,7 @@ from collections.abc import Generator, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from ottla.controller.assignment import TooLarge, check_room
 from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -34,12 +36,14 @@ _LONG, _INT = 2**63 - 1, 2**31 - 1
 _OF_CLIENTS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, MUTATION: None}
 """Keys and the largest whole number of each; None: it may have a fraction."""
 _OF_ADDRESSES: Mapping[str, int | None] = {CONNECTIONS: _INT}
+MOST_PARTS = 20
+"""What an entry may name: there are three kinds of parts of an entity, and five keys. Of more none is looked at."""
 Entity = tuple[tuple[str, str | None], ...]
 """Kinds and names, in the order of the kinds."""
 
 
 def _entity(rows: list[Any]) -> Entity:
-    return tuple(sorted({row.entity_type: row.entity_name for row in rows}.items()))
+    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MOST_PARTS]}.items()))
 
 
 def _keys_of(rows: list[Any]) -> Mapping[str, int | None] | str:
@@ -82,6 +86,8 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
 
 def _records(image: Image, entry: ac.AlterClientQuotasRequestEntryData) -> list[Message] | str:
     """What an entry changes; or why it changes nothing."""
+    if max(len(entry.entity), len(entry.ops)) > MOST_PARTS:
+        return f"More than {MOST_PARTS} parts of an entity, or quota keys"
     keys = _keys_of(entry.entity)
     if isinstance(keys, str):
         return keys
@@ -111,19 +117,33 @@ def alter_client_quotas(image: Image, request: ac.AlterClientQuotasRequest) -> S
     """Change quotas. An entity that is named twice is told once: the first entry counts, and the answer is an error."""
     rows: dict[Entity, ac.AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
-    for number, entry in enumerate(request.entries, 1):
-        entity = _entity(entry.entity)
-        told = [ac.AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
-        changed: list[Message] | str = "Ignoring duplicate entity" if entity in rows else _records(image, entry)
-        if isinstance(changed, str):
-            rows[entity] = ac.AlterClientQuotasResponseEntryData(ErrorCode.INVALID_REQUEST, changed, told)
-        else:
-            rows[entity] = ac.AlterClientQuotasResponseEntryData(0, None, told)
-            records += changed
-        if number % PAUSE_EVERY == 0:
-            yield
-    response = ac.AlterClientQuotasResponse(entries=list(rows.values()))
-    return Decision(response, [] if request.validate_only else records)
+    size = 0
+    try:
+        for number, entry in enumerate(request.entries, 1):
+            entity = _entity(entry.entity)
+            changed: list[Message] | str = "Ignoring duplicate entity" if entity in rows else _records(image, entry)
+            if isinstance(changed, str):
+                rows[entity] = _row(entity, ErrorCode.INVALID_REQUEST, changed)
+            else:
+                rows[entity] = _row(entity, ErrorCode.NONE, None)
+                records += changed
+                size += len(changed) * sum(len(name or "") for _, name in entity)
+                check_room(len(records), size)
+            if number % PAUSE_EVERY == 0:
+                yield
+        told = list(rows.values())
+    except TooLarge as error:
+        records, told = [], []
+        for number, entry in enumerate(request.entries, 1):
+            told.append(_row(_entity(entry.entity), error.code, str(error)))
+            if number % PAUSE_EVERY == 0:
+                yield
+    return Decision(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
+
+
+def _row(entity: Entity, code: ErrorCode, why: str | None) -> ac.AlterClientQuotasResponseEntryData:
+    named = [ac.AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
+    return ac.AlterClientQuotasResponseEntryData(code, why, named)
 
 
 # ------------------------------------------------------------------ what is told

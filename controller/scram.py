@@ -1,7 +1,8 @@
 """SCRAM credentials: set and removed by request, kept as salt and two keys. Passwords never come here.
 
 Behaviour (items 323, 324): a request may name a user once; who is named twice keeps what there was. What is right is
-written together. The client salts the password, and both keys are derived from that here.
+written together, as one batch: where that would be too large the request is refused as a whole. The client salts the
+password, and both keys are derived from that here.
 
 Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
 
@@ -12,7 +13,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as BadBase64
+from collections.abc import Generator
+from itertools import chain
 
+from ottla.controller.assignment import TooLarge, check_room
 from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import Image
 from ottla.peers import scram
@@ -68,6 +72,27 @@ def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Steps:
     """Set and remove credentials; one row of the answer for each user."""
     wrong: dict[str, Wrong] = {}
     fine: dict[str, Message] = {}
+    try:
+        yield from _alter(image, request, fine, wrong)
+    except TooLarge as error:
+        fine.clear()
+        names = chain((x.name for x in request.deletions), (x.name for x in request.upsertions))
+        for number, name in enumerate(names, 1):
+            wrong[name] = error.code, str(error)
+            if number % PAUSE_EVERY == 0:
+                yield
+    rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
+    for number, (name, why) in enumerate(wrong.items(), 1):
+        rows.append(au.AlterUserScramCredentialsResult(name, *why))
+        if number % PAUSE_EVERY == 0:
+            yield
+    return Decision(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+
+
+def _alter(
+    image: Image, request: au.AlterUserScramCredentialsRequest, fine: dict[str, Message], wrong: dict[str, Wrong]
+) -> Generator[None, None, None]:
+    """Find for each user what is written or what is wrong. Raises TooLarge: it does not fit into one batch."""
     for number, deletion in enumerate(request.deletions, 1):
         _take(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
@@ -78,11 +103,11 @@ def alter(image: Image, request: au.AlterUserScramCredentialsRequest) -> Steps:
         _take(x.name, _upsertion_error(x), fine, wrong)
         if x.name in fine:
             fine[x.name] = credential(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
+            check_room(len(fine), 0)
         if number % PAUSE_EVERY == 0:
             yield
-    rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
-    rows += [au.AlterUserScramCredentialsResult(name, *error) for name, error in wrong.items()]
-    return Decision(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+    salts = sum(len(x.salt) for x in fine.values() if isinstance(x, m.UserScramCredentialRecord))
+    check_room(len(fine), sum(map(len, fine)) + salts)
 
 
 def _take(name: str, error: Wrong | None, fine: dict[str, Message], wrong: dict[str, Wrong]) -> None:

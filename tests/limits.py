@@ -141,11 +141,16 @@ controller.assignment.MAX_PARTITIONS_A_REQUEST count | partitions of all topics 
 POLICY_VIOLATION for all of it
 
 controller.assignment.MAX_RECORDS_A_REQUEST count | records of the metadata log that CreateTopics, CreatePartitions,
-AlterConfigs, IncrementalAlterConfigs or ElectLeaders makes | POLICY_VIOLATION for all of it. DeleteTopics and
+AlterConfigs, IncrementalAlterConfigs, ElectLeaders, AlterClientQuotas or AlterUserScramCredentials makes |
+POLICY_VIOLATION for all of it; Kafka says UNKNOWN_SERVER_ERROR of the last one. DeleteTopics and
 AlterPartitionReassignments do what fits, and answer UNKNOWN_SERVER_ERROR for the rest, as Kafka does
 
 controller.assignment.MAX_BATCH_BYTES chars | names and values of settings in CreateTopics, AlterConfigs and
-IncrementalAlterConfigs | RECORD_LIST_TOO_LARGE for all of it
+IncrementalAlterConfigs; names in AlterClientQuotas; names and salts in AlterUserScramCredentials |
+RECORD_LIST_TOO_LARGE for all of it
+
+controller.quotas.MOST_PARTS count | parts of an entity, and quota keys, in an entry of AlterClientQuotas: there are
+three, and five | INVALID_REQUEST for that entry. Kafka has no such limit
 
 controller.topics.MAX_NAME chars | a topic's name | INVALID_TOPIC_EXCEPTION
 

@@ -101,6 +101,55 @@ def test_an_entity_named_twice_is_told_once_and_its_first_entry_counts() -> None
     assert kept.told() == {(("user", "u"),): {RATE: 1}}
 
 
+def named(names: range | list[str], ops: int) -> list[Any]:
+    keys = [(RATE, 1), ("consumer_byte_rate", 1)][:ops]
+    return [entry([("user", str(name))], *keys) for name in names]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(
+    ("most", "more", "code", "why"),
+    [
+        (named(range(5_000), 2), named(range(5_000, 5_001), 1), ErrorCode.POLICY_VIOLATION, "excessively large"),
+        (
+            named([f"{n:032767}" for n in range(256)], 1),
+            named(["a" * 257], 1),
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            "maximum allowed batch size",
+        ),
+    ],
+    ids=["records", "bytes"],
+)
+def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
+    most: list[Any], more: list[Any], code: ErrorCode, why: str, *, dry: bool
+) -> None:
+    kept = Kept()
+    decision = kept.alter(*most, *more, dry=dry)
+    assert {(row.error_code, why in row.error_message) for row in decision.response.entries} == {(code, True)}
+    assert [x.entity[0].entity_name for x in decision.response.entries] == [
+        x.entity[0].entity_name for x in (*most, *more)
+    ]
+    assert decision.records == []
+    fits = kept.alter(*most, dry=dry)
+    assert {row.error_code for row in fits.response.entries} == {0}
+    assert len(fits.records) == (0 if dry else sum(len(x.ops) for x in most))
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        entry([(f"kind {n}", "x") for n in range(100_000)], (RATE, 1)),
+        entry(USER, *((f"key {n}", None) for n in range(100_000))),
+    ],
+    ids=["entity", "keys"],
+)
+def test_an_entry_that_names_far_more_than_there_is_is_not_looked_at(large: Any) -> None:
+    """It is one step of the loop, and its answer no longer than that of others."""
+    rows = Kept().alter(large, entry([("client-id", "good")], (RATE, 7))).response.entries
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
+    assert len(rows[0].entity) <= 20
+
+
 @pytest.mark.parametrize(
     ("components", "strict", "names"),
     [

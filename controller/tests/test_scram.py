@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -77,11 +78,35 @@ def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upser
     assert (told, len(records)) == (codes, count)
 
 
+def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[Any]]:
+    every = [au.ScramCredentialUpsertion(f"u{n}", 1, 4096, b"s" * salt_bytes, b"p") for n in range(ups)]
+    return [down(f"d{n}") for n in range(downs)], every
+
+
+@pytest.mark.parametrize(
+    ("most", "too_many", "code"),
+    [
+        (lists(10_000, 0), lists(10_001, 0), ErrorCode.POLICY_VIOLATION),
+        (lists(9_000, 1_000), lists(9_000, 1_001), ErrorCode.POLICY_VIOLATION),
+        (lists(0, 10_000), lists(0, 10_001), ErrorCode.POLICY_VIOLATION),
+        (lists(8_100, 0, 1024), lists(8_200, 0, 1024), ErrorCode.RECORD_LIST_TOO_LARGE),
+    ],
+    ids=["set", "both", "removed", "bytes"],
+)
+def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
+    image = Image(others={("scram", f"d{n}", 1): m.UserScramCredentialRecord() for n in range(11_000)})
+    told, records = decided(*most, image)
+    assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
+    told, records = decided(*too_many, image)
+    assert (set(told.values()), records) == ({code}, [])
+    assert set(told) == {x.name for x in (*too_many[0], *too_many[1])}
+
+
 def test_many_users_are_gone_through_in_pieces():
     ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
     image = after(at_once(scram.alter(Image(), au.AlterUserScramCredentialsRequest([], [up("d0")]))).records)
     steps = scram.alter(image, au.AlterUserScramCredentialsRequest(downs, ups))
-    assert len(list(steps)) == 2 * (250 // PAUSE_EVERY)
+    assert len(list(steps)) == 3 * (250 // PAUSE_EVERY), "both lists, and what is wrong"
     told, records = decided(downs, ups, image)
     assert len(told) == 500
     assert len(records) == 251
