@@ -229,6 +229,9 @@ broker.telemetry.pushed.MOST_OF_ALL_BYTES bytes | values of theirs that are kept
 {broker.telemetry.pushed.MOST_OF_ONE_BYTES bytes} of one client | new ones are dropped and counted
 (`ottla_telemetry_values_dropped_total`)
 
+broker.server.metrics.MOST_READERS count | connections to the metrics page (`ottla.metrics.listener`) | who has asked
+nothing there for longest is hung up on; who comes while all are being answered is, too
+
 broker.server.metrics.PATIENCE_S seconds | a request to the metrics page (`ottla.metrics.listener`) and its answer | it
 is hung up on. No more is read once {broker.server.metrics.MAX_REQUEST_BYTES bytes} of its head are there; connections
 there do not count towards `max.connections`

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.metrics")
 MAX_REQUEST_BYTES = 8192
 PATIENCE_S = 10.0
+MOST_READERS = 32
+"""Who scrapes comes alone, and asks at once."""
 AT_ONCE = 50
 _PER_LOG: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
     "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
@@ -161,17 +163,59 @@ async def _of_a_broker(env: Env, numbers: Numbers, turn: Turn) -> list[str]:
 async def serve(env: Env, numbers: Numbers, listener: Listener) -> None:
     """Answer ``GET /metrics`` until cancelled."""
     logger.info("metrics at port %d", listener.port)
+    readers = _Readers(env, numbers)
     async with trio.open_nursery() as nursery:
         while True:
             stream = await listener.accept()
-            nursery.start_soon(_answer, env, numbers, stream)
+            if readers.takes_in(stream):
+                nursery.start_soon(readers.answer, stream)
 
 
-async def _answer(env: Env, numbers: Numbers, stream: Stream) -> None:
-    with contextlib.suppress(OSError, trio.ClosedResourceError), env.timeout(PATIENCE_S):
-        asked = await _request_line(stream)
+class _Readers:
+    """Who is connected to read the page. Those who ask while it is made get the next one together."""
+
+    def __init__(self, env: Env, numbers: Numbers) -> None:
+        self._env = env
+        self._numbers = numbers
+        self._silent: dict[Stream, None] = {}
+        """They have not asked yet, the first one for longest."""
+        self._answered = 0
+        """How many have, and are not gone."""
+        self._making = trio.Lock()
+        self._begun = self._made = 0
+        """Numbers of the last page that was begun, and of the last that was made."""
+        self._page = b""
+
+    def takes_in(self, stream: Stream) -> bool:
+        """Whether there is room for one more. Who has asked for nothing for longest gives way."""
+        if len(self._silent) + self._answered >= MOST_READERS:
+            if not self._silent:
+                stream.close()
+                return False
+            first = next(iter(self._silent))
+            del self._silent[first]
+            first.close()
+        self._silent[stream] = None
+        return True
+
+    async def answer(self, stream: Stream) -> None:
+        """Serve one, and hang up."""
+        has_asked = False
+        try:
+            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(PATIENCE_S):
+                asked = await _request_line(stream)
+                if stream in self._silent:
+                    del self._silent[stream]
+                    has_asked, self._answered = True, self._answered + 1
+                    await self._say(stream, asked)
+        finally:
+            self._silent.pop(stream, None)
+            self._answered -= has_asked
+            stream.close()
+
+    async def _say(self, stream: Stream, asked: list[bytes]) -> None:
         if asked[:2] in ([b"GET", b"/metrics"], [b"GET", b"/"]):
-            status, body = b"200 OK", await page(env, numbers)
+            status, body = b"200 OK", await self._newest()
         else:
             status, body = b"404 Not Found", b"GET /metrics\n"
         head = (
@@ -179,7 +223,19 @@ async def _answer(env: Env, numbers: Numbers, stream: Stream) -> None:
             b"Connection: close\r\n\r\n"
         )
         await stream.send([head % (status, len(body)), body])
-    stream.close()
+
+    async def _newest(self) -> bytes:
+        """A page that was begun after it was asked for."""
+        before = self._begun
+        async with self._making:
+            if self._made <= before:
+                self._begun += 1
+                self._page = await page(self._env, self._numbers)
+                self._made = self._begun
+            body = self._page
+            if not self._making.statistics().tasks_waiting:
+                self._page, self._made = b"", 0  # megabytes, where there are many partitions
+            return body
 
 
 async def _request_line(stream: Stream) -> list[bytes]:

@@ -1,0 +1,90 @@
+"""Many who read the page of numbers at once: how many there may be, and what they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.server import metrics
+from ottla.broker.tests.line import Door, Line, World, in_virtual_time
+from ottla.broker.tests.test_metrics import numbers
+
+ASKED = b"GET /metrics HTTP/1.1\r\n\r\n"
+
+
+def test_of_many_who_are_connected_the_one_that_is_silent_for_longest_gives_way() -> None:
+    silent, asking = [Line() for _ in range(40)], [Line(reads=False) for _ in range(32)]
+    late, last = Line(), Line()
+
+    async def run() -> None:
+        world: Any = World()
+        door: Any = Door()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            for line in silent:
+                await door.send.send(line)
+                await trio.sleep(0.01)
+            assert [line.is_closed for line in silent] == [True] * 8 + [False] * 32
+            late.say(ASKED)
+            await door.send.send(late)
+            await trio.testing.wait_all_tasks_blocked()
+            assert late.heard.startswith(b"HTTP/1.1 200 OK")
+            for line in asking:
+                line.say(ASKED)
+                await door.send.send(line)
+                await trio.testing.wait_all_tasks_blocked()
+            assert all(line.is_closed for line in silent)
+            last.say(ASKED)
+            await door.send.send(last)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (last.is_closed, last.heard) == (True, b""), "all others are being answered"
+            assert not any(line.is_closed for line in asking)
+            await trio.sleep(11)
+            await door.send.send(again := Line())
+            again.say(ASKED)
+            await trio.testing.wait_all_tasks_blocked()
+            assert again.heard.startswith(b"HTTP/1.1 200 OK"), "the others were hung up on"
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "told"),
+    [
+        ([2, 2, 2], {0: b"begun at 0", 1: b"begun at 2", 1.5: b"begun at 2", 5: b"begun at 5"}),
+        ([12, 2], {0: b"", 9: b"begun at 10", 9.5: b"begun at 10"}),
+    ],
+    ids=["each in time", "the first without patience"],
+)
+def test_those_who_ask_while_a_page_is_made_get_the_next_one_together(
+    monkeypatch: pytest.MonkeyPatch, takes_s: list[int], told: dict[float, bytes]
+) -> None:
+    """None gets one that was begun before he asked."""
+    lines, left = {at: Line() for at in told}, iter(takes_s)
+
+    async def slow(*_: Any) -> bytes:
+        began = trio.current_time()
+        await trio.sleep(next(left))
+        return b"begun at %d" % began
+
+    monkeypatch.setattr(metrics, "page", slow)
+
+    async def run() -> None:
+        world: Any = World()
+        door: Any = Door()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(metrics.serve, world, numbers([]), door)
+            for at, line in lines.items():
+                await trio.sleep_until(at)
+                line.say(ASKED)
+                await door.send.send(line)
+            await trio.sleep(30)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    assert {at: line.heard.rpartition(b"\r\n\r\n")[2] for at, line in lines.items()} == told
+    assert list(left) == []
