@@ -8,7 +8,6 @@ from __future__ import annotations
 from ottla.controller.config_keys import (
     AUDIT_LOG,
     CLAIMED_TIME,
-    GROUP_KEYS,
     METRICS_LISTENER,
     REPLICA_RECOVERY,
     SCRUB_RATE,
@@ -299,7 +298,6 @@ OWN_DOCS: dict[str, str] = {
 }
 
 GROUP_DOCS: dict[str, str] = {
-    **dict.fromkeys(GROUP_KEYS, _NO_EFFECT + "groups of this kind are not served yet."),
     "share.assignment.interval.ms": "How long the group's target stands before the next is computed.",
     "share.auto.offset.reset": "Where a group begins a partition: `latest`, `earliest`, or `by_duration:` and how "
     "far back.",
