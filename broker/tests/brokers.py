@@ -159,6 +159,7 @@ class Broker:
             purgatory=self.purgatory,
             sessions=Sessions(env, 10),
             authorizer=None,
+            audit=None,
             metering=Metering(),
             storage=storage,
             fetch_max_bytes=config.number("fetch.max.bytes"),
