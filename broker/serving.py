@@ -16,7 +16,6 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.parts import Parts
 from ottla.broker.replica.making import WORKERS
-from ottla.broker.server import metrics
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import Listening
@@ -168,6 +167,8 @@ def _tell_numbers(env: Env, made: Parts, listening: Listening, nursery: trio.Nur
     """Answer who reads the metrics, where that is configured."""
     if listening.metrics is None:
         return
+    from ottla.broker.server import metrics  # who has no such page does not load it
+
     numbers = metrics.Numbers(
         *(made.storage, made.replicas, made.cleaner, made.scrubber, made.counts),
         *(lambda: sum(len(x) for x in made.acceptors), made.controller),

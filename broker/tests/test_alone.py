@@ -29,6 +29,7 @@ NOT_BEFORE_ASKED = (
     "ottla.broker.replica.alter_partition",
     "ottla.broker.replica.fetcher.",
     "ottla.broker.replica.throttle",
+    "ottla.broker.server.metrics",
     "ottla.broker.txn.",
     "ottla.controller.areas",
     "ottla.controller.elections",
