@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ottla.log.settings import LogSettings
 from ottla.wire import batch as b
 from ottla.wire.batch import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader
-from ottla.wire.compression import Codec, begins_like, codec_of, packer, pieces
+from ottla.wire.compression import MOST_TIMES, Codec, begins_like, codec_of, packer, pieces
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer, read_varlong
@@ -33,6 +33,8 @@ MOST_RECORD_ERRORS = 1000
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
 _LAST_CODEC = int(Codec.ZSTD)
+_MOST_RECORDS_A_BYTE = [most // SMALLEST_RECORD_BYTES + 1 for most in MOST_TIMES]
+"""So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
 _SMALLEST_SIZE = 14
 """``LegacyRecord.RECORD_OVERHEAD_V0``: a batch of any format is at least as long behind its size."""
 
@@ -161,6 +163,8 @@ def check_client_batch(data: Data, header: BatchHeader, settings: LogSettings, w
             raise _invalid(f"the first of {count} records is none")
     elif not begins_like(codec, view[HEADER_BYTES:size_bytes]):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records are no {Codec(codec).name.lower()} data")
+    elif count > (size_bytes - HEADER_BYTES) * _MOST_RECORDS_A_BYTE[codec]:
+        raise _invalid(f"{size_bytes} bytes cannot hold {count} records")
 
 
 def _first_fits(data: Data, end: int, count: int) -> bool:

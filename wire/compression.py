@@ -27,6 +27,8 @@ _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_MOST_TIMES = 32
 """A copy of 64 bytes takes at least two or three: no snappy block unpacks to more than this many times its size."""
+MOST_TIMES = (1, 1032, _SNAPPY_MOST_TIMES, 255, 32 * 1024)
+"""How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""
 _FEED_BYTES = 64 * 1024
 """So much is given to a library at once: it copies what it does not use."""
 _FIRST_FEED_BYTES = 1024
