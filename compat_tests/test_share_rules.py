@@ -72,7 +72,9 @@ class Ours:
 
         rows = []
         for batch in self.share:
-            inside = said(batch.whole) if batch.whole is not None else "".join(said(x) + " " for x in batch.singles)
+            runs = batch.runs(batch.first_offset, batch.last_offset)
+            singles = "".join(f"{said(run.state)} " * run.records_count for run in runs)
+            inside = said(batch.whole) if batch.whole is not None else singles
             rows.append(f"{batch.first_offset}-{batch.last_offset}[{inside}]")
         return "".join(rows)
 
@@ -104,14 +106,18 @@ class Ours:
     def write(self, changes: ak.Changes) -> bool:
         if not changes.rows:
             return True
-        each = [row.written for row in changes.rows]  # Kafka joins neighbours as it keeps them, we as we send
-        rows = "".join(f"{b.first_offset}-{b.last_offset}={int(b.delivery_state)}x{b.delivery_count}," for b in each)
+        rows = "".join(map(self.told, changes.rows))  # Kafka joins neighbours as it keeps them, we as we send
         self.written = f" {self.share.start_offset}/{self.share.delivery_complete_count}:{rows}"
         if self.writes == "later":
             self.held.append(changes)
             return True
         ak.settle(self.share, changes, self.now, written=self.writes == "now")
         return self.writes == "now"
+
+    def told(self, row: ak.Change) -> str:
+        first, last, count, state = row.written
+        step = last - first + 1 if row.batch.whole is not None else 1
+        return "".join(f"{at}-{at + step - 1}={int(state)}x{count}," for at in range(first, last + 1, step))
 
     def tick(self, ms: str) -> str:
         until = self.now + int(ms)

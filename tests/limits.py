@@ -123,6 +123,10 @@ all has no bound
 wire.compression.DEFAULT_LIMIT_BYTES bytes | what a batch that was taken may unpack to, where it is looked into later |
 ListOffsets by time answers CORRUPT_MESSAGE; a partition that is to be compacted is left alone, and the log says so
 
+wire.compression.MOST_TIMES packed | what compressed records may unpack to, by gzip, snappy, lz4 and zstd, as far as the
+number of records goes that a batch says it has | INVALID_RECORD for more than would fit then. Kafka, which goes through
+all records of a batch, counts them
+
 wire.compression._SNAPPY_MOST_TIMES times | what a block of snappy may say that it unpacks to | it counts as no snappy
 
 log.validate.MOST_RECORD_ERRORS count | records at fault that are named of one batch,
@@ -200,6 +204,10 @@ group.share.partition.max.record.locks count | records of a partition that a sha
 `share.partition.max.record.locks` | no new ones are handed out until the first are done with. Whole record batches are
 handed out, the last one beyond it
 
+broker.share.partition.MOST_CUTS count | places where neighbouring records that a share group has of a partition were
+told apart by what became of them | INVALID_REQUEST for the acknowledgement. The batches they came in say how many
+records they have: that costs nothing
+
 broker.share.machine.MOST_BATCHES count | batches in WriteShareGroupState for a partition,
 {broker.share.machine.MOST_REMEMBERED count} with those that are remembered | INVALID_REQUEST
 
@@ -274,6 +282,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "each_s": lambda value: _each(value * 1000),
     "endless": lambda ms: _time(ms) if ms else "for ever",
     "lines": lambda value: f"{value:,} a minute",
+    "packed": lambda value: f"{', '.join(f'{most:,}' for most in value[1:])} times their size",
     "seconds": lambda value: _time(value * 1000),
     "time": _time,
     "times": lambda value: f"{value} times its size",

@@ -10,13 +10,15 @@ Source: ``SharePartition.acknowledge``, ``releaseAcquiredRecords``, ``releaseAcq
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.broker.share.batches import StateBatch, joined
-from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState
-from ottla.broker.share.partition import SharePartition
+from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState, Run
+from ottla.broker.share.partition import MOST_CUTS, SharePartition
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -39,14 +41,36 @@ class Acknowledgement(NamedTuple):
         """What is said of one record."""
         return self.types[offset - self.first_offset] if len(self.types) > 1 else self.types[0]
 
+    def turns(self, first: int, last: int) -> list[int]:
+        """Where among some of its records another thing is said than of the one before; the first of them, and the one
+        behind them. No more than can be taken, and one.
+        """
+        if len(self.types) == 1 or first > last:
+            return [first, last + 1]
+        types = bytes(self.types[first - self.first_offset : last - self.first_offset + 1])
+        found = islice(_ALIKE.finditer(types), MOST_CUTS + 2)
+        return [*(first + alike.start() for alike in found), last + 1]
+
+
+_ALIKE = re.compile(b"|".join(b"%c+" % kind for kind in range(5)))
+
 
 class Change(NamedTuple):
     """Records whose state changes, and what is to be written of it."""
 
+    batch: InFlightBatch
     first_offset: int
     last_offset: int
     state: InFlight
     written: StateBatch
+
+    def runs(self) -> list[Run]:
+        """The same records now: they may have been cut, and their batch split, meanwhile."""
+        if self.batch.is_run(self.first_offset, self.last_offset):
+            return [Run(self.first_offset, self.last_offset, self.state)]
+        before = self.state.before
+        found = [run for run in self.batch.runs(self.first_offset, self.last_offset) if run.state.before is before]
+        return found or [Run(self.first_offset, self.last_offset, self.state)]
 
 
 @dataclass(slots=True)
@@ -59,9 +83,10 @@ class Changes:
         """As the persister takes them: neighbours of one fate as one."""
         return joined(row.written for row in self.rows)
 
-    def add(self, first: int, last: int, state: InFlight) -> None:
+    def add(self, batch: InFlightBatch, first: int, last: int, state: InFlight) -> None:
         """Note what has just been changed."""
-        self.rows.append(Change(first, last, state, StateBatch(first, last, state.delivery_count, state.state)))
+        written = StateBatch(first, last, state.delivery_count, state.state)
+        self.rows.append(Change(batch, first, last, state, written))
 
 
 def _refused(text: str) -> ProtocolError:
@@ -115,19 +140,32 @@ def _acknowledge(
         _check_whole(batch.whole, member_id)
         inside = batch.first_offset >= one.first_offset and batch.last_offset <= one.last_offset
         if inside and len(one.types) == 1 and not share.begins_inside(batch):
-            _say(share, one.types[0], batch.first_offset, batch.last_offset, batch.whole, changes, now_ms)
+            _say(share, one.types[0], batch, Run(batch.first_offset, batch.last_offset, batch.whole), changes, now_ms)
             return
         if batch.whole.state is not RecordState.ACQUIRED:
             raise _refused("The batch cannot be acknowledged. The subset batch is not in the acquired state.")
         batch.split()
-    for offset, state in batch.each(max(one.first_offset, share.start_offset), one.last_offset):
-        if state.state is not RecordState.ACQUIRED:
-            raise _refused("The offset cannot be acknowledged. The offset is not acquired.")
-        if state.before is not None:
-            raise _refused("The record state is invalid. The acknowledgement of delivery could not be completed.")
-        if state.member_id != member_id:
-            raise _refused("Member is not the owner of offset")
-        _say(share, one.type_at(offset), offset, offset, state, changes, now_ms)
+    first, last = max(one.first_offset, share.start_offset, batch.first_offset), min(one.last_offset, batch.last_offset)
+    refused = None
+    for run in batch.runs(first, last):
+        refused = _why_not(run.state, member_id)
+        if refused is not None:
+            last = run.first_offset - 1  # what is said of those before it is taken, until it is undone
+            break
+    if first <= last and not share.cut_at(batch, one.turns(first, last), MOST_CUTS):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Batches of the partition are cut more than {MOST_CUTS} times.")
+    for run in batch.runs(first, last):
+        _say(share, one.type_at(run.first_offset), batch, run, changes, now_ms)
+    if refused is not None:
+        raise refused
+
+
+def _why_not(state: InFlight, member_id: str) -> ProtocolError | None:
+    if state.state is not RecordState.ACQUIRED:
+        return _refused("The offset cannot be acknowledged. The offset is not acquired.")
+    if state.before is not None:
+        return _refused("The record state is invalid. The acknowledgement of delivery could not be completed.")
+    return None if state.member_id == member_id else _refused("Member is not the owner of offset")
 
 
 def _check_whole(state: InFlight, member_id: str) -> None:
@@ -138,9 +176,8 @@ def _check_whole(state: InFlight, member_id: str) -> None:
     assert state.before is None, "a pending change has no member"
 
 
-def _say(
-    share: SharePartition, kind: int, first: int, last: int, state: InFlight, changes: Changes, now_ms: int
-) -> None:
+def _say(share: SharePartition, kind: int, batch: InFlightBatch, run: Run, changes: Changes, now_ms: int) -> None:
+    first, last, state = run
     if kind == RENEW:
         if not share.limits.renew:
             raise _refused("Renewing acquisition locks is not enabled for the group.")
@@ -148,39 +185,36 @@ def _say(
         return
     if not state.begin(_STATE[kind], share.limits.delivery_count):
         raise _refused("Unable to acknowledge records for the batch")
-    changes.add(first, last, state)
+    changes.add(batch, first, last, state)
     if state.state.is_final:
-        share.delivery_complete_count += last - first + 1
+        share.delivery_complete_count += run.records_count
 
 
 def release(share: SharePartition, member_id: str) -> Changes:
     """A member is gone: whatever it holds may go to others; pending until `settle`."""
     changes = Changes()
-    for first, last, state in _taken_back(share, lambda state: _holds(state, member_id)):
+    for batch, (first, last, state) in _taken_back(share, lambda state: _holds(state, member_id)):
         gone = last < share.start_offset
         if state.begin(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count):
-            changes.add(first, last, state)
+            changes.add(batch, first, last, state)
             if state.state.is_final:
                 share.delivery_complete_count += share.open_count(first, last)
     return changes
 
 
-def _taken_back(share: SharePartition, goes: Callable[[InFlight], bool]) -> Iterator[tuple[int, int, InFlight]]:
-    """Whole batches and single records that go, offsets inclusive; a batch the start offset lies in, record by record:
-    what lies before it has another end.
+def _taken_back(share: SharePartition, goes: Callable[[InFlight], bool]) -> Iterator[tuple[InFlightBatch, Run]]:
+    """What goes, with its batch: all of it, or runs of its records. One the start offset lies in is cut there: what
+    lies before it has another end.
     """
     for batch in share:
-        whole = batch.whole
-        if whole is not None:
-            if not goes(whole):
-                continue
-            if not share.begins_inside(batch):
-                yield batch.first_offset, batch.last_offset, whole
-                continue
+        if batch.whole is not None and not goes(batch.whole):
+            continue
+        if share.begins_inside(batch):
             batch.split()
-        for offset, state in batch.each(batch.first_offset, batch.last_offset):
-            if goes(state):
-                yield offset, offset, state
+            share.cut_at(batch, (share.start_offset,))
+        for run in batch.runs(batch.first_offset, batch.last_offset):
+            if goes(run.state):
+                yield batch, run
 
 
 def _holds(state: InFlight, member_id: str) -> bool:
@@ -189,12 +223,15 @@ def _holds(state: InFlight, member_id: str) -> bool:
 
 def settle(share: SharePartition, changes: Changes, now_ms: int, *, written: bool) -> bool:
     """The fate of pending changes is known; says whether the start offset moved on."""
-    for first, last, state, stored in changes.rows:
-        state.complete(now_ms, written=written)
-        if state.state is RecordState.AVAILABLE:
-            share.look_again()
-        if not written and RecordState(stored.delivery_state).is_final and not state.state.is_final:
-            share.delivery_complete_count -= share.open_count(first, last)
+    for row in changes.rows:
+        for first, last, state in row.runs():
+            state.complete(now_ms, written=written)
+            if state.state is RecordState.AVAILABLE:
+                share.look_again()
+            if not written and RecordState(row.written.delivery_state).is_final and not state.state.is_final:
+                share.delivery_complete_count -= share.open_count(first, last)
+    for batch in {id(row.batch): row.batch for row in changes.rows}.values():
+        share.join(batch)
     return share.move_on() if written and changes.rows else False
 
 
@@ -211,7 +248,8 @@ def _is_locked(state: InFlight) -> bool:
 def expire(share: SharePartition, now_ms: int) -> list[StateBatch]:
     """Take back what members have held for too long; gives what is to be written of it, then call `move_on`."""
     out: list[StateBatch] = []
-    for first, last, state in _taken_back(share, lambda state: _is_over(state, now_ms)):
+    touched: dict[int, InFlightBatch] = {}
+    for batch, (first, last, state) in _taken_back(share, lambda state: _is_over(state, now_ms)):
         gone = last < share.start_offset
         state.change(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, share.limits.delivery_count)
         state.lock_until_ms = None
@@ -220,6 +258,9 @@ def expire(share: SharePartition, now_ms: int) -> list[StateBatch]:
             share.delivery_complete_count += share.open_count(first, last)
         else:
             share.look_again()
+        touched[id(batch)] = batch
+    for batch in touched.values():
+        share.join(batch)
     return out
 
 

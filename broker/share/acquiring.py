@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState
-from ottla.broker.share.partition import SharePartition
+from ottla.broker.share.partition import MOST_CUTS, SharePartition
 
 LEAST_THROTTLED = 2
 
@@ -152,7 +152,7 @@ class _Acquisition:
         """Whether it has failed so often that it must not take others with it."""
         if batch.whole is not None:
             return batch.whole.is_free and batch.whole.delivery_count >= self._throttled_at
-        free = (state for _, state in batch.each(self._read[0][0], self._last) if state.is_free)
+        free = (run.state for run in batch.runs(self._read[0][0], self._last) if run.state.is_free)
         return max((state.delivery_count for state in free), default=0) >= self._throttled_at
 
     def _singly(self, batch: InFlightBatch) -> None:
@@ -163,23 +163,31 @@ class _Acquisition:
         told: list[Acquired] = []
         taken, most, wanted = 0, -1, self._most - self._count
         alone = self._limit > LEAST_THROTTLED
-        for offset, state in batch.each(self._read[0][0], self._last):
+        for first, last, state in batch.runs(self._read[0][0], self._last):
             if not state.is_free:
                 continue
             failed = state.delivery_count
-            if alone and failed == self._limit - 1 and taken:
+            is_last_try = alone and failed == self._limit - 1
+            if is_last_try and taken:
                 break
             if failed >= self._throttled_at and most < 0:
                 most = max(1, len(batch) >> (failed - self._throttled_at + 1))
-            state.acquire(self._asked.member_id, self._lock_ms)
-            if told and told[-1].last_offset + 1 == offset and told[-1].delivery_count == state.delivery_count:
-                told[-1] = told[-1]._replace(last_offset=offset)
-            else:
-                told.append(Acquired(offset, offset, state.delivery_count))
-            taken += 1
-            if alone and state.delivery_count == self._limit:
+            left = 1 if is_last_try else last - first + 1
+            if most > taken:
+                left = min(left, most - taken)
+            if self._asked.strict:
+                left = min(left, wanted - taken)
+            last = min(last, first + left - 1)
+            if not self._share.cut_at(batch, (first, last + 1), 2 * MOST_CUTS):
                 break
-            if taken == most or (self._asked.strict and taken == wanted):
+            own = batch.state_at(first)
+            own.acquire(self._asked.member_id, self._lock_ms)
+            if told and told[-1].last_offset + 1 == first and told[-1].delivery_count == own.delivery_count:
+                told[-1] = told[-1]._replace(last_offset=last)
+            else:
+                told.append(Acquired(first, last, own.delivery_count))
+            taken += last - first + 1
+            if is_last_try or taken == most or (self._asked.strict and taken == wanted):
                 break
         self._out += told
         self._count += taken
@@ -234,9 +242,9 @@ class _Acquisition:
     def _strictly(self, first: int, last: int, most: int) -> Acquired:
         """A whole record batch comes into flight, and only so much of it goes to the member."""
         batch = InFlightBatch(first, last, InFlight(RecordState.AVAILABLE, 0))
-        for _, state in zip(range(most), batch.split(), strict=False):
-            state.acquire(self._asked.member_id, self._lock_ms)
+        batch.split()
         self._share.put(batch)
+        self._share.cut(batch, first, first + most - 1).acquire(self._asked.member_id, self._lock_ms)
         self._share.look_again()
         return Acquired(first, first + most - 1, 1)
 

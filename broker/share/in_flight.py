@@ -1,4 +1,5 @@
-"""Records on their way to consumers: the state of each, kept by whole batches until one of a batch goes its own way.
+"""Records on their way to consumers: the state of each, kept by whole batches until one of a batch goes its own way,
+and then by runs of neighbours that are alike. A batch's header says how many records it has, and may lie.
 
 | from | to | when |
 |---|---|---|
@@ -15,7 +16,8 @@ Source: ``InFlightState.java``, ``InFlightBatch.java``, ``RecordState.java`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -45,7 +47,7 @@ class Before(NamedTuple):
 
 
 class InFlight:
-    """The state of one record, or of a batch of them that are all alike."""
+    """The state of neighbouring records that are all alike."""
 
     __slots__ = ("_archived", "before", "delivery_count", "lock_until_ms", "member_id", "state")
 
@@ -62,8 +64,24 @@ class InFlight:
         self._archived = False
 
     def copy(self) -> InFlight:
-        """The same for one record of a batch."""
+        """The same for some records of a batch, with nothing pending."""
         return InFlight(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
+
+    def part(self) -> InFlight:
+        """The same for some records of a run; a pending change is theirs as well."""
+        out = self.copy()
+        out.before, out._archived = self.before, self._archived
+        return out
+
+    def is_like(self, other: InFlight) -> bool:
+        """Whether nothing tells the two apart any more, and nothing is pending."""
+        return (
+            self.before is other.before is None
+            and self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.member_id == other.member_id
+            and self.lock_until_ms == other.lock_until_ms
+        )
 
     @property
     def is_free(self) -> bool:
@@ -118,38 +136,95 @@ class InFlight:
         self.lock_until_ms = None
 
 
-class InFlightBatch:
-    """Neighbouring records that were acquired together."""
+class Run(NamedTuple):
+    """Neighbouring records with one state; offsets inclusive."""
 
-    __slots__ = ("first_offset", "last_offset", "singles", "whole")
+    first_offset: int
+    last_offset: int
+    state: InFlight
+
+    @property
+    def records_count(self) -> int:
+        """How many they are."""
+        return self.last_offset - self.first_offset + 1
+
+
+class InFlightBatch:
+    """Neighbouring records that were acquired together. Costs as much as it has runs, whatever number of records."""
+
+    __slots__ = ("_firsts", "_states", "first_offset", "last_offset", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlight) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.whole: InFlight | None = whole
-        """The state of all its records; None once they have states of their own."""
-        self.singles: list[InFlight] = []
+        """The state of all its records; None once they may have states of their own."""
+        self._firsts: list[int] = [first_offset]
+        """Where each run begins; it ends where the next one does."""
+        self._states: list[InFlight] = [whole]
 
     def __len__(self) -> int:
         return self.last_offset - self.first_offset + 1
 
-    def split(self) -> list[InFlight]:
-        """Give each record a state of its own."""
+    @property
+    def cuts(self) -> int:
+        """How often it is cut: its runs but one."""
+        return len(self._firsts) - 1
+
+    def split(self) -> None:
+        """Its records may have states of their own from now on. A change of the whole that is pending is not theirs."""
         if self.whole is not None:
-            whole, self.whole = self.whole, None
-            self.singles = [whole.copy() for _ in range(len(self))]
-        return self.singles
+            self._states, self.whole = [self.whole.copy()], None
+
+    def _end(self, at: int) -> int:
+        return self._firsts[at + 1] - 1 if at + 1 < len(self._firsts) else self.last_offset
 
     def state_at(self, offset: int) -> InFlight:
         """The state of a record."""
-        return self.singles[offset - self.first_offset] if self.whole is None else self.whole
+        return self._states[bisect_right(self._firsts, offset) - 1]
 
-    def each(self, first: int, last: int) -> Iterator[tuple[int, InFlight]]:
-        """Records with states of their own, of these offsets."""
-        begin = max(first, self.first_offset)
-        for offset in range(begin, min(last, self.last_offset) + 1):
-            yield offset, self.singles[offset - self.first_offset]
+    def runs(self, first: int, last: int) -> list[Run]:
+        """The runs that lie among these offsets, and of a run that reaches further what lies among them."""
+        if self.whole is not None:
+            first, last = max(first, self.first_offset), min(last, self.last_offset)
+            return [Run(first, last, self.whole)] if first <= last else []
+        begin = max(bisect_right(self._firsts, first) - 1, 0)
+        end = bisect_right(self._firsts, last)
+        found = ((at, self._firsts[at], self._end(at)) for at in range(begin, end))
+        return [Run(max(x, first), min(y, last), self._states[at]) for at, x, y in found if x <= last and y >= first]
+
+    def is_run(self, first: int, last: int) -> bool:
+        """Whether these are all records of one run."""
+        at = bisect_right(self._firsts, first) - 1
+        return self._firsts[at] == first and self._end(at) == last
+
+    def cut_at(self, begins: Sequence[int]) -> None:
+        """Have runs begin at these ascending offsets, where none does yet; one behind the batch is passed over."""
+        low, high = bisect_right(self._firsts, begins[0]) - 1, bisect_right(self._firsts, begins[-1])
+        firsts = sorted({*self._firsts[low:high], *begins})
+        if firsts[-1] > self.last_offset:
+            del firsts[-1]
+        states: list[InFlight] = []
+        at = low
+        for first in firsts:
+            if at < high and self._firsts[at] == first:
+                states.append(self._states[at])
+                at += 1
+            else:
+                states.append(states[-1].part())
+        self._firsts[low:high], self._states[low:high] = firsts, states
+
+    def join(self) -> None:
+        """Have neighbours that are alike be one run again."""
+        if not self.cuts:
+            return
+        firsts, states = self._firsts[:1], self._states[:1]
+        for first, state in zip(self._firsts[1:], self._states[1:], strict=True):
+            if not state.is_like(states[-1]):
+                firsts.append(first)
+                states.append(state)
+        self._firsts, self._states = firsts, states
 
     def states(self) -> list[InFlight]:
-        """Its states, one or many."""
-        return self.singles if self.whole is None else [self.whole]
+        """The states of its runs."""
+        return self._states

@@ -10,7 +10,7 @@ Source: ``SharePartition.java`` (apache/kafka 4.3.1), KIP-932.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.broker.share.batches import StateBatch
@@ -26,8 +26,12 @@ class Limits(NamedTuple):
     renew: bool = True
 
 
-MOST_RECORDS = 1 << 22
-"""So many at most are remembered as one batch: each may come to have a state of its own."""
+MOST_RECORDS = 1 << 32
+"""So many at most are remembered as one batch: no record batch says that it has half as many."""
+MOST_CUTS = 10_000
+"""So often may the batches in flight be cut because of what is said of their records, and twice as often in all: as
+much can be stored at once, and a batch may say that it has any number of records.
+"""
 _STORED = frozenset(RecordState) - {RecordState.ACQUIRED}
 """What is written of a record: never that somebody has it."""
 
@@ -50,6 +54,8 @@ class SharePartition:
         self.end_offset = start_offset
         self.delivery_complete_count = 0
         """Final records from the start offset on: stored with each write, for the group's lag."""
+        self.cuts = 0
+        """How often the batches in flight are cut."""
         self._firsts: list[int] = []
         self._batches: dict[int, InFlightBatch] = {}
         self._look_again = False
@@ -116,6 +122,30 @@ class SharePartition:
     def __iter__(self) -> Iterator[InFlightBatch]:
         return (self._batches[first] for first in self._firsts)
 
+    def cut_at(self, batch: InFlightBatch, begins: Sequence[int], most: int | None = None) -> bool:
+        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.cut_at`; undone, and False, where
+        ``most`` does not allow for it.
+        """
+        before = batch.cuts
+        batch.cut_at(begins)
+        self.cuts += batch.cuts - before
+        if most is None or self.cuts <= most or batch.cuts == before:
+            return True
+        self.join(batch)
+        return False
+
+    def cut(self, batch: InFlightBatch, first: int, last: int) -> InFlight:
+        """The state of records that lie in one run, of which they are cut."""
+        self.cut_at(batch, (first, last + 1))
+        return batch.state_at(first)
+
+    def join(self, batch: InFlightBatch) -> None:
+        """Forget cuts of a batch that make no difference any more."""
+        before = batch.cuts
+        batch.join()
+        if self._batches.get(batch.first_offset) is batch:
+            self.cuts -= before - batch.cuts
+
     def begins_inside(self, batch: InFlightBatch) -> bool:
         """Whether the start offset lies behind a batch's first record, and not behind its last."""
         return batch.first_offset < self.start_offset <= batch.last_offset
@@ -158,12 +188,13 @@ class SharePartition:
                 if batch.first_offset > gap:
                     return gap
                 gap = max(batch.last_offset + 1, gap)
-            if batch.whole is None:
-                for offset, state in batch.each(batch.first_offset, batch.last_offset):
-                    if state.is_free:
-                        return offset
-            elif batch.whole.is_free:
-                return batch.first_offset
+            if batch.whole is not None:
+                if batch.whole.is_free:
+                    return batch.first_offset
+                continue
+            for run in batch.runs(batch.first_offset, batch.last_offset):
+                if run.state.is_free:
+                    return run.first_offset
         self._look_again = False
         return self.end_offset + 1
 
@@ -184,6 +215,7 @@ class SharePartition:
             self.start_offset = self.end_offset = last_final + 1
             self._firsts.clear()
             self._batches.clear()
+            self.cuts = 0
             self.delivery_complete_count = 0
             return True
         batch = self.floor(last_final)
@@ -198,7 +230,7 @@ class SharePartition:
             at -= 1
         self.delivery_complete_count -= counted
         for first in self._firsts[:at]:
-            del self._batches[first]
+            self.cuts -= self._batches.pop(first).cuts
         del self._firsts[:at]
         return True
 
@@ -215,17 +247,11 @@ class SharePartition:
         for batch in self:
             if self._gap_from is not None and self.has_gap and batch.last_offset >= self._gap_from:
                 break
-            if batch.whole is not None:
-                if batch.whole.before is not None or not batch.whole.state.is_final:
-                    break
-                last = batch.last_offset
-                counted += self.open_count(batch.first_offset, batch.last_offset)
-                continue
-            for offset, state in batch.each(batch.first_offset, batch.last_offset):
-                if state.before is not None or not state.state.is_final:
+            for run in batch.runs(batch.first_offset, batch.last_offset):
+                if run.state.before is not None or not run.state.state.is_final:
                     return last, counted
-                last = offset
-                counted += offset >= self.start_offset
+                last = run.last_offset
+                counted += self.open_count(run.first_offset, last)
         return last, counted
 
     # ------------------------------------------------------------------ what is gone from the log
@@ -246,11 +272,7 @@ class SharePartition:
         self.end_offset = max(self.end_offset, offset)
 
     def _final_in(self, batch: InFlightBatch, first: int, last: int) -> int:
-        if batch.whole is None:
-            return sum(state.state.is_final for _, state in batch.each(first, last))
-        if not batch.whole.state.is_final:
-            return 0
-        return max(0, min(last, batch.last_offset) - max(first, batch.first_offset) + 1)
+        return sum(run.records_count for run in batch.runs(first, last) if run.state.state.is_final)
 
     def archive(
         self, first: int, end: int, batches: Iterable[InFlightBatch], only: RecordState, *, counts: bool
@@ -269,9 +291,10 @@ class SharePartition:
                     found = True
                     continue
                 batch.split()
-            for _, state in batch.each(first, end - 1):
-                if state.state is only:
-                    state.archive()
-                    self.delivery_complete_count += counts
+            for run in batch.runs(first, end - 1):
+                if run.state.state is only:
+                    self.cut(batch, run.first_offset, run.last_offset).archive()
+                    self.delivery_complete_count += run.records_count if counts else 0
                     found = True
+            self.join(batch)
         return found

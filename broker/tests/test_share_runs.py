@@ -1,0 +1,133 @@
+"""A record batch may say that it has any number of records: what that costs is bounded by what is said of them."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from ottla.broker.share import acknowledging as ak
+from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
+from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState, Run
+from ottla.broker.share.partition import MOST_CUTS, Limits, SharePartition
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+MOST = (1 << 31) - 2
+"""So many records a batch may say that it has."""
+READ = Fetched(0, [(0, MOST - 1)])
+
+
+@contextmanager
+def at_most(kib: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < kib << 10
+    finally:
+        tracemalloc.stop()
+
+
+def taken() -> SharePartition:
+    share = SharePartition(0, limits=Limits())
+    assert acquire(share, Asked("a", 500, 500), READ, 0) == [Acquired(0, MOST - 1, 1)]
+    return share
+
+
+def said(share: SharePartition, first: int, *types: int, last: int | None = None) -> ak.Changes:
+    last = first + len(types) - 1 if last is None else last
+    return ak.acknowledge(share, "a", [ak.Acknowledgement(first, last, types)], 0)
+
+
+def test_a_record_of_a_batch_that_says_it_has_two_billion_is_acknowledged_in_little_memory() -> None:
+    with at_most(64):
+        share = taken()
+        ak.settle(share, said(share, 7, ak.ACCEPT), 0, written=True)
+        assert share.cuts == 2
+        ak.settle(share, said(share, 0, ak.ACCEPT, last=6), 0, written=True)
+        assert (share.start_offset, share.cuts) == (8, 1)
+        share.log_starts_at(1 << 30)
+        assert len(ak.expire(share, 1 << 40)) == 2
+        assert share.cuts == 2
+
+
+def test_who_is_strict_takes_of_a_batch_that_says_it_has_two_billion_in_little_memory() -> None:
+    with at_most(64):
+        share = SharePartition(0, limits=Limits())
+        asked = Asked("a", 500, 500, strict=True)
+        assert acquire(share, asked, READ, 0) == [Acquired(0, 499, 1)]
+        assert acquire(share, asked, READ, 0) == [Acquired(500, 999, 1)]
+        assert share.next_fetch_offset() == 1000
+
+
+def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
+    share = taken()
+    changes = said(share, 0, *[ak.ACCEPT, ak.RELEASE] * (MOST_CUTS // 2))
+    assert (share.cuts, len(changes.batches())) == (MOST_CUTS, MOST_CUTS)
+    ak.settle(share, changes, 0, written=True)
+    with pytest.raises(ProtocolError) as caught:
+        said(share, MOST_CUTS, ak.ACCEPT, ak.REJECT)
+    assert caught.value.code is E.INVALID_REQUEST
+    assert (share.cuts, share.delivery_complete_count) == (MOST_CUTS, MOST_CUTS // 2 - 1), "nothing of it was taken"
+    ak.settle(share, said(share, MOST_CUTS, ak.ACCEPT, last=MOST - 1), 0, written=True)
+    assert not ak.release(share, "a").rows
+    assert acquire(share, Asked("a", 1, 1, strict=True), READ, 0) == [Acquired(1, 1, 2)], "it goes on"
+
+
+def test_what_is_said_of_very_many_records_is_not_looked_at_to_the_end_where_it_is_too_much() -> None:
+    share = taken()
+    said_of_each = ak.Acknowledgement(0, 3_999_999, bytes([ak.ACCEPT, ak.RELEASE]) * 2_000_000)
+    with at_most(8192), pytest.raises(ProtocolError):
+        ak.acknowledge(share, "a", [said_of_each], 0)
+    assert share.cuts == 0
+
+
+def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
+    share = taken()
+    for offset in range(100, 0, -2):
+        ak.settle(share, said(share, offset, ak.ACCEPT), 0, written=True)
+    assert share.cuts == 100
+    for offset in range(99, 0, -2):
+        ak.settle(share, said(share, offset, ak.ACCEPT), 0, written=True)
+    assert share.cuts == 2
+    ak.settle(share, said(share, 0, ak.ACCEPT), 0, written=True)
+    ak.settle(share, said(share, 101, ak.ACCEPT, last=MOST - 1), 0, written=True)
+    assert (len(share), share.cuts, share.start_offset) == (0, 0, MOST)
+
+
+def test_what_is_pending_of_a_run_that_is_cut_meanwhile_is_settled_in_all_its_parts() -> None:
+    share = taken()
+    said(share, 5, ak.RENEW)  # it is no whole batch any more
+    changes = said(share, 10, ak.RELEASE, last=19)
+    share.log_starts_at(15)
+    ak.settle(share, changes, 0, written=False)
+    batch = share.first
+    assert [batch.state_at(at).state for at in (10, 14)] == [RecordState.ARCHIVED] * 2
+    assert [batch.state_at(at).state for at in (15, 19)] == [RecordState.ACQUIRED] * 2
+    assert all(state.before is None for state in batch.states())
+
+
+def test_runs_cover_a_batch_without_holes_wherever_it_is_cut() -> None:
+    rng = random.Random(3)
+    batch = InFlightBatch(10, 59, InFlight(RecordState.AVAILABLE, 0))
+    batch.split()
+    for _ in range(40):
+        first = rng.randrange(10, 60)
+        last = rng.randrange(first, 60)
+        batch.cut_at((first, last + 1))
+        batch.state_at(first).delivery_count = rng.randrange(3)
+        told = batch.runs(first, last)
+        assert (told[0].first_offset, told[-1].last_offset) == (first, last)
+        runs = batch.runs(10, 59)
+        assert [run.first_offset for run in runs[1:]] == [run.last_offset + 1 for run in runs[:-1]]
+        assert sum(run.records_count for run in runs) == len(batch)
+        assert all(batch.is_run(*run[:2]) for run in runs)
+    alike = [run.state.delivery_count for run in runs]
+    batch.join()
+    assert batch.cuts == sum(a != b for a, b in pairwise(alike))
+    assert batch.runs(60, 70) == batch.runs(0, 9) == []
+    assert type(batch.runs(0, 10)[0]) is Run
