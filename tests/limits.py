@@ -134,7 +134,7 @@ log.validate.MOST_RECORD_ERRORS count | records at fault that are named of one b
 that would name more names none
 
 fetch.max.bytes bytes | records in the answer to a fetch | less is sent; the first batch is, whatever its size. A share
-fetch divides it among its partitions, and each of them sends one batch at least
+fetch divides it among its partitions
 
 broker.handlers.describe_topic_partitions.MAX_PARTITIONS count | partitions in an answer to DescribeTopicPartitions | a
 cursor in the answer says where to go on; `max.request.partition.size.limit` has no effect

@@ -2,8 +2,9 @@
 
 Behaviour: epoch 0 opens a share session on this connection, -1 ends it, any other goes on with it. Acknowledgements
 that come along are taken first. The answer waits until ``min_bytes`` can be handed out, an error turns up, or
-``max_wait_ms`` is over; whole record batches are handed out. A member sees what its *group* may see, up to the high
-watermark or the last stable offset.
+``max_wait_ms`` is over; whole record batches are handed out. Each partition that may hand out anything has the same
+part of ``max_bytes``: of the first that has records a batch goes out whatever its size, of the others what fits. A
+member sees what its *group* may see, up to the high watermark or the last stable offset.
 
 Version notes: v2 can take no more than ``max_records`` strictly (KIP-1206), and renew locks, and then fetches nothing
 (KIP-1222).
@@ -61,6 +62,8 @@ class _Fetch:
         self._open: dict[Place, int] = {}
         """What may be handed out of a partition now, in bytes."""
         self._total = 0
+        self._left_bytes = self._max_bytes
+        """What may still be read."""
 
     async def begin(self) -> None:
         """Have every share partition of the session at hand; what cannot be had has its row."""
@@ -150,7 +153,7 @@ class _Fetch:
                     self._shared[place] = self._one(place)
                 if offset is None:
                     continue
-                left -= self._read(place, shared, offset, most, left)
+                left -= self._read(place, shared, offset, min(most, self._left_bytes), left)
             except ProtocolError as error:
                 self._fail(place, error)
             except OSError as error:
@@ -166,13 +169,15 @@ class _Fetch:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             shared.log_starts_at(log.log_start_offset)
             return 0
-        part = log.read(offset, max_bytes, upper, at_least_one=True) if max_records > 0 else None
+        first = self._left_bytes == self._max_bytes  # nothing was read yet: its first batch is, whatever its size
+        part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
         if part is None:
             return 0
         try:
             batches = batches_in(part, shared.new_from, max_records)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
         aborted = aborted_among(batches, log.aborted_in(part, offset)) if self._committed else ()
         request = self._request
         asked = Asked(

@@ -249,3 +249,53 @@ def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
         assert answer.throttle_time_ms == node.peer.throttle_ms > 0
 
     node.run(story)
+
+
+def sent(answer: f.ShareFetchResponse) -> dict[int, int]:
+    """Bytes of records by partition."""
+    return {row.partition_index: len(row.records) for topic in answer.responses for row in topic.partitions}
+
+
+def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -> None:
+    node = Node(4)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2, 3)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(1, 4):
+            node.produce(number, 100)
+        size = node.stage.hosted.replicas["t", 1].log.segments[-1].size_bytes
+        answer = await node.fetch(1, max_bytes=100)
+        assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
+        in_flight = [shared.rules.in_flight_count for shared in node.stage.services.shares._by_key.values()]
+        assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
+        assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}
+
+    node.run(story)
+
+
+def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -> None:
+    node = Node(3)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            node.produce(number, 100)
+        assert sorted([list(sent(await node.fetch(epoch, max_bytes=100))) for epoch in (1, 2, 3)]) == [[0], [1], [2]]
+
+    node.run(story)
+
+
+def test_what_was_read_of_a_partition_is_not_there_for_the_others() -> None:
+    node = Node(2)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(1, 300)
+        node.produce(0, 1)
+        small, big = (node.stage.hosted.replicas["t", number].log.segments[-1].size_bytes for number in range(2))
+        assert sent(await node.fetch(1, max_bytes=big + small - 1)) == {1: big}, "though it is less than its half"
+
+    node.run(story)
