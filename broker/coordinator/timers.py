@@ -15,13 +15,17 @@ from ottla.world.env import FOREVER_S, Env
 class _Timer:
     """One armed timer. ``queued`` is where it stands in the heap, which may be earlier than when it is due."""
 
-    __slots__ = ("count", "due", "fire", "queued")
+    __slots__ = ("due", "fire", "key", "queued")
 
-    def __init__(self, due: float, fire: Callable[[], Any]) -> None:
+    def __init__(self, due: float, key: Hashable, fire: Callable[[], Any]) -> None:
         self.due = due
-        self.fire = fire
+        self.key: Hashable = key
+        self.fire: Callable[[], Any] | None = fire
         self.queued = due
-        self.count = 0
+
+    def forget(self) -> None:
+        """It is armed no more. Its place in the heap keeps it until the old time has come, but not its key."""
+        self.key = self.fire = None
 
 
 class Timers:
@@ -33,7 +37,7 @@ class Timers:
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._heap: list[tuple[float, int, Hashable]] = []
+        self._heap: list[tuple[float, int, _Timer]] = []
         self._armed: dict[Hashable, _Timer] = {}
         self._count = 0
         self._changed = trio.Event()
@@ -42,39 +46,41 @@ class Timers:
         """Call ``fire`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
         due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
         timer = self._armed.get(key)
-        if timer is not None and due >= timer.queued:
-            timer.due = due
-            timer.fire = fire
-            return
-        timer = self._armed[key] = _Timer(due, fire)
-        self._push(key, timer)
-        if self._heap[0][1] == timer.count:
+        if timer is not None:
+            if due >= timer.queued:
+                timer.due = due
+                timer.fire = fire
+                return
+            timer.forget()
+        timer = self._armed[key] = _Timer(due, key, fire)
+        self._push(timer)
+        if self._heap[0][2] is timer:
             self._changed.set()
 
-    def _push(self, key: Hashable, timer: _Timer) -> None:
+    def _push(self, timer: _Timer) -> None:
         self._count += 1
-        timer.count = self._count
         timer.queued = timer.due
-        heapq.heappush(self._heap, (timer.due, self._count, key))
+        heapq.heappush(self._heap, (timer.due, self._count, timer))
 
     def cancel(self, key: Hashable) -> None:
         """Forget a timer; one that is not armed is no error."""
-        self._armed.pop(key, None)
+        timer = self._armed.pop(key, None)
+        if timer is not None:
+            timer.forget()
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._armed):
             # Much was cancelled: do not keep every old position.
-            self._heap = [e for e in self._heap if e[2] in self._armed and self._armed[e[2]].count == e[1]]
+            self._heap = [e for e in self._heap if e[2].fire is not None]
             heapq.heapify(self._heap)
 
     def _due(self) -> float | None:
         """When the next armed timer is due; heap entries that are outdated are dropped or moved on the way."""
         while self._heap:
-            due, count, key = self._heap[0]
-            timer = self._armed.get(key)
-            if timer is not None and timer.count == count:
+            due, _, timer = self._heap[0]
+            if timer.fire is not None:
                 if timer.due <= due:
                     return due
                 heapq.heappop(self._heap)
-                self._push(key, timer)
+                self._push(timer)
             else:
                 heapq.heappop(self._heap)
         return None
@@ -86,8 +92,10 @@ class Timers:
             due = self._due()
             now = self._env.monotonic_ms()
             if due is not None and due <= now:
-                _, _, key = heapq.heappop(self._heap)
-                self._armed.pop(key).fire()
+                _, _, timer = heapq.heappop(self._heap)
+                del self._armed[timer.key]
+                assert timer.fire is not None
+                timer.fire()
                 await turn.step()
                 continue
             self._changed = trio.Event()

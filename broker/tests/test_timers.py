@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -134,3 +136,29 @@ def test_very_many_that_are_due_at_once_let_others_run_in_between() -> None:
 
     watch.run(story)
     assert max(b - a for a, b in zip([0, *turns], turns, strict=False)) <= 25, "two milliseconds"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "moved to earlier"])
+def test_a_timer_that_is_not_due_any_more_does_not_keep_its_key(how: str) -> None:
+    """A key may hold a name of 32 KiB that a client has chosen, and the old time may be half an hour away."""
+
+    class Key:
+        pass
+
+    watch = Watch()
+    for number in range(30):
+        watch.arm(number, 1_000_000)
+    key = Key()
+    kept = weakref.ref(key)
+    watch.timers.arm(key, watch.env.now_ms() + 1_800_000, int)
+    if how == "cancelled":
+        watch.timers.cancel(key)
+    else:
+        watch.timers.arm(key, watch.env.now_ms(), int)
+
+    async def story() -> None:
+        await trio.sleep(1)
+
+    watch.run(story)
+    del key
+    assert kept() is None

@@ -1,0 +1,71 @@
+"""Ids that were promised to members who never come: what is kept of them has an end, and who comes is not disturbed."""
+
+from __future__ import annotations
+
+from ottla.broker.groups import promised as p
+from ottla.broker.tests.test_classic_groups import Stage
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import join_group as j
+
+LONGEST = "x" * 32_000
+
+
+def ask(stage: Stage, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
+    protocols = [j.JoinGroupRequestProtocol("range", b"")]
+    request = j.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
+    answer = stage.send(ticket, request, client=client)
+    assert answer is None or answer.error_code in (E.MEMBER_ID_REQUIRED, E.NONE, E.UNKNOWN_MEMBER_ID)
+    return "" if answer is None else str(answer.member_id)
+
+
+def kept_chars(stage: Stage) -> int:
+    return sum(len(member) for group in stage.machine.groups.groups.values() for member in group.pending)
+
+
+def stage_with_long_sessions() -> Stage:
+    return Stage(max_session_timeout_ms=1_800_000)
+
+
+def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
+    stage = stage_with_long_sessions()
+    for number in range(200):
+        ask(stage, f"{number}")
+        stage.wait(1)
+    assert kept_chars(stage) <= p.MOST_OF_GROUP_CHARS
+    for number in range(400):
+        ask(stage, f"group {number}", f"g{number % 20}")
+        stage.wait(1)
+    assert p.MOST_CHARS // 2 < kept_chars(stage) <= p.MOST_CHARS
+    assert len(stage._armed) < 2 * p.MOST_CHARS // len(LONGEST), "nor are their timers"
+
+
+def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
+    stage = stage_with_long_sessions()
+    first = ask(stage, "first", "other", "c")
+    for number in range(200):
+        ask(stage, f"{number}")
+        stage.wait(1)
+    ask(stage, "back", "other", "c", first)
+    stage.wait(1)
+    assert stage.answers["back"].error_code == E.NONE, "one group does not use up what the others may have"
+
+
+def test_a_thousand_consumers_that_come_at_once_all_get_in() -> None:
+    stage = stage_with_long_sessions()
+    ids = [ask(stage, f"{number}", client="consumer-of-a-service-1") for number in range(1000)]
+    stage.wait(1)
+    for number, member_id in enumerate(ids):
+        ask(stage, f"back {number}", client="consumer-of-a-service-1", member=member_id)
+    stage.wait(1)
+    assert len(stage.machine.groups.groups["g"].members) == 1000
+    assert stage.machine.groups._promised._chars == 0
+
+
+def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
+    stage = stage_with_long_sessions()
+    member = ask(stage, "first")
+    ask(stage, "back", member=member)
+    for number in range(100):
+        ask(stage, f"{number}")
+        stage.wait(1)
+    assert member in stage.machine.groups.groups["g"].members
