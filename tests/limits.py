@@ -178,6 +178,11 @@ GROUPS = """\
 group.max.size, group.consumer.max.size, group.streams.max.size count | members of a group of the classic, the consumer
 and the streams protocol | GROUP_MAX_SIZE_REACHED
 
+broker.groups.promised.MOST_CHARS chars | the ids that were promised to new members of groups of the classic protocol
+(MEMBER_ID_REQUIRED) and are not used yet, of all groups of a partition of `__consumer_offsets`;
+{broker.groups.promised.MOST_OF_GROUP_CHARS chars} of one group, and each counts {broker.groups.promised.EACH_CHARS
+count} more | the oldest is forgotten: UNKNOWN_MEMBER_ID, and whoever it was joins anew. Kafka keeps all of them
+
 group.share.max.size count | members of a share group | GROUP_MAX_SIZE_REACHED
 
 offset.metadata.max.bytes chars | the note beside a committed position | OFFSET_METADATA_TOO_LARGE for that partition

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups import rebalance as rb
 from ottla.broker.groups import static
+from ottla.broker.groups.promised import Promised
 from ottla.broker.groups.rebalance import Assigned, Fx, GroupSettings
 from ottla.broker.groups.state import Call, Group, GroupState, Member
 from ottla.log.machine import SLICE, Arm, Cancel, Reply
@@ -42,6 +43,7 @@ class ClassicGroups:
         """Hard state: each group's last record."""
         self.groups: dict[str, Group] = {}
         """Soft state."""
+        self._promised = Promised()
         self.is_loaded = False
         """Whether what comes now is written by ourselves."""
 
@@ -146,6 +148,7 @@ class ClassicGroups:
             return
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
+            self._promised.drop(group.id, request.member_id)
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not group.supports(request.protocol_type, [p.name for p in request.protocols]):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -175,6 +178,9 @@ class ClassicGroups:
             static.replace(group, call, new_id, self.settings, now_ms, fx)
         elif instance is None and call.version >= 4:
             group.pending[new_id] = None
+            for other, member_id in self._promised.add(group.id, new_id):
+                if other in self.groups and member_id in self.groups[other].pending:
+                    fx.timers.append(Arm(("session", other, member_id), now_ms))  # as if its session was over
             fx.timers.append(Arm(("session", group.id, new_id), now_ms + request.session_timeout_ms))
             fx.replies.append(Reply(call.ticket, rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version)))
         else:
@@ -214,6 +220,7 @@ class ClassicGroups:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member)
+        self._promised.drop(group.id, member_id)
         group.new_member_added = True
         rb.arm_session(group, member, now_ms, fx)
         rb.rebalance(group, self.settings, now_ms, fx)
@@ -313,6 +320,7 @@ class ClassicGroups:
             member_id = group.static_ids.get(one.group_instance_id, "")
         elif member_id in group.pending:
             group.remove(member_id)
+            self._promised.drop(group.id, member_id)
             rb.cancel_session(group, member_id, fx)
             return ErrorCode.NONE
         try:
@@ -336,6 +344,7 @@ class ClassicGroups:
             rb.sync_timer(group, self.settings, now_ms, fx)
         elif key[2] in group.pending:
             group.remove(key[2])
+            self._promised.drop(group.id, key[2])
             rb.complete_join_of_all(group, now_ms, fx)
         else:
             member = group.members.get(key[2])
