@@ -36,6 +36,13 @@ _FIRST_FEED_BYTES = 1024
 _PIECE_BYTES = 1 << 20
 
 
+class UnpacksTooLarge(WireError):
+    """Data of its codec, as far as was looked, and more of it than may be unpacked."""
+
+    def __init__(self, codec: Codec, limit: int) -> None:
+        super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+
+
 class Codec(IntEnum):
     """Bits 0 to 2 of a batch's attributes."""
 
@@ -262,7 +269,7 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
     """Unpack data to at most ``limit`` bytes.
 
     Raises:
-        WireError: not data of this codec, or more than ``limit`` bytes come out.
+        WireError: not data of this codec; UnpacksTooLarge: more than ``limit`` bytes come out.
     """
     if codec is Codec.NONE:
         return data
@@ -273,7 +280,7 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
     for piece in pieces(codec, data, min(_PIECE_BYTES, limit + 1)):
         left -= len(piece)
         if left < 0:
-            raise WireError(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+            raise UnpacksTooLarge(codec, limit)
         if piece:
             out.append(piece)
     return out[0] if len(out) == 1 else b"".join(out)
@@ -283,7 +290,7 @@ def _check_claims(data: Buffer, limit: int) -> None:
     """A snappy block is unpacked whole: that it is too large must be known before."""
     claimed = sum(_snappy_raw_size(block) for block in _snappy_blocks(memoryview(data)))
     if claimed > limit:
-        raise WireError(f"snappy data unpacks to more than {limit} bytes")
+        raise UnpacksTooLarge(Codec.SNAPPY, limit)
 
 
 _MAGIC = {int(Codec.GZIP): _GZIP, int(Codec.LZ4): _LZ4}

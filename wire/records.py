@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire import batch as b
-from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, compress, decompress, pieces
+from ottla.wire.compression import (
+    DEFAULT_LIMIT_BYTES,
+    Codec,
+    UnpacksTooLarge,
+    codec_of,
+    compress,
+    decompress,
+    pieces,
+)
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.record import Headers, NewRecord, Record
@@ -30,8 +38,8 @@ __all__ = [
 ]
 RECORDS_AT_ONCE = 2000
 """So many are looked at without a pause: a millisecond or two."""
-PIECE_BYTES = 256 * 1024
-"""So much is unpacked without one."""
+PIECE_BYTES = 64 * 1024
+"""So much is unpacked without one, and kept: who looks a record up by its time waits for others with no more."""
 _ANY_TIME = -(1 << 63)
 """Where the log has stamped a batch, what a record says of its own time does not matter."""
 
@@ -65,7 +73,7 @@ def body(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_
     """The batch's records as uncompressed bytes.
 
     Raises:
-        WireError: unknown codec, bad data, or more than ``limit`` bytes.
+        WireError: unknown codec, bad data; UnpacksTooLarge: more than ``limit`` bytes.
     """
     raw = memoryview(buf)[pos + b.HEADER_BYTES : pos + header.size_bytes]
     return decompress(codec_of(header.attributes), raw, limit)
@@ -104,18 +112,18 @@ def finding_by_time(
         return None
     if stamped and header.max_timestamp < timestamp_ms:
         return None
-    data, at = yield from _records_of(buf, header, limit)
-    left, base_time = header.records_count, header.base_timestamp
-    wanted, found = _ANY_TIME if stamped else timestamp_ms - base_time, None
-    try:
-        while left > 0:
-            found, at = _first_of(data, at, min(left, RECORDS_AT_ONCE), wanted, from_offset - header.base_offset)
-            if found is not None:
-                return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
-            left -= RECORDS_AT_ONCE
-            yield
-    except IndexError:
-        raise WireError("a record is cut off") from None
+    base_time, least = header.base_timestamp, from_offset - header.base_offset
+    wanted = _ANY_TIME if stamped else timestamp_ms - base_time
+    part = _Unpacked(buf, header, limit)
+    while part.left > 0:
+        count = min(part.left, RECORDS_AT_ONCE)
+        found, at, cut = _first_of(part.data, part.at, count, wanted, least)
+        if found is not None:
+            return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
+        part.reach(at, count - cut)
+        if cut:
+            part.unpack()
+        yield
     return None
 
 
@@ -133,9 +141,103 @@ def finding_latest(
     if header.magic < 2:
         record = max(iterate(buf, header, 0, limit), key=lambda x: x.timestamp_ms, default=None)
         return None if record is None else (record.offset, record.timestamp_ms)
-    data, at = yield from _records_of(buf, header, limit)
+    part = _Unpacked(buf, header, limit)
+    while part.left > 0:
+        count = min(part.left, RECORDS_AT_ONCE)
+        best, at, cut = _latest_of(part.data, part.at, count, best)
+        part.reach(at, count - cut)
+        if cut:
+            part.unpack()
+        if part.left > 0:
+            yield
+    if best is None:
+        return None
+    return header.base_offset + best[0], header.base_timestamp + best[1]
+
+
+class _Unpacked:
+    """A batch's records, of which only a piece is there at a time: whoever goes through them may have to wait for
+    others, and what a few kilobytes unpack to is not kept meanwhile.
+    """
+
+    def __init__(self, buf: Buffer, header: b.BatchHeader, limit: int) -> None:
+        self._codec = codec_of(header.attributes)
+        self._limit = self._room = limit
+        self._pieces = pieces(self._codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], PIECE_BYTES)
+        self.left = header.records_count
+        """Records that were not passed yet."""
+        self.data = b""
+        """The last piece, and before it what the one before had of a record's beginning."""
+        self.at = 0
+        """Where the next record begins in it; that may be behind its end."""
+        if self.left > 0:
+            self.unpack()
+
+    def reach(self, at: int, passed: int) -> None:
+        """So many records were passed, and the next one begins there."""
+        self.at = at
+        self.left -= passed
+
+    def unpack(self) -> None:
+        """The next piece.
+
+        Raises:
+            WireError: there is none, or it cannot be unpacked; UnpacksTooLarge: it would be too much.
+        """
+        piece = next(self._pieces, None)
+        if piece is None:
+            raise WireError("a record is cut off")
+        self._room -= len(piece)
+        if self._room < 0 and self._codec is not Codec.NONE:
+            raise UnpacksTooLarge(self._codec, self._limit)
+        rest = self.data[self.at :]
+        self.at = max(self.at - len(self.data), 0)
+        self.data = rest + piece if rest else piece
+
+
+def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int, int]:
+    """The first of ``count`` records with a time delta of ``wanted`` and an offset delta of ``least``, or more: both
+    deltas. Then where the record behind the last that was passed begins, and how many are not all there up to their
+    offset.
+    """
+    start = at
     try:
-        for number in range(header.records_count):
+        while count > 0:
+            start = at
+            size = data[at]
+            if size < 128:
+                size, at = size >> 1, at + 1
+            elif data[at + 1] < 128:
+                size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
+            else:
+                size, at = read_varlong(data, at)
+            stop = at + size
+            if stop <= start:
+                raise WireError(f"a record of {size} bytes")
+            delta = data[at + 1]
+            if delta < 128:
+                delta, at = (delta >> 1) ^ -(delta & 1), at + 2
+            else:
+                delta, at = read_varlong(data, at + 1)
+            if delta >= wanted:
+                offset = read_varlong(data, at)[0]
+                if offset >= least:
+                    return (offset, delta), stop, 0
+            at = stop
+            count -= 1
+    except IndexError:
+        return None, start, count
+    return None, at, 0
+
+
+def _latest_of(
+    data: bytes, at: int, count: int, best: tuple[int, int] | None
+) -> tuple[tuple[int, int] | None, int, int]:
+    """Offset and time delta of the latest of ``count`` records and ``best``; the rest as `_first_of` has it."""
+    start = at
+    try:
+        while count > 0:
+            start = at
             size, at = read_varlong(data, at)
             if size <= 0:
                 raise WireError(f"a record of {size} bytes")
@@ -143,61 +245,10 @@ def finding_latest(
             if best is None or delta > best[1]:
                 best = read_varlong(data, after)[0], delta
             at += size
-            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
-                yield
+            count -= 1
     except IndexError:
-        raise WireError("a record is cut off") from None
-    if best is None:
-        return None
-    return header.base_offset + best[0], header.base_timestamp + best[1]
-
-
-def _records_of(buf: Buffer, header: b.BatchHeader, limit: int) -> Generator[None, None, tuple[bytes, int]]:
-    """Bytes with the batch's records unpacked in them, and where they begin."""
-    codec = codec_of(header.attributes)
-    if codec is Codec.NONE:
-        return buf if isinstance(buf, bytes) else bytes(buf), b.HEADER_BYTES
-    return (yield from _unpacked(codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], limit)), 0
-
-
-def _unpacked(codec: Codec, data: Buffer, limit: int) -> Generator[None, None, bytes]:
-    out, size = [], 0
-    for piece in pieces(codec, data, PIECE_BYTES):
-        out.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise WireError(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
-        yield
-    return b"".join(out)
-
-
-def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int]:
-    """The first of ``count`` records with a time delta of ``wanted`` and an offset delta of ``least``, or more: both
-    deltas. And where the record behind the last that was read begins.
-    """
-    for _ in range(count):
-        start = at
-        size = data[at]
-        if size < 128:
-            size, at = size >> 1, at + 1
-        elif data[at + 1] < 128:
-            size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
-        else:
-            size, at = read_varlong(data, at)
-        stop = at + size
-        if stop <= start:
-            raise WireError(f"a record of {size} bytes")
-        delta = data[at + 1]
-        if delta < 128:
-            delta, at = (delta >> 1) ^ -(delta & 1), at + 2
-        else:
-            delta, at = read_varlong(data, at + 1)
-        if delta >= wanted:
-            offset = read_varlong(data, at)[0]
-            if offset >= least:
-                return (offset, delta), stop
-        at = stop
-    return None, at
+        return best, start, count
+    return best, at, 0
 
 
 def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -144,6 +145,29 @@ def test_a_look_up_pauses_within_a_large_batch(codec: Codec) -> None:
         count, found = pauses(steps)
         assert found == TimeOffset(NOW + 7, 9_000, 0)
         assert count >= 4
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_many_look_ups_in_a_batch_that_unpacks_to_much_keep_little_between_two_pauses(codec: Codec) -> None:
+    """Each connection may have one: a hundred of them kept a hundred times what a batch unpacks to."""
+    log = new_log(memory_disk().session(), LogSettings())
+    items = [r.NewRecord(b"k", bytes(4 << 20), NOW + t) for t in (0, 0, 0, 7)]
+    put(log, bytearray(r.build(items, codec=codec)))
+    waiting = [finding_by_time(log, NOW + 7, 4) for _ in range(10)] + [finding_max_time(log) for _ in range(10)]
+    found = []
+    tracemalloc.start()
+    try:
+        while waiting:
+            for steps in waiting[:]:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    found.append(done.value)
+                    waiting.remove(steps)
+        assert tracemalloc.get_traced_memory()[1] < 20 * (512 << 10)
+    finally:
+        tracemalloc.stop()
+    assert found == [TimeOffset(NOW + 7, 3, 0)] * 20
 
 
 def test_what_happens_in_a_pause_is_seen() -> None:

@@ -5,6 +5,7 @@ Source: ``DefaultRecord.writeTo`` and ``readFrom``, ``MemoryRecordsBuilder.java`
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Generator
 from typing import Any
@@ -217,6 +218,23 @@ def test_the_latest_record_is_found_whatever_the_header_claims(
     want = None if found is None else (100 + found[0], found[1])
     assert went_through(r.finding_latest(raw, header))[0] == want
     assert went_through(r.finding_latest(memoryview(raw), header))[0] == want
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("piece_bytes", [1, 2, 7, 100])
+def test_records_that_reach_over_several_pieces_are_found_as_if_all_were_there(
+    monkeypatch: pytest.MonkeyPatch, codec: Codec, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(r, "PIECE_BYTES", piece_bytes)
+    dice = random.Random(piece_bytes)
+    some = [10_000 + dice.choice([1, 90, 9000, 2**40]) * dice.randrange(-9, 9) for _ in range(40)]
+    raw = r.build([r.NewRecord(b"k", bytes(dice.choice([0, 5, 80, 9000])), t) for t in some], codec=codec)
+    header = b.parse_header(raw)
+    assert went_through(r.finding_latest(raw, header))[0] == (some.index(max(some)), max(some))
+    for wanted in (min(some), 9_000, 10_000, 10_100, max(some), max(some) + 1):
+        first = dice.randrange(10)
+        want = next(((n, t) for n, t in enumerate(some) if t >= wanted and n >= first), None)
+        assert r.first_by_time(raw, header, wanted, first) == want
 
 
 def test_looking_at_records_pauses_every_two_thousand() -> None:
