@@ -3,11 +3,12 @@
 A pass has two halves. The first reads the new part of a log and notes where each key was seen last. The second copies
 the segments up to there, batch by batch, leaving out records whose key was seen again. Offsets, sequences and epochs
 stay as they were: a batch that loses records keeps its base and last offset, and the last batch of a producer stays
-even when it is empty.
+even when it is empty. A batch that unpacks to more than anybody looks into stays as it lies.
 
 Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that saw them: that pass stamps their batch
 with the time they may go. Records of aborted transactions go at once; a marker goes when nothing of its
-transaction is left and its time has come.
+transaction is left and its time has come. Behind a batch that was not looked into all tombstones stay: what they
+delete may lie in it.
 
 A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
 names of its own. Only then does the node exchange them (`log.exchange`).
@@ -22,11 +23,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop
 from typing import NamedTuple
 
 from ottla.log.index import AbortedTxn, write_aborted
-from ottla.log.key_scan import Place, note_keys, places, survivors
+from ottla.log.key_scan import RECORDS_AT_ONCE, Place, keys, note_keys, places, survivors
 from ottla.log.offset_map import OffsetMap
 from ottla.log.producer_table import ENTRY
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
@@ -34,7 +36,7 @@ from ottla.log.settings import LogSettings
 from ottla.log.state import SWAP
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import codec_of, compress
+from ottla.wire.compression import UnpacksTooLarge, codec_of, compress
 from ottla.wire.control import ControlType, control_type
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
@@ -103,6 +105,10 @@ class Stats:
     records_read: int = 0
     records_kept: int = 0
     keys: int = 0
+    whole: int = 0
+    """Batches that unpack to more than is looked into."""
+    whole_offset: int = -1
+    """The base offset of the last of them."""
 
 
 @dataclass(slots=True)
@@ -184,14 +190,24 @@ def build_map(plan: Plan, sources: list[Segment], stats: Stats) -> OffsetMap:
     return found
 
 
+def _unpacked(header: b.BatchHeader, raw: memoryview) -> bytes | None:
+    """A batch's records; None where they are more than is looked into."""
+    try:
+        return bytes(r.body(raw, header))
+    except UnpacksTooLarge:
+        return None
+
+
 def _note_keys(plan: Plan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
-    if found.has_room_for(header.records_count):
-        data = bytes(r.body(raw, header))
-        note_keys(data, header.records_count, header.base_offset, plan.first_dirty, found.offsets)
+    data, base_offset = _unpacked(header, raw), header.base_offset
+    if data is None:
         return True
-    for record in r.iterate(raw, header):
-        if record.key is not None and record.offset >= plan.first_dirty and not found.put(record.key, record.offset):
-            found.latest_offset = record.offset - 1
+    if found.has_room_for(header.records_count):
+        note_keys(data, header.records_count, base_offset, plan.first_dirty, found.offsets)
+        return True
+    for delta, key in keys(data, header.records_count):
+        if key is not None and base_offset + delta >= plan.first_dirty and not found.put(key, base_offset + delta):
+            found.latest_offset = base_offset + delta - 1
             return False
     return True
 
@@ -284,21 +300,30 @@ class Copier:
         if not alone or horizon is not None:
             return raw
         data = bytes(r.body(raw, header))
-        return self._rebuild(header, data, places(data, header.records_count), stamp=True)
+        return self._rebuild(header, data, [places(data, header.records_count)], stamp=True)
 
     def _data(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
-        data = bytes(r.body(raw, header))
-        keys, count = self._keys, header.records_count
-        keep_deletes = horizon is None or self._plan.now_ms < horizon
-        kept, tombstones = survivors(
-            data, count, header.base_offset, keys.offsets, keys.latest_offset, keep_deletes=keep_deletes
-        )
-        self._stats.records_kept += len(kept)
-        if not kept:
-            return self._nothing_left(header)
-        if len(kept) == header.records_count and not (tombstones and horizon is None):
+        data = _unpacked(header, raw)
+        if data is None:
+            self._stats.whole += 1
+            self._stats.whole_offset = header.base_offset
+            self._stats.records_kept += header.records_count
             return raw
-        return self._rebuild(header, data, kept, stamp=tombstones and horizon is None)
+        keep_deletes = horizon is None or self._plan.now_ms < horizon or self._stats.whole > 0
+        offsets, latest, total = self._keys.offsets, self._keys.latest_offset, header.records_count
+        found = partial(survivors, data, total, header.base_offset, offsets, latest, keep_deletes=keep_deletes)
+        slices: Iterable[list[Place]] = ()
+        count, tombstones = 0, False
+        for kept, some in found():
+            slices, count, tombstones = (kept,), count + len(kept), tombstones or some
+        self._stats.records_kept += count
+        if not count:
+            return self._nothing_left(header)
+        if count == total and not (tombstones and horizon is None):
+            return raw
+        if total > RECORDS_AT_ONCE:  # gone through once more: all their places together take gigabytes
+            slices = (kept for kept, _ in found())
+        return self._rebuild(header, data, slices, stamp=tombstones and horizon is None)
 
     def _nothing_left(self, header: b.BatchHeader) -> bytes | None:
         """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
@@ -310,7 +335,7 @@ class Copier:
             return None
         return _emptied(header)
 
-    def _rebuild(self, header: b.BatchHeader, data: bytes, kept: list[Place], *, stamp: bool) -> bytes:
+    def _rebuild(self, header: b.BatchHeader, data: bytes, slices: Iterable[list[Place]], *, stamp: bool) -> bytes:
         """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
 
         Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
@@ -319,14 +344,18 @@ class Copier:
         if stamp:
             base = self._plan.now_ms + self._plan.settings.delete_retention_ms
             attributes |= b.DELETE_HORIZON_BIT
-            body = b"".join([_rebased(data, place, header.base_timestamp - base) for place in kept])
-        else:
-            body = b"".join([data[place[0] : place[1]] for place in kept])
-        newest = header.max_timestamp
-        if not header.has_log_append_time:
-            newest = header.base_timestamp + max(_time_delta(data, place)[0] for place in kept)
-        new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=len(kept))
-        return b.pack_header(new, compress(codec_of(attributes), body, None))
+        parts, times, count = [], [], 0
+        for kept in slices:
+            if stamp:
+                parts.append(b"".join([_rebased(data, place, header.base_timestamp - base) for place in kept]))
+            else:
+                parts.append(b"".join([data[place[0] : place[1]] for place in kept]))
+            if kept and not header.has_log_append_time:
+                times.append(max(_time_delta(data, place)[0] for place in kept))
+            count += len(kept)
+        newest = header.base_timestamp + max(times) if times else header.max_timestamp
+        new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=count)
+        return b.pack_header(new, compress(codec_of(attributes), b"".join(parts), None))
 
 
 def _emptied(header: b.BatchHeader) -> bytes:

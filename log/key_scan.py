@@ -10,6 +10,7 @@ out of the batch ends the loop as damage, so that it neither runs for ever nor t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from ottla.wire.errors import WireError
@@ -17,6 +18,8 @@ from ottla.wire.primitives import read_varlong
 
 WHOLE_KEY_BYTES = 31
 DIGEST_BYTES = 32
+RECORDS_AT_ONCE = 100_000
+"""Of so many records of a batch it is noted where they lie: a small one may hold twenty million."""
 _NEVER = 1 << 62
 Place = tuple[int, int]
 """Where a record begins and ends in its batch's uncompressed bytes."""
@@ -47,6 +50,30 @@ def places(data: bytes, count: int) -> list[Place]:
         out.append((at, body + size))
         at = body + size
     return out
+
+
+def keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
+    """Offset delta and key of each record, one after another; nothing is made of what lies behind the key.
+
+    Raises:
+        WireError: a record does not fit.
+    """
+    at = 0
+    try:
+        for _ in range(count):
+            size, head = read_varlong(data, at)
+            stop = head + size
+            _, here = read_varlong(data, head + 1)
+            delta, here = read_varlong(data, here)
+            length, here = read_varlong(data, here)
+            if size <= 0 or here + max(length, 0) >= stop:
+                raise _cut(at, len(data))
+            yield delta, data[here : here + length] if length >= 0 else None
+            at = stop
+    except IndexError:
+        raise _cut(at, len(data)) from None
+    if at != len(data):
+        raise _cut(at, len(data))
 
 
 def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]) -> None:
@@ -103,16 +130,34 @@ def note_keys(data: bytes, count: int, base_offset: int, first_offset: int, offs
 
 def survivors(
     data: bytes, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
-) -> tuple[list[Place], bool]:
-    """The records that stay, and whether one of them is a tombstone. Raises WireError where one does not fit.
+) -> Iterator[tuple[list[Place], bool]]:
+    """The records that stay, and whether one of them is a tombstone: of some after others, of all where they are few.
 
     A record stays that lies behind ``latest``, or whose key was not seen again, unless it has no key, or no value and
     its time is over.
+
+    Raises:
+        WireError: a record does not fit.
     """
+    at = 0
+    while True:
+        some = min(count, RECORDS_AT_ONCE)
+        count -= some
+        kept, tombstones, at = _survivors(data, at, some, base_offset, offsets, latest, keep_deletes=keep_deletes)
+        if count <= 0 and at != len(data):
+            raise _cut(at, len(data))
+        yield kept, tombstones
+        if count <= 0:
+            return
+
+
+def _survivors(
+    data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
+) -> tuple[list[Place], bool, int]:
+    """Of ``count`` records from ``at`` on; and where the next one begins."""
     kept: list[Place] = []
     tombstones = False
     last_of = offsets.get
-    at = 0
     try:
         for _ in range(count):
             start = at
@@ -158,6 +203,4 @@ def survivors(
             at = stop
     except IndexError:
         raise _cut(len(data), len(data)) from None
-    if at != len(data):
-        raise _cut(at, len(data))
-    return kept, tombstones
+    return kept, tombstones, at

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ottla.log.settings import LogSettings
 from ottla.wire import batch as b
 from ottla.wire.batch import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader
-from ottla.wire.compression import MOST_TIMES, Codec, begins_like, codec_of, packer, pieces
+from ottla.wire.compression import DEFAULT_LIMIT_BYTES, MOST_TIMES, Codec, begins_like, codec_of, packer, pieces
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer, read_varlong
@@ -32,6 +32,7 @@ MOST_RECORD_ERRORS = 1000
 """So many records at fault are named; the rest of their batch is not looked at."""
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
+_UNPACKS_TO_TOO_MUCH = f"The record batch in the append to {{}} unpacks to more than {DEFAULT_LIMIT_BYTES} bytes."
 _LAST_CODEC = int(Codec.ZSTD)
 _MOST_RECORDS_A_BYTE = [most // SMALLEST_RECORD_BYTES + 1 for most in MOST_TIMES]
 """So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
@@ -273,7 +274,8 @@ def look(
 ) -> Generator[None, None, Checked]:
     """Go through a batch's records, pausing after each piece; gives the batch as it shall be appended.
 
-    Packs them anew where ``compression.type`` asks for another codec, and stops as soon as that is too large.
+    Packs them anew where ``compression.type`` asks for another codec, and stops as soon as that is too large. So it
+    does where they unpack to more than whoever looks into the batch later takes: compaction could not read it.
 
     Raises:
         InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
@@ -286,11 +288,14 @@ def look(
     pack = None if wanted is codec else packer(wanted, settings.codec_level)
     packed = bytearray()
     try:
-        first = True
+        first, left = True, DEFAULT_LIMIT_BYTES
         for piece in pieces(codec, memoryview(data)[HEADER_BYTES : header.size_bytes], PIECE_BYTES):
             if not first:
                 yield
             first = False
+            left -= len(piece)
+            if left < 0 and codec is not Codec.NONE:
+                raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, _UNPACKS_TO_TOO_MUCH.format(where))
             for record in walk.feed(piece):
                 rules.see(record)
             if len(rules.errors) >= MOST_RECORD_ERRORS:

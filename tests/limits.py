@@ -117,11 +117,14 @@ message.max.bytes bytes | a batch of records, of which a request has one for eac
 `max.message.bytes` | MESSAGE_TOO_LARGE. So it is for a batch that is packed anew, as soon as it has grown so large
 
 log.validate.PIECE_BYTES bytes | what is unpacked at a time of a batch whose records are looked at before they are taken
-| others get their turn before the next piece, and nothing of it is kept but what is packed anew; how much there is in
-all has no bound
+| others get their turn before the next piece, and nothing of it is kept but what is packed anew
 
-wire.compression.DEFAULT_LIMIT_BYTES bytes | what a batch that was taken may unpack to, where it is looked into later |
-ListOffsets by time answers CORRUPT_MESSAGE; a partition that is to be compacted is left alone, and the log says so
+wire.compression.DEFAULT_LIMIT_BYTES bytes | what a batch may unpack to, where its records are looked at |
+MESSAGE_TOO_LARGE where that is before it is taken. Later, ListOffsets by time answers CORRUPT_MESSAGE if it does not
+find its record before; compaction keeps the batch as it is, and the tombstones behind it, and the log says so
+
+wire.records.PIECE_BYTES bytes | what is kept unpacked at a time of a batch in which ListOffsets by time looks | others
+get their turn before the next piece
 
 wire.compression.MOST_TIMES packed | what compressed records may unpack to, by gzip, snappy, lz4 and zstd, as far as the
 number of records goes that a batch says it has | INVALID_RECORD for more than would fit then. Kafka, which goes through

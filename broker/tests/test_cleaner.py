@@ -14,7 +14,9 @@ from ottla.broker.replica.storage import Storage
 from ottla.broker.tests.test_background import NOW, SETTINGS, Clock, in_virtual_time, stage
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.log.partition_log import PartitionLog
+from ottla.log.validate import Origin
 from ottla.wire import records as r
+from ottla.wire.compression import Codec
 from ottla.wire.errors import WireError
 from ottla.world.env import ChildDied, Env, Ground
 
@@ -214,6 +216,30 @@ def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(err
     house.env.before = lambda: None
     assert house.once() is not broken
     assert house.env.passes == (1 if broken else 2)
+
+
+def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(r.body, "__defaults__", (0, 1000))
+    house, told = House(), []
+    house.log.update_settings(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+    for value in (bytes(2000), b"v", bytes(2000), b"v"):
+        codec = Codec.GZIP if len(value) > 1 else Codec.NONE
+        house.log.append_as_leader(
+            bytearray(r.build([r.NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, Origin.RAFT
+        )
+        house.log.roll(NOW)
+        house.log.set_high_watermark(house.log.log_end_offset)
+        assert house.once() is True
+        told.append([line.message for line in caplog.records if line.levelname == "WARNING"])
+        caplog.clear()
+    text = (
+        "t-0 has %d batches, the last of them at offset %d, that unpack to more than 134217728 bytes: "
+        "they stay as they are, and so do the tombstones behind the first"
+    )
+    assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
+    assert house.cleaner.broken_count == 0
 
 
 def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:

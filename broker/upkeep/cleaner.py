@@ -15,12 +15,13 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.cleanable import Cleanable, cleanable, dirtiest, plan_of
 from ottla.log.partition_log import PartitionLog
+from ottla.wire.compression import DEFAULT_LIMIT_BYTES
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.world.disk import is_passing
 from ottla.world.env import ChildDied, Env, Lane
 
 if TYPE_CHECKING:
-    from ottla.log.compaction import Outcome
+    from ottla.log.compaction import Outcome, Stats
     from ottla.log.exchange import Exchange
 
 logger = logging.getLogger("ottla.cleaner")
@@ -43,6 +44,8 @@ class Cleaner:
         self._fail = fail
         self._broken: set[PartitionLog] = set()
         """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+        self._told: dict[PartitionLog, int] = {}
+        """Up to which offset it was told that a log has batches that are not looked into."""
         self.passes = self.bytes_read = self.bytes_written = 0
 
     @property
@@ -162,4 +165,16 @@ class Cleaner:
             *(log.topic, log.partition, log.cleaner_point, stats.records_kept, stats.records_read),
             *(stats.bytes_written, stats.bytes_read, stats.keys),
         )
+        self._tell_whole(log, stats)
         return True
+
+    def _tell_whole(self, log: PartitionLog, stats: Stats) -> None:
+        """Say once of a log, and of what is new in it then, that not all of it could be looked into."""
+        if stats.whole_offset <= self._told.get(log, -1):
+            return
+        self._told[log] = stats.whole_offset
+        logger.warning(
+            "%s-%d has %d batches, the last of them at offset %d, that unpack to more than %d bytes: they stay as they "
+            "are, and so do the tombstones behind the first",
+            *(log.topic, log.partition, stats.whole, stats.whole_offset, DEFAULT_LIMIT_BYTES),
+        )

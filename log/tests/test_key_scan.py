@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.cleanable import cleanable, plan_of
 from ottla.log.compaction import run
-from ottla.log.key_scan import note_keys, places, short, survivors
+from ottla.log.key_scan import keys, note_keys, places, short, survivors
 from ottla.log.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.tests.world import COMPACTED, NOW, a_batch, memory_disk, new_log
 from ottla.log.validate import Origin
@@ -49,7 +49,7 @@ def test_both_loops_find_what_reading_every_record_finds(count: int) -> None:
         assert [lie[0][0], lie[-1][1]] == [0, len(data)]
         latest = BASE + rng.randrange(count)
         for keep_deletes in (True, False):
-            kept, tombstones = survivors(data, count, BASE, found, latest, keep_deletes=keep_deletes)
+            ((kept, tombstones),) = survivors(data, count, BASE, found, latest, keep_deletes=keep_deletes)
             want = [
                 x
                 for x in records
@@ -77,7 +77,9 @@ def refused(data: bytes, count: int) -> None:
     with pytest.raises(WireError):
         note_keys(data, count, BASE, BASE, {})
     with pytest.raises(WireError):
-        survivors(data, count, BASE, {}, BASE + count, keep_deletes=True)
+        list(survivors(data, count, BASE, {}, BASE + count, keep_deletes=True))
+    with pytest.raises(WireError):
+        list(keys(data, count))
 
 
 RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
@@ -147,19 +149,20 @@ def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
         found: dict[bytes, int] = {}
         note_keys(data, 1, BASE, BASE, found)
         assert found == {b"": BASE}
-        assert survivors(data, 1, BASE, found, BASE, keep_deletes=True)[0] == [(0, len(data))]
-        assert survivors(data, 1, BASE, {b"": BASE + 1}, BASE, keep_deletes=True)[0] == []
+        assert list(survivors(data, 1, BASE, found, BASE, keep_deletes=True)) == [([(0, len(data))], False)]
+        assert list(survivors(data, 1, BASE, {b"": BASE + 1}, BASE, keep_deletes=True)) == [([], False)]
+        assert list(keys(data, 1)) == [(0, b"")]
 
 
 def test_a_map_takes_as_many_new_keys_as_it_has_room_for() -> None:
-    keys = OffsetMap(3 * ENTRY_BYTES + ENTRY_BYTES - 1)
-    assert keys.capacity == 3
+    found = OffsetMap(3 * ENTRY_BYTES + ENTRY_BYTES - 1)
+    assert found.capacity == 3
     assert OffsetMap(1).capacity == 1
     for number, key in enumerate([b"a", b"b"]):
-        assert keys.put(key, number)
-    assert keys.has_room_for(1)
-    assert not keys.has_room_for(2)
-    assert keys.put(b"c" * 40, 2)
-    assert not keys.put(b"d", 3)
-    assert keys.put(b"a", 4), "it is known"
-    assert (keys.get(b"a"), keys.get(b"c" * 40), keys.get(b"d"), len(keys)) == (4, 2, -1, 3)
+        assert found.put(key, number)
+    assert found.has_room_for(1)
+    assert not found.has_room_for(2)
+    assert found.put(b"c" * 40, 2)
+    assert not found.put(b"d", 3)
+    assert found.put(b"a", 4), "it is known"
+    assert (found.get(b"a"), found.get(b"c" * 40), found.get(b"d"), len(found)) == (4, 2, -1, 3)
