@@ -16,6 +16,7 @@ from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
+from ottla.broker.unpacking import Unpackings
 from ottla.controller.driver import Controller
 from ottla.world.env import Env
 
@@ -79,6 +80,8 @@ class Services:
     metering: Metering = field(default_factory=Metering)
     telemetry_of: Callable[[], Telemetry] | None = None
     """Makes what takes clients' own metrics, the first time anybody wants it."""
+    unpackings: Unpackings = field(default_factory=Unpackings)
+    """Whose turn it is to unpack much of what others sent."""
 
     @property
     def transactions(self) -> TransactionCoordinator:

@@ -76,17 +76,20 @@ class Turn:
             await self.rest()
 
     async def through(self, steps: Waiting[T]) -> T:
-        """Go through the steps, resting where the slice is used up; gives their result."""
-        while True:
-            try:
-                awaited = next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if awaited is not None:
-                await self._wait(awaited)
-            elif self.is_over():
-                await self.rest()
+        """Go through the steps, resting where the slice is used up; gives their result. They are closed in any case."""
+        try:
+            while True:
+                try:
+                    awaited = next(steps)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                if awaited is not None:
+                    await self._wait(awaited)
+                elif self.is_over():
+                    await self.rest()
+        finally:
+            steps.close()
 
     def go(self, steps: Waiting[T | Awaitable[T]]) -> T | Awaitable[T]:
         """Go through the steps: at once while they fit into this turn, else gives the way on, to be waited for.
@@ -104,7 +107,11 @@ class Turn:
 
     async def _go_on(self, steps: Waiting[T | Awaitable[T]], awaited: Awaited | None) -> T:
         if awaited is not None:
-            await self._wait(awaited)
+            try:
+                await self._wait(awaited)
+            except BaseException:
+                steps.close()
+                raise
         result = await self.through(steps)
         return await result if isinstance(result, Awaitable) else result
 

@@ -28,8 +28,8 @@ class TimeOffset(NamedTuple):
     leader_epoch: int
 
 
-Looking = Generator[None, None, TimeOffset | None]
-"""A look-up that pauses now and then."""
+Looking = Generator[bool | None, None, TimeOffset | None]
+"""A look-up that pauses now and then; with True where much is kept meanwhile, as `records.finding_by_time` has it."""
 
 
 def find_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> TimeOffset | None:
@@ -79,7 +79,7 @@ def finding_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> Loo
             if record is not None:
                 return None if record[0] >= upper_offset else _told(log, *record)
             offset = header.next_offset
-        yield
+        yield None
     return None
 
 
@@ -123,7 +123,7 @@ def finding_max_time(log: PartitionLog) -> Looking:
         segment.measure()
         if best is None or segment.max_timestamp > best.max_timestamp:
             best = segment
-        yield
+        yield None
     if best is None or best.max_timestamp < 0 or log.closed or log.segment_of(best.base_offset) is not best:
         return None
     found = best.locate(best.max_timestamp_offset)

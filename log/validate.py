@@ -19,7 +19,16 @@ from typing import NamedTuple
 from ottla.log.settings import LogSettings
 from ottla.wire import batch as b
 from ottla.wire.batch import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_OFFSET, BatchHeader
-from ottla.wire.compression import DEFAULT_LIMIT_BYTES, MOST_TIMES, Codec, begins_like, codec_of, packer, pieces
+from ottla.wire.compression import (
+    DEFAULT_LIMIT_BYTES,
+    MOST_TIMES,
+    Codec,
+    Unpacking,
+    UnpacksTooLarge,
+    begins_like,
+    codec_of,
+    packer,
+)
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer, read_varlong
@@ -32,7 +41,6 @@ MOST_RECORD_ERRORS = 1000
 """So many records at fault are named; the rest of their batch is not looked at."""
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
-_UNPACKS_TO_TOO_MUCH = f"The record batch in the append to {{}} unpacks to more than {DEFAULT_LIMIT_BYTES} bytes."
 _LAST_CODEC = int(Codec.ZSTD)
 _MOST_RECORDS_A_BYTE = [most // SMALLEST_RECORD_BYTES + 1 for most in MOST_TIMES]
 """So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
@@ -62,6 +70,10 @@ class Checked(NamedTuple):
     data: Data
     header: BatchHeader
     settings: LogSettings
+
+
+Looking = Generator[bool, None, Checked]
+"""A look at a batch's records, in pauses; with True where much is kept meanwhile, or will be then (`Unpacking`)."""
 
 
 def _invalid(message: str) -> ProtocolError:
@@ -269,9 +281,7 @@ class _Rules:
             raise InvalidRecords(ErrorCode.INVALID_RECORD, text, bad)
 
 
-def look(
-    data: Data, header: BatchHeader, settings: LogSettings, now_ms: int, where: str
-) -> Generator[None, None, Checked]:
+def look(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int, where: str) -> Looking:
     """Go through a batch's records, pausing after each piece; gives the batch as it shall be appended.
 
     Packs them anew where ``compression.type`` asks for another codec, and stops as soon as that is too large. So it
@@ -288,14 +298,11 @@ def look(
     pack = None if wanted is codec else packer(wanted, settings.codec_level)
     packed = bytearray()
     try:
-        first, left = True, DEFAULT_LIMIT_BYTES
-        for piece in pieces(codec, memoryview(data)[HEADER_BYTES : header.size_bytes], PIECE_BYTES):
-            if not first:
-                yield
+        first, raw = True, memoryview(data)[HEADER_BYTES : header.size_bytes]
+        for piece in (unpacking := Unpacking(codec, raw, PIECE_BYTES, DEFAULT_LIMIT_BYTES)):
+            if not first or not piece:
+                yield unpacking.heavy
             first = False
-            left -= len(piece)
-            if left < 0 and codec is not Codec.NONE:
-                raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, _UNPACKS_TO_TOO_MUCH.format(where))
             for record in walk.feed(piece):
                 rules.see(record)
             if len(rules.errors) >= MOST_RECORD_ERRORS:
@@ -306,6 +313,9 @@ def look(
         walk.finish()
     except BadRecord as error:
         raise _invalid(str(error)) from None
+    except UnpacksTooLarge as error:
+        text = f"The record batch in the append to {where} is refused: its {error}."
+        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, text) from None
     except WireError as error:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     rules.check()
@@ -325,12 +335,12 @@ def look(
 class LookFirst(Exception):
     """A batch has so many records to look at that others shall have their turn meanwhile: go on with ``steps``."""
 
-    def __init__(self, steps: Generator[None, None, Checked]) -> None:
+    def __init__(self, steps: Looking) -> None:
         super().__init__()
         self.steps = steps
 
 
-def looked(steps: Generator[None, None, Checked], *, at_once: bool) -> Checked:
+def looked(steps: Looking, *, at_once: bool) -> Checked:
     """Go through a batch's records: all of them at once, or no further than the first pause.
 
     Raises:
@@ -338,9 +348,15 @@ def looked(steps: Generator[None, None, Checked], *, at_once: bool) -> Checked:
     """
     while True:
         try:
-            next(steps)
+            heavy = next(steps)
         except StopIteration as done:
             checked: Checked = done.value
             return checked
         if not at_once:
-            raise LookFirst(steps)
+            raise LookFirst(_told_again(steps, heavy=heavy))
+
+
+def _told_again(steps: Looking, *, heavy: bool) -> Looking:
+    if heavy:
+        yield heavy
+    return (yield from steps)

@@ -130,6 +130,10 @@ wire.compression.MOST_TIMES packed | what compressed records may unpack to, by g
 number of records goes that a batch says it has | INVALID_RECORD for more than would fit then. Kafka, which goes through
 all records of a batch, counts them
 
+broker.unpacking.AT_ONCE count | of all that Produce and ListOffsets look into, batches of which more than
+{wire.compression.FREE_BYTES bytes} are unpacked at a time: zstd keeps a window of up to 128 MiB, snappy a whole block |
+the others wait, and keep that much until then; what unpacks to less waits for nobody
+
 wire.compression._SNAPPY_MOST_TIMES times | what a block of snappy may say that it unpacks to | it counts as no snappy
 
 log.validate.MOST_RECORD_ERRORS count | records at fault that are named of one batch,

@@ -19,6 +19,8 @@ from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
 DEFAULT_LIMIT_BYTES = 128 * 1024 * 1024
+FREE_BYTES = 1 << 20
+"""So much of what others sent is unpacked without asking: beyond it a codec may keep up to 128 MiB, its window."""
 _GZIP = b"\x1f\x8b"
 _LZ4 = b"\x04\x22\x4d\x18"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -111,6 +113,8 @@ def _snappy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
         claimed = _snappy_raw_size(block)
         if claimed > _SNAPPY_MOST_TIMES * len(block):
             raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
+        if claimed > FREE_BYTES:
+            yield b""  # it is there as a whole from now on: see `Unpacking`
         out: bytes = snappy.uncompress(bytes(block))
         yield out[:size_bytes]  # a block may hold nothing: whoever takes the pieces shall hear of it too
         for at in range(size_bytes, len(out), size_bytes):
@@ -263,6 +267,39 @@ def pieces(codec: Codec, data: Buffer, size_bytes: int) -> Iterator[bytes]:
         raise
     except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
         raise WireError(f"bad {codec.name.lower()} data: {error}") from None
+
+
+class Unpacking:
+    """Data that is unpacked a little at a time, as far as a limit; what is not packed has none.
+
+    Many may be at it at once, each in a pause, and then it counts what each one's codec keeps: a window in zstd, a
+    whole block in snappy. So whoever can wait does so once it is ``heavy``, before the next piece.
+    """
+
+    def __init__(self, codec: Codec, data: Buffer, size_bytes: int, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+        self._codec = codec
+        self._limit = limit
+        self._pieces = pieces(codec, data, size_bytes)
+        self._bytes = 0
+        self.heavy = False
+        """Whether it keeps, or will with the next piece, so much that not everybody may at once."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        """The next piece.
+
+        Raises:
+            WireError: not data of this codec; UnpacksTooLarge: more than the limit.
+        """
+        piece = next(self._pieces)
+        self._bytes += len(piece)
+        if self._codec is not Codec.NONE:
+            if self._bytes > self._limit:
+                raise UnpacksTooLarge(self._codec, self._limit)
+            self.heavy = self.heavy or self._bytes > FREE_BYTES or (not piece and self._codec is Codec.SNAPPY)
+        return piece
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:

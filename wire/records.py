@@ -14,11 +14,10 @@ from ottla.wire import batch as b
 from ottla.wire.compression import (
     DEFAULT_LIMIT_BYTES,
     Codec,
-    UnpacksTooLarge,
+    Unpacking,
     codec_of,
     compress,
     decompress,
-    pieces,
 )
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
@@ -40,6 +39,8 @@ RECORDS_AT_ONCE = 2000
 """So many are looked at without a pause: a millisecond or two."""
 PIECE_BYTES = 64 * 1024
 """So much is unpacked without one, and kept: who looks a record up by its time waits for others with no more."""
+Finding = Generator[bool, None, tuple[int, int] | None]
+"""A look-up by time that pauses now and then."""
 _ANY_TIME = -(1 << 63)
 """Where the log has stamped a batch, what a record says of its own time does not matter."""
 
@@ -94,10 +95,11 @@ def first_by_time(
 
 def finding_by_time(
     buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = DEFAULT_LIMIT_BYTES
-) -> Generator[None, None, tuple[int, int] | None]:
+) -> Finding:
     """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
 
-    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million.
+    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause says
+    whether so much is kept meanwhile, or will be behind it, that not everybody may at once (`Unpacking`).
 
     Raises:
         WireError: the records are not what the header claims.
@@ -108,7 +110,7 @@ def finding_by_time(
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp_ms
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
-                yield
+                yield False
         return None
     if stamped and header.max_timestamp < timestamp_ms:
         return None
@@ -121,15 +123,13 @@ def finding_by_time(
         if found is not None:
             return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
         part.reach(at, count - cut)
+        yield part.heavy
         if cut:
             part.unpack()
-        yield
     return None
 
 
-def finding_latest(
-    buf: Buffer, header: b.BatchHeader, limit: int = DEFAULT_LIMIT_BYTES
-) -> Generator[None, None, tuple[int, int] | None]:
+def finding_latest(buf: Buffer, header: b.BatchHeader, limit: int = DEFAULT_LIMIT_BYTES) -> Finding:
     """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
 
     Reads and pauses as `finding_by_time`.
@@ -146,10 +146,10 @@ def finding_latest(
         count = min(part.left, RECORDS_AT_ONCE)
         best, at, cut = _latest_of(part.data, part.at, count, best)
         part.reach(at, count - cut)
+        if part.left > 0:
+            yield part.heavy
         if cut:
             part.unpack()
-        if part.left > 0:
-            yield
     if best is None:
         return None
     return header.base_offset + best[0], header.base_timestamp + best[1]
@@ -161,9 +161,8 @@ class _Unpacked:
     """
 
     def __init__(self, buf: Buffer, header: b.BatchHeader, limit: int) -> None:
-        self._codec = codec_of(header.attributes)
-        self._limit = self._room = limit
-        self._pieces = pieces(self._codec, memoryview(buf)[b.HEADER_BYTES : header.size_bytes], PIECE_BYTES)
+        raw = memoryview(buf)[b.HEADER_BYTES : header.size_bytes]
+        self._pieces = Unpacking(codec_of(header.attributes), raw, PIECE_BYTES, limit)
         self.left = header.records_count
         """Records that were not passed yet."""
         self.data = b""
@@ -172,6 +171,11 @@ class _Unpacked:
         """Where the next record begins in it; that may be behind its end."""
         if self.left > 0:
             self.unpack()
+
+    @property
+    def heavy(self) -> bool:
+        """As `Unpacking.heavy`."""
+        return self._pieces.heavy
 
     def reach(self, at: int, passed: int) -> None:
         """So many records were passed, and the next one begins there."""
@@ -187,9 +191,6 @@ class _Unpacked:
         piece = next(self._pieces, None)
         if piece is None:
             raise WireError("a record is cut off")
-        self._room -= len(piece)
-        if self._room < 0 and self._codec is not Codec.NONE:
-            raise UnpacksTooLarge(self._codec, self._limit)
         rest = self.data[self.at :]
         self.at = max(self.at - len(self.data), 0)
         self.data = rest + piece if rest else piece

@@ -19,7 +19,8 @@ from collections import defaultdict
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.turn import Steps
+from ottla.broker.turn import Waiting
+from ottla.broker.unpacking import Unpackings
 from ottla.log.by_time import finding_by_time, finding_max_time
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
@@ -37,7 +38,9 @@ READ_COMMITTED = 1
 KNOWS_NOT_AVAILABLE = 5
 
 
-def _find(replica: Replica, part: ListOffsetsPartition, upper: int, *, unknown: bool) -> Steps[tuple[int, int, int]]:
+def _find(
+    replica: Replica, part: ListOffsetsPartition, upper: int, unpackings: Unpackings, *, unknown: bool
+) -> Waiting[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
 
     Raises:
@@ -52,12 +55,13 @@ def _find(replica: Replica, part: ListOffsetsPartition, upper: int, *, unknown: 
         case -2 | -4:
             return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
         case -3:
-            found = yield from finding_max_time(log)
+            found = yield from unpackings.steps(finding_max_time(log))
             return (-1, -1, -1) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
         case -5 | -6:
             return -1, -1, -1
         case _:
-            at = yield from finding_by_time(log, part.timestamp, log.log_end_offset if unknown else upper)
+            beyond = log.log_end_offset if unknown else upper
+            at = yield from unpackings.steps(finding_by_time(log, part.timestamp, beyond))
             if unknown and at is not None and at.offset >= upper:
                 raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
@@ -79,7 +83,7 @@ def _is_unknown(replica: Replica, request: ListOffsetsRequest) -> bool:
 
 def _one(
     context: Context, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
-) -> Steps[ListOffsetsPartitionResponse]:
+) -> Waiting[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
     Raises:
@@ -93,7 +97,9 @@ def _one(
     replica.check_leads(part.current_leader_epoch)
     upper, unknown = _upper(replica, request), _is_unknown(replica, request)
     try:
-        timestamp_ms, offset, epoch = yield from _find(replica, part, upper, unknown=unknown)
+        timestamp_ms, offset, epoch = yield from _find(
+            replica, part, upper, context.services.unpackings, unknown=unknown
+        )
     except WireError:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
     except OSError as error:
@@ -105,7 +111,7 @@ def _one(
     )
 
 
-def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
+def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
     response = ListOffsetsResponse(topics=Written(ListOffsetsResponse, context.version))
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
@@ -113,7 +119,7 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
         before = seen[topic.name]
         for part in topic.partitions:
             (twice[topic.name] if part.partition_index in before else before).add(part.partition_index)
-            yield
+            yield None
     for topic in request.topics:
         rows: list[ListOffsetsPartitionResponse] = Written(ListOffsetsResponse, context.version)
         for part in topic.partitions:
@@ -125,7 +131,7 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Steps[Answer]:
                     code = ErrorCode.LEADER_NOT_AVAILABLE
                 row = ListOffsetsPartitionResponse(part.partition_index, code)
             rows.append(row)
-            yield
+            yield None
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
     return response
 

@@ -16,10 +16,8 @@ Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import trio
 
 from ottla.broker.handlers.acknowledged import acknowledged
 from ottla.broker.handlers.first_look import ADMIN_CLIENT_ID, TRANSACTIONAL, first_look, topic_name
@@ -29,7 +27,7 @@ from ottla.broker.replica.waiting import Waiting
 from ottla.broker.server.connection import CloseConnection
 from ottla.broker.server.dispatch import Answer, Context, Preparing
 from ottla.broker.turn import Steps
-from ottla.log.validate import Checked, InvalidRecords, LookFirst, Origin, parse_single
+from ottla.log.validate import Checked, InvalidRecords, LookFirst, Looking, Origin, parse_single
 from ottla.log.verification import NO_TXN, Txn
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
@@ -147,7 +145,7 @@ class _Later(NamedTuple):
     part: PartitionProduceData
     rows: list[PartitionProduceResponse]
     at: int
-    steps: Generator[None, None, Checked]
+    steps: Looking
     txn: Txn
 
 
@@ -374,19 +372,14 @@ def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -
 async def _looked(
     context: Context, request: ProduceRequest, one: _Later
 ) -> tuple[PartitionProduceResponse, Replica | None]:
-    checked, steps = None, one.steps
+    steps = one.steps
     while True:
         try:
-            while checked is None:
-                await trio.lowlevel.checkpoint()
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    checked = done.value
+            checked = await context.services.unpackings.through(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
             return _one(context, one.name, one.part, request.acks, checked, one.txn)
         except LookFirst as again:
-            checked, steps = None, again.steps
+            steps = again.steps
         except ProtocolError as error:
             replica = context.services.replicas.get(one.name, one.part.index)
             return (_failed(one.part, error) if replica is None else _refused(one.part, error, replica)), None

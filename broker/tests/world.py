@@ -19,6 +19,7 @@ from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.server.sessions import Sessions
 from ottla.broker.services import Metering
 from ottla.broker.turn import SLICE_MS, Turn
+from ottla.broker.unpacking import Unpackings
 from ottla.controller.image import Image, Partition, Topic
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
@@ -192,6 +193,7 @@ class Stage:
             authorizer=None,
             audit=None,
             metering=Metering(),
+            unpackings=Unpackings(),
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> Context:

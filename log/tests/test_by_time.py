@@ -6,6 +6,7 @@ import random
 import tracemalloc
 
 import pytest
+import snappy
 
 from ottla.log.by_time import Looking, TimeOffset, find_by_time, find_max_time, finding_by_time, finding_max_time
 from ottla.log.partition_log import PartitionLog
@@ -14,7 +15,7 @@ from ottla.log.state import remove_files
 from ottla.log.tests.world import NOW, SMALL, fill, memory_disk, new_log, put
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec
+from ottla.wire.compression import FREE_BYTES, Codec
 from ottla.wire.errors import WireError
 
 
@@ -168,6 +169,26 @@ def test_many_look_ups_in_a_batch_that_unpacks_to_much_keep_little_between_two_p
     finally:
         tracemalloc.stop()
     assert found == [TimeOffset(NOW + 7, 3, 0)] * 20
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_look_up_says_that_it_keeps_much_before_it_does(codec: Codec) -> None:
+    """Beyond a mebibyte it counts what a codec keeps of it; snappy has a whole block at once."""
+    for size_bytes in (900 << 10, 3 << 20):
+        log = new_log(memory_disk().session(), LogSettings(max_message_bytes=1 << 30))
+        items = [r.NewRecord(b"k", bytes(size_bytes), NOW), r.NewRecord(b"k", b"v", NOW + 7)]
+        raw = r.build(items, codec=codec)
+        if codec is Codec.SNAPPY:
+            header = b.parse_header(raw)
+            raw = b.pack_header(header, snappy.compress(bytes(r.body(raw, header))))
+        put(log, bytearray(raw))
+        for steps in (finding_by_time(log, NOW + 7, 9), finding_max_time(log)):
+            heavy = list(steps)
+            assert any(heavy) is (size_bytes > FREE_BYTES and codec is not Codec.NONE)
+            if any(heavy):
+                free = 0 if codec is Codec.SNAPPY else FREE_BYTES // r.PIECE_BYTES
+                assert heavy.index(True) <= free + 2
+                assert all(heavy[heavy.index(True) : -1])
 
 
 def test_what_happens_in_a_pause_is_seen() -> None:

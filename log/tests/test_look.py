@@ -7,6 +7,7 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+import snappy
 
 from ottla.log import validate as v
 from ottla.log.settings import LogSettings
@@ -14,7 +15,7 @@ from ottla.log.tests.test_validate import COMPACT, WHOLE, body_of, changed, good
 from ottla.log.tests.world import NOW, memory_disk, new_log
 from ottla.wire import batch as b
 from ottla.wire import records as r
-from ottla.wire.compression import Codec, compress
+from ottla.wire.compression import FREE_BYTES, Codec, compress
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -104,3 +105,31 @@ def test_who_can_wait_is_asked_to_and_goes_on_where_it_was_left() -> None:
     log.update_settings(replace(WHOLE, compact=True))
     with pytest.raises(v.LookFirst):  # looked at under other settings: that counts for nothing
         log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
+
+
+def told(raw: bytes) -> list[bool]:
+    return list(v.look(bytearray(raw), b.parse_header(raw), COMPACT, NOW, "t-0"))
+
+
+def test_a_look_says_that_it_keeps_much_before_it_does() -> None:
+    for codec in Codec:
+        small, large = (good(1, value=bytes(size), codec=codec) for size in (900 << 10, 3 << 20))
+        assert not any(told(small))
+        assert any(told(large)) is (codec is not Codec.NONE)
+        if codec not in (Codec.NONE, Codec.SNAPPY):
+            assert told(large).index(True) <= FREE_BYTES // v.PIECE_BYTES + 1
+
+
+def test_a_block_of_snappy_that_holds_much_is_not_unpacked_before_somebody_was_told() -> None:
+    raw = good(1, value=bytes(3 << 20))
+    header = b.parse_header(raw)
+    packed = b.pack_header(header._replace(attributes=Codec.SNAPPY), snappy.compress(body_of(raw)))
+    tracemalloc.start()
+    steps = v.look(bytearray(packed), b.parse_header(packed), COMPACT, NOW, "t-0")
+    with pytest.raises(v.LookFirst) as caught:
+        v.looked(steps, at_once=False)
+    assert next(caught.value.steps) is True, "whoever goes on hears it"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert v.looked(caught.value.steps, at_once=True).header.records_count == 1

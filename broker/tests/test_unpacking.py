@@ -1,0 +1,172 @@
+"""Of those who unpack much a few are at it at a time; whoever unpacks little, or is gone, holds nobody up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers import list_offsets, produce
+from ottla.broker.tests.test_produce import NEWEST, request, row_of
+from ottla.broker.tests.world import Stage, awaited, virtually
+from ottla.broker.turn import Turn
+from ottla.broker.unpacking import AT_ONCE, Unpackings
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.compression import Codec
+from ottla.wire.messages import list_offsets as lo
+
+
+class Crowd:
+    """Those who unpack, and how many kept much at a time."""
+
+    def __init__(self) -> None:
+        self.keeping = self.most = 0
+        self.done: list[str] = []
+
+    def work(self, name: str, *, much: bool) -> Generator[bool | None, None, str]:
+        yield False
+        yield much
+        self.keeping += much
+        self.most = max(self.most, self.keeping)
+        try:
+            for _ in range(9):
+                yield much
+        finally:
+            self.keeping -= much
+        self.done.append(name)
+        return name
+
+
+class Clock:
+    """The slice of a turn is used up at once."""
+
+    now_ms = 0
+
+    def monotonic_ms(self) -> float:
+        self.now_ms += 100
+        return self.now_ms
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turns: bool) -> None:
+    crowd, unpackings = Crowd(), Unpackings()
+
+    async def one(name: str, *, much: bool) -> None:
+        work = crowd.work(name, much=much)
+        if in_turns:
+            assert await Turn(Clock()).through(unpackings.steps(work)) == name  # type: ignore[arg-type]
+        else:
+            assert await unpackings.through(work) == name
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(lambda n=number: one(f"much {n}", much=True))
+            nursery.start_soon(lambda: one("little", much=False))
+
+    virtually(main)
+    assert crowd.most == AT_ONCE
+    assert len(crowd.done) == 11
+    assert crowd.done.index("little") <= AT_ONCE
+    assert unpackings.busy == 0
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
+    """While it was at it, and while it waited for its turn."""
+    crowd, unpackings = Crowd(), Unpackings()
+    known: list[Any] = []
+    """Nobody waits until they are collected."""
+
+    async def one(scope: trio.CancelScope) -> None:
+        work = crowd.work("", much=True)
+        known.append(work)
+        with scope:
+            if in_turns:
+                known.append(unpackings.steps(work))
+                way: Any = Turn(Clock()).go(known[-1])  # type: ignore[arg-type]
+                await way
+            else:
+                await unpackings.through(work)
+
+    async def main() -> None:
+        first, others = ([trio.CancelScope() for _ in range(count)] for count in (AT_ONCE, 4))
+        with trio.move_on_after(60):
+            async with trio.open_nursery() as nursery:
+                for scope in first:
+                    nursery.start_soon(one, scope)
+                while crowd.keeping < AT_ONCE:
+                    await trio.lowlevel.checkpoint()
+                for scope in others:
+                    nursery.start_soon(one, scope)
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+                for scope in (*first, *others[:2]):
+                    scope.cancel()
+
+    virtually(main)
+    assert (len(crowd.done), crowd.keeping, unpackings.busy) == (2, 0, 0)
+
+
+def large(value: bytes) -> bytearray:
+    return bytearray(r.build([r.NewRecord(b"k", value, NOW), r.NewRecord(b"k", b"v", NOW + 7)], codec=Codec.GZIP))
+
+
+def held_up(stage: Stage, ask: Any, *, much: Any, little: Any) -> list[Any]:
+    """Answers to what unpacks little and much, while others unpack much already; they end after a second."""
+    ended: list[tuple[str, float, Any]] = []
+
+    async def one(name: str, what: Any) -> None:
+        answer = await awaited(ask(what))
+        ended.append((name, trio.current_time(), answer))
+
+    async def main() -> None:
+        room = stage.services.unpackings._room
+        for number in range(AT_ONCE):
+            room.acquire_on_behalf_of_nowait(number)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, "much", much)
+            nursery.start_soon(one, "little", little)
+            await trio.sleep(1)
+            room.release_on_behalf_of(0)
+
+    virtually(main)
+    assert [name for name, _, _ in ended] == ["little", "much"]
+    assert ended[1][1] - ended[0][1] >= 1
+    assert stage.services.unpackings.busy == AT_ONCE - 1
+    return [answer for _, _, answer in ended]
+
+
+def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+    stage = Stage()
+    stage.hosted.host("c", settings=LogSettings(compact=True))
+    stage.hosted.host("d", settings=LogSettings(compact=True))
+    answers = held_up(
+        stage,
+        lambda what: produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), request(what)),
+        much=("c", 0, large(bytes(2 << 20))),
+        little=("d", 0, large(bytes(200_000))),
+    )
+    assert [row_of(answer).error_code for answer in answers] == [0, 0]
+
+
+def test_list_offsets_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+    stage = Stage()
+    for name, size in (("c", 2 << 20), ("d", 200_000)):
+        stage.hosted.host(name)
+        log = stage.hosted.replicas[name, 0].log
+        log.append_as_leader(large(bytes(size)), 0, NOW, Origin.RAFT)
+        log.set_high_watermark(log.log_end_offset)
+
+    def ask(name: str) -> Awaitable[Any] | Any:
+        wanted = lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(0, -1, NOW + 7)])
+        return list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(-1, 0, [wanted]))
+
+    for answer in held_up(stage, ask, much="c", little="d"):
+        assert [x.offset for topic in answer.topics for x in topic.partitions] == [1]
