@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUP = "g"
 SESSION_MS = 6000
 AWAY_SHARE = 0.04
-"""Of the commits, between several nodes: the member has been away for longer than its session, and knows nothing of it."""
+"""Of the commits, between several nodes: the member has been away for longer than its session, and does not know."""
 
 
 class SimConsumer(SimClient):

@@ -4,8 +4,8 @@
 ``duplicate``: a record stands twice. ``disorder``: a producer's records stand in another order than sent.
 ``hole``: offsets do not count up by one. ``ghost``: a record nobody sent. ``offset-back``: a committed position went
 back. ``OneOwnerPerPartitionPerGeneration``: two members of a group were given the same. ``CommitOfNobody``: a member of
-a generation that was over committed. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer was
-refused though nothing was lost. ``no-start``: the node could not start on what it had left behind.
+a generation that was over committed. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer
+was refused though nothing was lost. ``no-start``: the node could not start on what it had left behind.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Slow:
     def follow(self, *numbers: int) -> None:
         for number in numbers:
             epochs = SimpleNamespace(latest=lambda: 3)
-            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False)
-            log.unflushed_records, log.settings = 0, LogSettings()
+            unsynced = {"unflushed_records": 0, "settings": LogSettings()}
+            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **unsynced)
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
             self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
 
