@@ -33,6 +33,7 @@ from ottla.broker.services import Metering
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import VirtualEnv, awaited
 from ottla.broker.turn import Turn
+from ottla.broker.unpacking import Unpackings
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.directories import UNASSIGNED
 from ottla.controller.image import Image, Partition, Topic, changed
@@ -151,6 +152,7 @@ class Broker:
         replicas.on_isr_change.append(self.changes.ask)
         replicas.on_committed.append(lambda replica: self.committed.append(replica.log.high_watermark))
         self.services: Any = SimpleNamespace(
+            unpackings=Unpackings(),
             env=env,
             config=config,
             metadata=self.cache,
