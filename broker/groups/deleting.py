@@ -59,6 +59,8 @@ def delete_group(kinds: Kinds, ticket: Any, group_id: str) -> Fx:
     classic, share = kinds.groups.groups.get(group_id), kinds.share(group_id)
     new_kind = _new_kind(kinds, group_id)
     code = ErrorCode.NONE
+    if share is not None:
+        share.forgetting_ms = None  # it is over
     if any(group is not None and group.members for group in (share, new_kind)):
         code = ErrorCode.NON_EMPTY_GROUP
     elif share is not None:

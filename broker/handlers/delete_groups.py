@@ -1,10 +1,10 @@
 """DeleteGroups (42), v0-2: forget groups without members, and their positions.
 
 Behaviour: a group with members is NON_EMPTY_GROUP, one nobody knows GROUP_ID_NOT_FOUND. Of a share group what the
-share coordinator remembers is forgotten first.
+share coordinator may remember is forgotten first; where it cannot be, the group stays, and says what is left to forget.
 The empty id is a group like any other.
 
-Source: ``GroupCoordinatorShard.deleteGroups`` (apache/kafka 4.3.1).
+Source: ``GroupCoordinatorShard.deleteGroups``, ``sharePartitionDeleteRequests`` (apache/kafka 4.3.1).
 
 From KIP-229.
 """
@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.groups.coordinator import machine_of
-from ottla.broker.groups.machine import DeleteGroup
+from ottla.broker.groups.machine import DeleteGroup, OfShare
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, once, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.written import Written
 
@@ -31,15 +31,22 @@ def _take(row: DeletableGroupResult, answer: Any) -> None:
 class _States:
     """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
 
-    def __init__(self, context: Context, group_id: str, topics: dict[bytes, list[int]]) -> None:
-        self._shares = context.services.shares
+    def __init__(self, context: Context, group_id: str) -> None:
+        self._services = context.services
         self._group_id = group_id
-        self._topics = topics
         self.failure: ProtocolError | None = None
 
     async def wait(self) -> None:
-        """Have all of it forgotten."""
-        self.failure = await self._shares.forget(self._group_id, self._topics)
+        """Have the group let go of it, and then all of it forgotten."""
+        from ottla.broker.groups.share.offsets import ToDelete, begin_deletion
+
+        rule = partial(begin_deletion, group_id=self._group_id)
+        answer: Any = await self._services.groups.ask(self._group_id, lambda own: OfShare(own, rule)).wait()
+        if isinstance(answer, ToDelete):
+            topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
+            self.failure = await self._services.shares.forget(self._group_id, topics)
+        elif answer.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # gone meanwhile: what is left to be done will say so
+            self.failure = answer
 
 
 def _states(context: Context, group_id: str) -> _States | None:
@@ -47,10 +54,7 @@ def _states(context: Context, group_id: str) -> _States | None:
         share = machine_of(context.services.groups.shard_of(group_id)).share(group_id)
     except ProtocolError:
         return None
-    if share is None or share.members:
-        return None
-    topics = {topic: sorted(named.partitions) for topic, named in share.initialized.items()}
-    return _States(context, group_id, topics)
+    return None if share is None else _States(context, group_id)
 
 
 def _delete(context: Context, request: DeleteGroupsRequest) -> Waiting[Answer]:

@@ -127,7 +127,11 @@ class ShareGroups:
     # ------------------------------------------------------------------ partitions that get their state
 
     def to_initialize(self, group: ShareGroup, names: Mapping[str, int], now_ms: int) -> dict[bytes, Named]:
-        """Partitions of these topics that have no state yet, and are not on their way to one."""
+        """Partitions of these topics that have no state yet, and are not on their way to one; none while the persister
+        forgets what there is: it might forget the new one.
+        """
+        if group.forgetting_ms is not None and now_ms - group.forgetting_ms < RETRY_MS:
+            return {}
         underway = {
             topic: named
             for topic, named in group.initializing.items()
@@ -145,13 +149,16 @@ class ShareGroups:
         return out
 
     def begin(self, group: ShareGroup, new: Mapping[bytes, Named], now_ms: int, fx: Fx) -> None:
-        """Note that partitions are on their way to a state."""
+        """Note that partitions are on their way to a state; of a topic that is, nothing is to be forgotten any more."""
         self.begun_ms.update(((group.id, topic), now_ms) for topic in new)
         initializing = joined(group.initializing, new)
-        fx.records.append(sr.ready_record(group.id, initializing, group.initialized, group.deleting))
+        deleting = {topic: name for topic, name in group.deleting.items() if topic not in initializing}
+        fx.records.append(sr.ready_record(group.id, initializing, group.initialized, deleting))
 
     def initialized(self, ticket: Any, group_id: str, partitions: Places, *, done: bool) -> Fx:
-        """The persister has begun these partitions, or could not; the answer is True."""
+        """The persister has begun these partitions, or could not; the answer is True. What is not on its way any more
+        has been given up meanwhile, and may be forgotten by now.
+        """
         fx = Fx(replies=[Reply(ticket, True)])
         for topic in partitions:
             self.begun_ms.pop((group_id, topic), None)
@@ -162,7 +169,12 @@ class ShareGroups:
         if done:
             image = self.topics.image
             names = {topic: image.topic_names.get(topic, "<UNKNOWN>") for topic in partitions}
-            ready = joined(ready, {topic: Named(names[topic], numbers) for topic, numbers in partitions.items()})
+            begun = {
+                topic: Named(names[topic], numbers & group.initializing[topic].partitions)
+                for topic, numbers in partitions.items()
+                if topic in group.initializing
+            }
+            ready = joined(ready, begun)
         left = without(group.initializing, partitions)
         fx.records.append(sr.ready_record(group.id, left, ready, group.deleting))
         return fx

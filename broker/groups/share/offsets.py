@@ -1,7 +1,7 @@
 """Where a share group stands is set or forgotten by an administrator: while nobody is in the group.
 
-Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion`` (apache/kafka
-4.3.1), KIP-932.
+Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion``,
+``shareGroupBuildPartitionDeleteRequest`` (apache/kafka 4.3.1), KIP-932.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.broker.groups.rebalance import Fx
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import Places, ShareGroups
-from ottla.broker.groups.share.state import Named, ShareGroup
+from ottla.broker.groups.share.state import Named, ShareGroup, joined
 from ottla.log.machine import Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -25,7 +25,9 @@ class ToAlter(NamedTuple):
 
 
 class ToDelete(NamedTuple):
-    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete`."""
+    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete`, and to
+    `begin_deletion`.
+    """
 
     partitions: Places
     unknown: list[str]
@@ -90,4 +92,31 @@ def deleted(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: 
     if group is not None:
         left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
         fx.records.append(sr.ready_record(group.id, group.initializing, group.initialized, left))
+    return fx
+
+
+def begin_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> Fx:
+    """A group is to go: whatever of it the persister may know is to be forgotten first, and the group has it no more.
+
+    That is also what was on its way to a state, and what could not be forgotten before: a group that is made anew under
+    this id begins in an epoch that the persister refuses where it remembers a later one. Of topics that are being
+    deleted nothing tells which partitions had a state: all of them count.
+
+    The answer is a `ToDelete`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    try:
+        group = groups.group(group_id)
+        _empty(group)
+    except ProtocolError as error:
+        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    image, doubtful = groups.topics.image, dict[bytes, Named]()
+    for topic_id, name in group.deleting.items():
+        topic = image.topics.get(image.topic_names.get(topic_id, ""))
+        if topic is not None:
+            doubtful[topic_id] = Named(name, frozenset(range(len(topic.partitions))))
+    known = joined(joined(group.initializing, group.initialized), doubtful)
+    group.forgetting_ms = now_ms
+    fx = Fx(replies=[Reply(ticket, ToDelete({topic: named.partitions for topic, named in known.items()}, []))])
+    if known or group.deleting:
+        fx.records.append(sr.ready_record(group.id, {}, {}, {topic: named.name for topic, named in known.items()}))
     return fx

@@ -51,6 +51,8 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
         self.initializing: dict[bytes, Named] = {}
         self.initialized: dict[bytes, Named] = {}
         self.deleting: dict[bytes, str] = {}
+        self.forgetting_ms: int | None = None
+        """Soft: since when the persister forgets all of it, because the group is to be deleted."""
 
     def update(self, member: ShareMember) -> None:
         """A member is, or is now, so."""

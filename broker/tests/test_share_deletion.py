@@ -1,0 +1,178 @@
+"""A share group is deleted: nothing that the persister remembers of it outlives it, or is missing where it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.groups.share import offsets as so
+from ottla.broker.groups.share.groups import RETRY_MS
+from ottla.broker.handlers import delete_groups
+from ottla.broker.share import machine as pm
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.tests.consumer_stage import plain
+from ottla.broker.tests.test_share_groups import Stage as Groups
+from ottla.broker.tests.test_share_groups import T
+from ottla.broker.tests.world import topic_id_of
+from ottla.broker.turn import Turn
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+
+U = topic_id_of("u")
+
+
+class Stage(Groups):
+    """The share group "g", the share coordinator's own machine beside it, and DeleteGroups between them."""
+
+    def __init__(self, topics: dict[str, int]) -> None:
+        super().__init__(topics)
+        self.states = pm.ShareStateMachine(pm.ShareSettings(), lambda _: 6)
+        self.meanwhile: Callable[[], Any] = lambda: None
+        """Happens as soon as the persister has forgotten something."""
+        self.refusal: ProtocolError | None = None
+        """Instead of forgetting anything."""
+
+    def persister(self, event: Any) -> Any:
+        fx = self.states.handle(0, event)
+        for number, record in enumerate(fx.records):
+            self.states.replay(number, record)
+        return fx.replies[0].message
+
+    def begin(self) -> None:
+        """Have the persister begin what was asked for last, and tell the group."""
+        done = [
+            self.persister(pm.Initialize(None, SharePartitionKey("g", topic, number), self.group.epoch, -1)) is True
+            for topic, numbers in self.asked[-1].items()
+            for number in numbers
+        ]
+        self.ready(done=all(done))
+        self.now += 5_000
+
+    async def forget(self, group_id: str, places: dict[bytes, list[int]]) -> ProtocolError | None:
+        if self.refusal is None:
+            for topic, numbers in places.items():
+                for number in numbers:
+                    assert self.persister(pm.Delete(None, SharePartitionKey(group_id, topic, number))) is True
+            self.meanwhile()
+        return self.refusal
+
+    def _ticket(self, _: str, event_of: Callable[[Ticket], Any]) -> Ticket:
+        ticket = Ticket()
+        self.apply(self.machine.handle(self.now, event_of(ticket)))
+        ticket.give(self.answers[ticket])  # type: ignore[index]
+        return ticket
+
+    def delete(self) -> int:
+        """DeleteGroups of "g": its error code."""
+        groups = SimpleNamespace(shard_of=lambda _: SimpleNamespace(machine=self.machine), ask=self._ticket)
+        turn = Turn(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
+        shares = SimpleNamespace(forget=self.forget)
+        context: Any = SimpleNamespace(services=SimpleNamespace(groups=groups, shares=shares), turn=turn, version=2)
+
+        async def main() -> Any:
+            answer: Any = delete_groups.handle(context, DeleteGroupsRequest(["g"]))
+            return answer if hasattr(answer, "results") else await answer
+
+        code: int = trio.run(main).results[0].error_code
+        return code
+
+    @property
+    def remembered(self) -> list[bytes]:
+        """The topics of which the persister knows something."""
+        return [key.topic_id for key in self.states.states.by_key]
+
+
+def shared(*names: str) -> Stage:
+    """A group in a later epoch, without members, that has shared these topics."""
+    stage = Stage(dict.fromkeys(names, 1))
+    for number in range(4):
+        stage.beat("m1", 0, list(names))
+        if number == 3:
+            stage.begin()
+        stage.beat("m1", -1)
+        stage.now += 5_000
+    return stage
+
+
+def read_again(stage: Stage, *names: str) -> dict[str, list[int]] | None:
+    """What a member gets of a group of that name that is made anew."""
+    stage.beat("m9", 0, list(names))
+    stage.begin()
+    return plain(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
+
+
+def test_what_could_not_be_forgotten_before_goes_with_the_group() -> None:
+    stage = shared("t", "u")
+    stage.ask(partial(so.delete, group_id="g", topics=["u"]))  # and the persister cannot be reached
+    assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
+    assert stage.delete() == E.NONE
+    assert (stage.remembered, stage.machine.share("g")) == ([], None)
+    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+
+
+def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
+    stage = shared("t")
+    stage.image({"t": 1, "u": 1})
+    stage.beat("m1", 0, ["t", "u"])
+    stage.persister(pm.Initialize(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1))  # nobody has heard of it
+    stage.beat("m1", -1)
+    assert stage.delete() == E.NONE
+    assert stage.remembered == []
+    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+
+
+def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -> None:
+    stage = shared("t")
+    stage.meanwhile = lambda: stage.beat("m2", 0, ["t"])
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert (stage.asked, stage.group.initialized) == ([], {}), "not begun before all of it is forgotten"
+    stage.now += 5_000
+    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
+    stage.begin()
+    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    assert (stage.remembered, stage.group.deleting) == ([T], {})
+
+
+def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_not_count() -> None:
+    stage = Stage({"t": 1})
+    stage.beat("m1", 0, ["t"])
+    stage.beat("m1", -1)
+
+    def meanwhile() -> None:
+        stage.ready()
+        stage.beat("m2", 0, ["t"])
+
+    stage.meanwhile = meanwhile
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert stage.group.initialized == {}
+
+
+def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left() -> None:
+    stage = shared("t")
+    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
+    group = stage.group
+    assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
+    stage.beat("m2", 0, ["t"])
+    assert stage.asked == [], "it may still be forgotten"
+    stage.now += RETRY_MS
+    stage.beat("m2", stage.group.members["m2"].epoch)
+    stage.begin()
+    assert plain(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    stage.beat("m2", -1)
+    stage.refusal = None
+    assert stage.delete() == E.NONE
+    assert stage.remembered == []
+
+
+def test_nothing_is_forgotten_of_a_group_with_members() -> None:
+    stage = shared("t")
+    stage.beat("m2", 0, ["t"])
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
