@@ -54,7 +54,11 @@ def acquire(share: SharePartition, asked: Asked, fetched: Fetched, now_ms: int) 
     if most <= 0:
         return []
     out = _Acquisition(share, asked, fetched, last, most, now_ms).run()
-    return _without_aborted(share, out, fetched.aborted) if fetched.aborted else out
+    if fetched.aborted:
+        out = _without_aborted(share, out, fetched.aborted)
+    if not out:
+        share.move_on()  # all of it may be given up, and then nobody's word will do that
+    return out
 
 
 def _bounds(share: SharePartition, max_records: int, fetched: Fetched) -> tuple[int, int]:
@@ -88,6 +92,8 @@ class _Acquisition:
     def run(self) -> list[Acquired]:
         share, base = self._share, self._read[0][0]
         self._give_up_before(base)
+        if base > self._last:  # nothing is left of the window, which is full: what was read lies behind it
+            return self._out
         first, floor = base, share.floor(base)
         if floor is None:
             first = max(base, share.start_offset)

@@ -310,6 +310,35 @@ def test_aborted_records_are_seen_by_nobody() -> None:
     assert stage.share.floor(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
 
 
+def test_a_window_full_of_aborted_records_moves_on() -> None:
+    stage = Stage(record_locks=10)
+    for first in (0, 5):
+        assert stage.share.can_acquire()
+        read = Fetched(first, [(first, first + 4)], aborted=[(first, first + 4)])
+        assert acquire(stage.share, Asked("a", 5, 5), read, 0) == []
+    assert (stage.window, stage.share.next_fetch_offset()) == ((10, 10, 0), 10)
+    assert stage.fetch() == [Acquired(10, 14, 1)]
+
+
+def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
+    stage = Stage()
+    stage.fetch("b")
+    assert acquire(stage.share, Asked("a", 5, 5), Fetched(5, [(5, 9)], aborted=[(5, 9)]), 0) == []
+    assert stage.window == (0, 9, 5)
+    stage.say(0, 4, ak.ACCEPT, member="b")
+    assert stage.window == (10, 10, 0)
+
+
+def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None:
+    stage = Stage(record_locks=10)
+    stage.fetch(most=10)
+    ak.settle(stage.share, ak.release(stage.share, "a"), stage.now, written=True)
+    read = Fetched(0, [(25, 29)])
+    assert acquire(stage.share, Asked("a", 5, 5), read, 0) == []
+    assert (stage.window, list(stage.share)) == ((10, 10, 0), [])
+    assert acquire(stage.share, Asked("a", 5, 5), Fetched(10, [(25, 29)]), 0) == [Acquired(25, 29, 1)]
+
+
 def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on() -> None:
     """The log, or an administrator, may have set the start inside a batch; nothing of it is in flight before."""
     stage = Stage(start=3)
