@@ -71,9 +71,9 @@ def delete_group(kinds: Kinds, ticket: Any, group_id: str) -> Fx:
         fx.lay(chain(kinds.offsets.tombstones(group_id), tombstones_of(new_kind)))
         if kinds.streams_group(group_id) is not None:
             kinds.streams.forget_delay(group_id, fx)
-    elif classic is None:
+    elif classic is None and group_id not in kinds.groups.stored:  # whose first record may never be committed
         code = ErrorCode.GROUP_ID_NOT_FOUND
-    elif classic.state is not GroupState.EMPTY:
+    elif classic is not None and classic.state is not GroupState.EMPTY:
         code = ErrorCode.NON_EMPTY_GROUP
     else:
         end = GroupRecord(o.GroupMetadataKey(group_id), None)

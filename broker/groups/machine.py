@@ -157,16 +157,20 @@ class GroupMachine:
         return self._shares
 
     def _is_other(self, group_id: str) -> bool:
-        """Whether an id is that of a group which is no share group."""
-        return group_id in self.groups.groups or self._of_new_kind(group_id)
+        """Whether an id is that of a group which is no share group: a classic one has it from its first record on."""
+        return group_id in self.groups.stored or group_id in self.groups.groups or self._of_new_kind(group_id)
 
     def _of_new_kind(self, group_id: str) -> bool:
         """Whether an id is that of a consumer group or a streams group."""
         return self.consumer(group_id) is not None or self.streams_group(group_id) is not None
 
+    def _has_changed(self, group_id: str) -> bool:
+        """Whether a classic group has become one of another kind, or has been deleted and its id is a share group's."""
+        return self._of_new_kind(group_id) or self.share(group_id) is not None
+
     def knows(self, group_id: str) -> bool:
         """Whether there is a group of whatever kind."""
-        return self._is_other(group_id) or self.share(group_id) is not None
+        return group_id in self.groups.groups or self._has_changed(group_id)
 
     def share(self, group_id: str) -> ShareGroup | None:
         """A share group."""
@@ -204,8 +208,8 @@ class GroupMachine:
         match event:
             case Loaded():
                 return self._loaded(now_ms)
-            case Settled(what=NewGroup() | Replaced()) if self._of_new_kind(event.what.call.request.group_id):
-                return self.handle(now_ms, event.what.call)  # it has become another kind of group meanwhile
+            case Settled(what=NewGroup() | Replaced()) if self._has_changed(event.what.call.request.group_id):
+                return self.handle(now_ms, event.what.call)
             case Settled(what=rb.Overdue()):
                 from ottla.broker.groups.overdue import settled
 

@@ -11,6 +11,7 @@ from ottla.broker.coordinator.events import Fired
 from ottla.broker.groups.machine import DeleteGroup, MetadataChanged, OfShare
 from ottla.broker.groups.settings import ShareSettings
 from ottla.broker.groups.share.heartbeat import Beaten, heartbeat
+from ottla.broker.groups.share.offsets import alter
 from ottla.broker.groups.share.state import ShareGroup
 from ottla.broker.groups.state import Call
 from ottla.broker.tests.consumer_stage import Shard, image_of, plain
@@ -242,6 +243,39 @@ def test_an_id_belongs_to_one_kind_of_group() -> None:
     other.joined()
     answer = other.call(hb.ShareGroupHeartbeatRequest("g", "x", 0))
     assert isinstance(answer, ProtocolError)
+
+
+def test_an_id_is_a_classic_groups_from_its_first_record_on() -> None:
+    stage = Stage()
+    stage.commits = False
+    stage.join("c1", version=3)
+    assert stage.beat("m1", 0, ["t"]) is E.GROUP_ID_NOT_FOUND
+    altered = stage.ask(partial(alter, group_id="g", topics={"t": frozenset({0})}))
+    assert str(altered).endswith("Group g is not a share group.")
+    stage.settle()
+    assert (stage.answers["c1"].error_code, stage.machine.share("g")) == (0, None)
+
+
+def test_a_classic_group_whose_first_record_was_given_up_can_be_deleted() -> None:
+    stage = Stage()
+    stage.commits = False
+    stage.join("c1", version=3)
+    stage.settle(E.REQUEST_TIMED_OUT)
+    assert stage.beat("m1", 0, ["t"]) is E.GROUP_ID_NOT_FOUND, "the log says that it is another's"
+    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
+    assert stage.answers["d1"] is E.NONE
+    assert stage.beat("m1", 0, ["t"]).member_epoch == 2
+
+
+def test_who_waits_for_a_classic_group_that_is_a_share_group_by_then_is_refused() -> None:
+    stage = Stage()
+    stage.commits = False
+    stage.join("c1", version=3)
+    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
+    stage.beat("m1", 0, ["t"])
+    stage.settle()
+    assert stage.answers["c1"].code is E.INCONSISTENT_GROUP_PROTOCOL
+    assert ("g" in stage.machine.groups.groups, list(stage.group.members)) == (False, ["m1"])
 
 
 def test_only_a_group_without_members_is_deleted_with_all_it_had() -> None:
