@@ -76,6 +76,14 @@ def told(error: ProtocolError) -> ProtocolError:
     return ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
 
 
+async def _said(reading: Awaitable[ShareState]) -> ShareState:
+    """What the persister says. Raises: ProtocolError: in a consumer's words."""
+    try:
+        return await reading
+    except ProtocolError as error:
+        raise told(error) from None
+
+
 class Shared:
     """One share partition at its leader."""
 
@@ -102,7 +110,7 @@ class Shared:
     async def _load(self, reading: Awaitable[ShareState]) -> None:
         """Fetch its state; older leaders are fenced by that. It comes behind what was said of it here before."""
         try:
-            state = await reading
+            state = await _said(reading)
             start = state.start_offset
             if start == UNINITIALIZED:
                 start = self._ground.rules.start_offset(self.key.group_id, self.replica)
@@ -110,7 +118,7 @@ class Shared:
             self._state_epoch = state.state_epoch
             self.rules = SharePartition(start, state.batches, limits)
         except ProtocolError as error:
-            self.failure = told(error)
+            self.failure = error.with_traceback(None)
         except InvalidState as error:
             logger.error("share group %s, partition %d: %s", self.key.group_id, self.key.partition, error)
             self.failure = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

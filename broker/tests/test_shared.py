@@ -54,6 +54,10 @@ class House:
         self.ahead_ms = 500_000_000
         """How far the wall clock is ahead of the one that is never set."""
         self.stored, self.start_offset, self.deliveries = stored, start, 5
+        self.reads: Exception | None = None
+        """What the persister refuses to read with."""
+        self.begins: Exception = OSError("the disk is gone")
+        """What keeps one that was never read from beginning somewhere."""
         self.timers = Timers(self)
         self.keeps: Callable[[], Awaitable[None]] | None = None
         self.writes: list[tuple[StateBatch, ...]] = []
@@ -74,6 +78,8 @@ class House:
         return self._read(leader_epoch)
 
     async def _read(self, leader_epoch: int) -> ShareState:
+        if self.reads is not None:
+            raise self.reads
         return ShareState(0, 0, leader_epoch, self.start_offset, 0, self.stored)
 
     def write(self, *said: Any) -> Awaitable[None]:
@@ -103,7 +109,7 @@ class House:
         return Shared(ground, KEY, replica)
 
     def _first_start(self, group: str, replica: object) -> int:
-        raise OSError("the disk is gone")
+        raise self.begins
 
     def _gone(self, shared: Shared) -> None:
         self.gone.append(shared)
@@ -258,6 +264,30 @@ def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
         assert (shared.failure.code, house.failed) == (E.KAFKA_STORAGE_ERROR, ["log"])
 
     over(story, start=-1)
+
+
+@pytest.mark.parametrize("code", [E.OFFSET_NOT_AVAILABLE, E.CORRUPT_MESSAGE])
+def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: E) -> None:
+    """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: by a duration there may be no record as late yet."""
+
+    async def story(house: House) -> None:
+        house.begins = ProtocolError(code, "why")
+        shared = await house.served()
+        assert shared.failure is not None
+        assert (shared.failure.code, shared.failure.message) == (code, "why")
+        assert house.gone == [shared], "it is looked for anew"
+
+    over(story, start=-1)
+
+
+def test_a_persister_that_does_not_say_the_state_is_told_in_a_consumers_words() -> None:
+    async def story(house: House) -> None:
+        house.reads = ProtocolError(E.NOT_COORDINATOR, "why")
+        shared = await house.served()
+        assert shared.failure is not None
+        assert (shared.failure.code, shared.failure.message) == (E.COORDINATOR_NOT_AVAILABLE, "why")
+
+    over(story)
 
 
 def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
