@@ -212,6 +212,9 @@ group.share.max.share.sessions count | sessions of share fetches, with {broker.s
 partitions in all of them | SHARE_SESSION_LIMIT_REACHED, which whoever asks is told once its `max_wait_ms` is over.
 Kafka counts sessions alone
 
+broker.share.sessions.MANY_PLACES count | partitions of one session of share fetches | SHARE_SESSION_LIMIT_REACHED, as
+there
+
 group.share.partition.max.record.locks count | records of a partition that a share group has in flight; its own
 `share.partition.max.record.locks` | no new ones are handed out until the first are done with. Whole record batches are
 handed out, the last one beyond it

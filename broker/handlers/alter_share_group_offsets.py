@@ -10,7 +10,7 @@ Source: ``KafkaApis.handleAlterShareGroupOffsetsRequest``, ``GroupCoordinatorSer
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.groups.machine import OfShare
 from ottla.broker.groups.share.offsets import ToAlter, alter
@@ -43,7 +43,16 @@ def handle(context: Context, request: m.AlterShareGroupOffsetsRequest) -> Answer
     return _alter(context, request)
 
 
-def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic) -> Steps[Topic]:
+class _Begun(NamedTuple):
+    """A partition that is to begin elsewhere, and its row in the answer."""
+
+    topic: Topic
+    row: m.AlterShareGroupOffsetsResponsePartition
+    start_offset: int
+
+
+def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_Begun]) -> Steps[Topic]:
+    """A topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(Operation.READ, Resource.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -56,45 +65,41 @@ def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic) -> Step
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = code.text if code else None
         row.partitions.append(m.AlterShareGroupOffsetsResponsePartition(part.partition_index, code, text))
+        if not code:
+            begun.append(_Begun(row, row.partitions[-1], part.start_offset))
         yield
     return row
 
 
 async def _alter(context: Context, request: m.AlterShareGroupOffsetsRequest) -> Message:
-    response = m.AlterShareGroupOffsetsResponse()
+    response, begun = m.AlterShareGroupOffsetsResponse(), list[_Begun]()
     for topic in request.topics:
-        response.responses.append(await context.turn.through(_rows(context, topic)))
+        response.responses.append(await context.turn.through(_rows(context, topic, begun)))
         await context.turn.step()
-    good = {
-        row.topic_name: frozenset(part.partition_index for part in row.partitions if not part.error_code)
-        for row in response.responses
-    }
-    rule = partial(
-        alter, group_id=request.group_id, topics={name: numbers for name, numbers in good.items() if numbers}
-    )
+    good, offsets = dict[str, set[int]](), dict[tuple[str, int], int]()
+    for each in begun:
+        offsets[each.topic.topic_name, each.row.partition_index] = each.start_offset  # of one named twice, the last
+        good.setdefault(each.topic.topic_name, set()).add(each.row.partition_index)
+        await context.turn.step()
+    topics = {name: frozenset(numbers) for name, numbers in good.items()}
+    rule = partial(alter, group_id=request.group_id, topics=topics)
     answer: Any = await context.services.groups.ask(request.group_id, lambda own: OfShare(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _refuse(answer.code, answer.message)
     assert isinstance(answer, ToAlter)
-    offsets = {
-        (topic.topic_name, part.partition_index): part.start_offset
-        for topic in request.topics
-        for part in topic.partitions
-    }
     failed: list[ErrorCode] = []
 
-    async def begin(at: tuple[Topic, m.AlterShareGroupOffsetsResponsePartition]) -> None:
-        topic, row = at
+    async def begin(at: _Begun) -> None:
+        topic, row, _ = at
         key = SharePartitionKey(request.group_id, topic.topic_id, row.partition_index)
-        offset = offsets[topic.topic_name, row.partition_index]
+        start_offset = offsets[topic.topic_name, row.partition_index]
         try:
-            await context.services.shares.persister.initialize(key, answer.epoch, offset)
+            await context.services.shares.persister.initialize(key, answer.epoch, start_offset)
         except ProtocolError as error:
             row.error_code, row.error_message = error.code, error.message
             failed.append(error.code)
 
-    good_rows = ((topic, row) for topic in response.responses for row in topic.partitions if not row.error_code)
-    await for_each(good_rows, begin)
+    await for_each(begun, begin)
     if answer.partitions:
         await tell_initialized(context, request.group_id, answer.partitions, done=not failed)
     return response

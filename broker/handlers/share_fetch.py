@@ -23,9 +23,10 @@ from ottla.broker.handlers import share_acks as acks
 from ottla.broker.handlers.fetch import ROW_BYTES
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.server.purgatory import Parked
 from ottla.broker.share.acquiring import Asked, Fetched
 from ottla.broker.share.reading import aborted_among, batches_in, sliced
-from ottla.broker.share.sessions import CLOSING, OPENING, Place, ShareSession
+from ottla.broker.share.sessions import CLOSING, MANY_PLACES, OPENING, Place, ShareSession
 from ottla.broker.share.shared import Shared
 from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
@@ -57,8 +58,8 @@ class _Fetch:
         self.rows: dict[Place, wire.PartitionData] = {}
         """What is known of a partition: errors first, then what was read."""
         self._shared: dict[Place, Shared] = {}
-        self._by_key: dict[Hashable, Place] = {}
-        """What a change is told under."""
+        self._by_key: dict[tuple[Hashable, ...], Place] = {}
+        """What a change is told under: of each the log first, then the share partition itself."""
         self._open: dict[Place, int] = {}
         """What may be handed out of a partition now, in bytes."""
         self._total = 0
@@ -78,8 +79,8 @@ class _Fetch:
                 self._fail(place, error)
                 await self._context.turn.step()
                 continue
-            self._by_key[shared.wakes] = place
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
+            self._by_key[shared.wakes] = place
             new += shared.rules is None
             if new >= BEGUN_AT_ONCE:  # each begins with a call to the persister
                 await self._context.turn.rest()
@@ -102,21 +103,27 @@ class _Fetch:
 
     # ------------------------------------------------------------------ waiting
 
-    @property
-    def keys(self) -> list[Hashable]:
-        """What it waits on."""
-        return list(self._by_key)
+    async def wait(self) -> None:
+        """Look at all of them, and wait until enough can be handed out, or something must be told, or the time is over.
 
-    def look(self) -> bool:
-        """Look at all of them; says whether enough can be handed out, or something must be told."""
-        enough = not self._shared
-        for place in list(self._shared):
-            enough = self._look_at(place) or enough
-        return enough
+        Each is watched before it is looked at: it may change while the others are.
+        """
+        purgatory, turn = self._context.services.purgatory, self._context.turn
+        parked, enough = Parked(self.is_enough_after), not self._shared
+        try:
+            for key, place in self._by_key.items():
+                purgatory.watch(parked, key)
+                if key[0] == "share":
+                    enough = self._look_at(place) or enough
+                await turn.step()
+            if not enough and not parked.event.is_set():
+                await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
+        finally:
+            purgatory.forget(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Something has changed under a key: look at its partition again."""
-        return self._look_at(self._by_key[key])
+        return self._look_at(self._by_key[key])  # type: ignore[index]  # of what was watched
 
     def _look_at(self, place: Place) -> bool:
         shared = self._shared.get(place)
@@ -207,8 +214,14 @@ def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer
         for part in topic.partitions:
             said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
+    forgotten: set[Place] = set()
+    for gone in request.forgotten_topics_data:
+        for number in gone.partitions:
+            if len(forgotten) <= MANY_PLACES:  # one more is too many already
+                forgotten.add(Place(gone.topic_id, number))
+            yield None
     try:
-        session = _session(context, request, said)
+        session = _session(context, request, said, forgotten)
     except ProtocolError as error:
         response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
@@ -219,7 +232,9 @@ def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer
     return _go_on(context, request, _Fetch(context, request, None if renews else session), session, told)
 
 
-def _session(context: Context, request: wire.ShareFetchRequest, said: dict[Place, list[Any]]) -> ShareSession | None:
+def _session(
+    context: Context, request: wire.ShareFetchRequest, said: dict[Place, list[Any]], forgotten: set[Place]
+) -> ShareSession | None:
     """The session this request is of; None where it ends it."""
     sessions, epoch = context.services.shares.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
@@ -230,9 +245,6 @@ def _session(context: Context, request: wire.ShareFetchRequest, said: dict[Place
     session = sessions.go_on(group_id, member_id, epoch)
     if epoch == CLOSING:
         return None
-    forgotten = (
-        Place(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions
-    )
     sessions.update(session, said, forgotten)
     return session
 
@@ -252,23 +264,16 @@ async def _go_on(
 ) -> Message:
     await fetch.begin()
     if request.max_records > 0 and request.max_bytes > 0:
-        if not fetch.look():  # in one go: nobody may change a partition between this look and the parking
-            purgatory = context.services.purgatory
-            await purgatory.wait_for_change(fetch.keys, fetch.is_enough_after, max(request.max_wait_ms, 0))
+        await fetch.wait()
         await context.turn.through(fetch.read())
-    rows = {
-        place: row
-        for place, row in fetch.rows.items()
-        if session is None
-        or request.share_session_epoch == OPENING
-        or session.is_news(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
-    }
+    rows = await context.turn.through(_news(request, fetch.rows, session))
     for place, ticket in told:
         await ticket.wait()
         _acknowledged(rows, place, ticket.answer)
+        await context.turn.step()
     if request.share_session_epoch == CLOSING:
         context.services.shares.sessions.close(request.group_id or "", request.member_id or "")
-    response = _response(context, request, rows)
+    response = await context.turn.through(_response(context, request, rows))
     quotas = context.services.metering.quotas
     if quotas is not None:
         size_bytes = sum(len(row.records or b"") + ROW_BYTES for row in rows.values())
@@ -276,6 +281,22 @@ async def _go_on(
             context.peer, context.client_id, size_bytes, context.services.env.now_ms()
         )
     return response
+
+
+def _news(
+    request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData], session: ShareSession | None
+) -> Steps[dict[Place, wire.PartitionData]]:
+    """What the answer must name."""
+    out = {}
+    for place, row in rows.items():
+        if (
+            session is None
+            or request.share_session_epoch == OPENING
+            or session.is_news(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
+        ):
+            out[place] = row
+        yield
+    return out
 
 
 def _acknowledged(rows: dict[Place, wire.PartitionData], place: Place, answer: Any) -> None:
@@ -286,7 +307,7 @@ def _acknowledged(rows: dict[Place, wire.PartitionData], place: Place, answer: A
 
 def _response(
     context: Context, request: wire.ShareFetchRequest, rows: dict[Place, wire.PartitionData]
-) -> wire.ShareFetchResponse:
+) -> Steps[wire.ShareFetchResponse]:
     topics: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
     for place, row in rows.items():
@@ -294,6 +315,7 @@ def _response(
             row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
             leaders.add(row.current_leader.leader_id)
         topics.setdefault(place.topic_id, []).append(row)
+        yield
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
     return wire.ShareFetchResponse(
         acquisition_lock_timeout_ms=context.services.shares.rules.limits(request.group_id or "").lock_duration_ms,

@@ -18,8 +18,8 @@ class Parked:
 
     __slots__ = ("event", "is_ready_after", "keys")
 
-    def __init__(self, keys: tuple[Hashable, ...], is_ready_after: Callable[[Hashable], bool]) -> None:
-        self.keys = keys
+    def __init__(self, is_ready_after: Callable[[Hashable], bool]) -> None:
+        self.keys: list[Hashable] = []
         self.is_ready_after = is_ready_after
         self.event = trio.Event()
 
@@ -45,17 +45,29 @@ class Purgatory:
 
         Who waits on many keys looks at that one only: a change costs its own size.
         """
-        parked = Parked(tuple(keys), is_ready_after)
-        for key in parked.keys:
-            self._waiting.setdefault(key, {})[parked] = None
+        parked = Parked(is_ready_after)
         try:
-            with self._env.timeout(timeout_ms / 1000):
-                await parked.event.wait()
-            return parked.event.is_set()
+            for key in keys:
+                self.watch(parked, key)
+            return await self.wait_for(parked, timeout_ms)
         finally:
-            self._forget(parked)
+            self.forget(parked)
 
-    def _forget(self, parked: Parked) -> None:
+    def watch(self, parked: Parked, key: Hashable) -> None:
+        """Have an entry hear of changes under a key from now on, until it is to be forgotten: whoever has very many to
+        look at first watches each, then looks at it.
+        """
+        parked.keys.append(key)
+        self._waiting.setdefault(key, {})[parked] = None
+
+    async def wait_for(self, parked: Parked, timeout_ms: float) -> bool:
+        """Wait until an entry was woken and ready, or the time is over; says which."""
+        with self._env.timeout(timeout_ms / 1000):
+            await parked.event.wait()
+        return parked.event.is_set()
+
+    def forget(self, parked: Parked) -> None:
+        """An entry does not wait any more."""
         for key in parked.keys:
             entries = self._waiting.get(key)
             if entries is not None:
@@ -70,4 +82,4 @@ class Purgatory:
             for parked in list(entries):
                 if parked.is_ready_after(key):
                     parked.event.set()
-                    self._forget(parked)
+                    self.forget(parked)

@@ -18,6 +18,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 OPENING, CLOSING = 0, -1
 MOST_PLACES = 500_000
 """All sessions remember so many partitions at most; Kafka counts sessions alone."""
+MANY_PLACES = 10_000
+"""And one of them so many: it is opened and changed in one turn of the loop."""
 _LAST_EPOCH = 2**31 - 1
 
 
@@ -75,13 +77,24 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._by_member)
 
-    def open(self, peer: Peer, group_id: str, member_id: str, places: Iterable[Place]) -> ShareSession:
+    def is_open(self, group_id: str, member_id: str) -> bool:
+        """Whether a member has a session."""
+        return (group_id, member_id) in self._by_member
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether anybody of a group has one."""
+        return group_id in self._members
+
+    def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[Place]) -> ShareSession:
         """Begin anew, whatever was there.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
         """
         key = group_id, member_id
+        if len(places) > MANY_PLACES:
+            self.close(*key)
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session, old = ShareSession(places, lambda: None), self._by_member.get(key)
         more = len(session.places) - (0 if old is None else len(old.places))
         if (old is None and len(self._by_member) >= self._most) or self._remembered() + more > MOST_PLACES:
@@ -108,13 +121,18 @@ class ShareSessions:
             session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return session
 
-    def update(self, session: ShareSession, places: Collection[Place], forgotten: Iterable[Place]) -> None:
+    def update(self, session: ShareSession, places: Collection[Place], forgotten: Collection[Place]) -> None:
         """A request adds partitions to a session, and takes others back.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
         """
+        if max(len(places), len(forgotten)) > MANY_PLACES:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         new = sum(place not in session.places for place in places)
+        gone = sum(place in session.places for place in forgotten)
+        if len(session.places) + new - gone > MANY_PLACES:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if new and self._remembered() + new > MOST_PLACES:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session.update(places, forgotten)

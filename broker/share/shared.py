@@ -103,7 +103,7 @@ class Shared:
         ground.start(partial(self._load, ground.persister.read(key, self.leader_epoch)))
 
     @property
-    def wakes(self) -> object:
+    def wakes(self) -> tuple[str, SharePartitionKey]:
         """What whoever waits for its records waits on, besides the log."""
         return "share", self.key
 

@@ -5,6 +5,7 @@ Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kaf
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -20,9 +21,10 @@ from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.share.latest import Latest
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.sessions import Place, ShareSessions
-from ottla.broker.share.several import for_each
+from ottla.broker.share.several import AT_ONCE, for_each
 from ottla.broker.share.shared import Ground, Shared
 from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.turn import BESIDE_MS, Steps, Turn
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
@@ -63,6 +65,9 @@ class Shares:
         self._by_key: dict[SharePartitionKey, Shared] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
+        self._env = env
+        self._going: deque[Steps[None]] = deque()
+        """What is let go of in turns."""
         replicas.on_resigned.append(self.resigned)
 
     async def run(self) -> None:
@@ -148,14 +153,45 @@ class Shares:
     # ------------------------------------------------------------------ what goes
 
     def _released(self, group_id: str, member_id: str, places: list[Place]) -> None:
+        self._do(self._releasing(group_id, member_id, places), len(places))
+
+    def _releasing(self, group_id: str, member_id: str, places: list[Place]) -> Steps[None]:
         for place in places:
+            if self.sessions.is_open(group_id, member_id):
+                return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
             shared = self.get(group_id, place)
             if shared is not None:
                 shared.release(member_id)
+            yield
 
     def _forget_group(self, group_id: str) -> None:
-        for key in list(self._by_group.get(group_id, ())):
-            self._forget(self._by_key[key])
+        keys = list(self._by_group.get(group_id, ()))
+        self._do(self._forgetting(group_id, keys), len(keys))
+
+    def _forgetting(self, group_id: str, keys: list[SharePartitionKey]) -> Steps[None]:
+        for key in keys:
+            if self.sessions.has_any(group_id):
+                return
+            shared = self._by_key.get(key)
+            if shared is not None:
+                self._forget(shared)
+            yield
+
+    def _do(self, steps: Steps[None], rows: int) -> None:
+        """Now, or where there are many in turns beside the requests; one after the other, in this order."""
+        if rows <= AT_ONCE and not self._going:
+            for _ in steps:
+                pass
+            return
+        self._going.append(steps)
+        if len(self._going) == 1:
+            self.start(self._work_off)
+
+    async def _work_off(self) -> None:
+        turn = Turn(self._env, BESIDE_MS)
+        while self._going:
+            await turn.through(self._going[0])
+            self._going.popleft()
 
     def resigned(self, replica: Replica) -> None:
         """A partition is led here no longer, or gone."""

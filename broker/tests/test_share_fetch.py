@@ -127,7 +127,9 @@ def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() 
         node.produce(0)
         assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
         node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
-        node.stage.services.shares._forget_group("g")
+        shares = node.stage.services.shares
+        for shared in list(shares._by_key.values()):
+            shares._forget(shared)
         assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
 
     node.run(story)

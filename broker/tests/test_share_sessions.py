@@ -110,6 +110,24 @@ def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPat
     stage.open("b")
 
 
+def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.share.sessions.MANY_PLACES", 2)
+    stage = Stage()
+    stage.open("a")
+    session = stage.sessions.go_on("g", "a", 1)
+    more = [Place(bytes(16), number) for number in range(4)]
+    stage.sessions.update(session, more[1:2], [])
+    stage.sessions.update(session, more[2:3], more[:1])
+    assert list(session.places) == more[1:3]
+    for places, forgotten in ((more[3:], []), (more[:3], more[:2]), ([], more[:3])):
+        with pytest.raises(ProtocolError) as caught:
+            stage.sessions.update(session, places, forgotten)
+        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.places) == more[1:3]
+    with pytest.raises(ProtocolError):
+        stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
+
+
 def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
     stage = Stage()
     stage.open("a")

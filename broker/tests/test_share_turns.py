@@ -1,0 +1,142 @@
+"""What share groups ask of very many partitions goes in steps, and what happens between two steps is seen."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.groups.share.offsets import ToAlter
+from ottla.broker.handlers.share_fetch import _Fetch
+from ottla.broker.server.dispatch import Context
+from ottla.broker.share.several import AT_ONCE
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.tests.share_node import Node, T
+from ottla.broker.tests.world import Hurried
+from ottla.broker.turn import Turn
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import alter_share_group_offsets as al
+
+MANY = 200
+
+
+class Slow(Node):
+    """One whose every step takes a whole turn."""
+
+    def context(self, key: ApiKey, version: int) -> Context:
+        context = super().context(key, version)
+        context.turn = Turn(Hurried())  # type: ignore[arg-type]
+        return context
+
+
+def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -> None:
+    node = Slow(MANY)
+
+    async def story() -> None:
+        fetch = partial(node.fetch, 0, *range(MANY))
+        assert await node.rounds_in(fetch) > 5 * MANY, "named, had at hand, looked at, read, told of, answered"
+
+    node.run(story)
+
+
+def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
+    node = Slow(MANY)
+
+    async def story() -> None:
+        await node.fetch(0, *range(MANY))
+        began, looked = trio.current_time(), _Fetch._look_at
+
+        def once(fetch: Any, place: Any) -> bool:
+            if place.partition == MANY - 1 and _Fetch._look_at is once:
+                _Fetch._look_at = looked  # type: ignore[method-assign]
+                node.produce(1)  # which has been looked at
+            return looked(fetch, place)
+
+        _Fetch._look_at = once  # type: ignore[method-assign]
+        try:
+            (topic,) = (await node.fetch(1, max_wait_ms=60_000)).responses
+        finally:
+            _Fetch._look_at = looked  # type: ignore[method-assign]
+        assert [len(row.acquired_records) for row in topic.partitions] == [1]
+        assert trio.current_time() == began
+        assert len(node.stage.services.purgatory) == 0
+
+    node.run(story)
+
+
+def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_held_is_kept_first() -> None:
+    node = Node(AT_ONCE + 1)
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        shares._env = Hurried()
+        await node.fetch(0, *range(AT_ONCE + 1))
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(AT_ONCE)
+        await node.fetch(1)
+
+        async def left() -> None:
+            node.peer.leave()
+            while shares._going:
+                await trio.lowlevel.checkpoint()
+
+        assert await node.rounds_in(left) > AT_ONCE
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("write", SharePartitionKey("g", T, AT_ONCE)) in node.persister.calls
+        assert list(shares._by_key) == []
+
+    node.run(story)
+
+
+def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since() -> None:
+    node = Node(AT_ONCE + 1)
+
+    async def story() -> None:
+        shares = node.stage.services.shares
+        shares._env = Hurried()
+        await node.fetch(0, *range(AT_ONCE + 1))
+        await trio.testing.wait_all_tasks_blocked()
+        shares.sessions.close("g", "m")
+        for number in range(3):
+            assert shares._going, f"still at it after {number} rounds"
+            await trio.lowlevel.checkpoint()
+        node.produce(AT_ONCE)
+        (topic,) = (await node.fetch(0, AT_ONCE)).responses
+        assert [len(row.acquired_records) for row in topic.partitions] == [1]
+        while shares._going:
+            await trio.lowlevel.checkpoint()
+        shared = shares._by_key["g", T, AT_ONCE]
+        assert shared.rules.in_flight_count == 5
+        assert not [call for call in node.persister.calls if call[0] == "write"]
+
+    node.run(story)
+
+
+def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_the_last_counts() -> None:
+    node = Slow(MANY)
+
+    async def story() -> None:
+        begun: list[tuple[int, int]] = []
+
+        async def initialize(key: SharePartitionKey, epoch: int, start_offset: int) -> None:
+            begun.append((key.partition, start_offset))
+
+        class Groups:
+            def ask(self, *_: object) -> Ticket:
+                ticket = Ticket()
+                ticket.give(ToAlter(1, {}))
+                return ticket
+
+        node.persister.initialize = initialize
+        node.stage.services.groups = Groups()
+        parts = [al.AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
+        parts[-1].start_offset = 8
+        request = al.AlterShareGroupOffsetsRequest("g", [al.AlterShareGroupOffsetsRequestTopic("t", parts)])
+        alter = partial(node.ask, ApiKey.ALTER_SHARE_GROUP_OFFSETS, request)
+        assert await node.rounds_in(alter) > 3 * MANY - 5, "looked at, sorted, begun"
+        assert sorted(set(begun)) == [(0, 8), *((number, 7) for number in range(1, MANY))]
+
+    node.run(story)
