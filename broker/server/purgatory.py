@@ -46,9 +46,10 @@ class Purgatory:
         Who waits on many keys looks at that one only: a change costs its own size.
         """
         parked = Parked(is_ready_after)
+        parked.keys = list(keys)
+        for key in parked.keys:
+            self._waiting.setdefault(key, {})[parked] = None
         try:
-            for key in keys:
-                self.watch(parked, key)
             return await self.wait_for(parked, timeout_ms)
         finally:
             self.forget(parked)
