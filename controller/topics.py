@@ -25,6 +25,7 @@ from ottla.controller.config_rules import check_size, check_topic
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Spend, Steps, firsts, named_twice, unbounded
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
 from ottla.controller.placement import Chance
+from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
@@ -164,6 +165,8 @@ def _create_one(
 
 def _name_taken(name: str, image: Image, flats: Mapping[str, str]) -> ProtocolError | None:
     """Why a topic cannot have its name, or None. ``flats``: names in the image, dots as underscores."""
+    if name == METADATA_TOPIC:  # its partition 0 would lie where the metadata log does
+        return ProtocolError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     wrong = name_error(name)
     if wrong is not None:
         return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)

@@ -227,8 +227,9 @@ class LogDirectory:
         """Only the files of a new partition: what a thread may do. The log counts once it is adopted.
 
         Raises:
-            OSError: the disk failed, or the process is short of something.
+            OSError: the disk failed, or the process is short of something; FileExistsError: records lie there.
         """
+        assert topic != METADATA_TOPIC, "the metadata log is no partition"
         path = f"{self.path}/{topic}-{partition}"
         return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
 
@@ -256,6 +257,7 @@ class LogDirectory:
         The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Who reads from it still may
         go on.
         """
+        assert topic != METADATA_TOPIC, "the metadata log is no partition"
         log = self.logs.pop((topic, partition), None)
         path = f"{self.path}/{topic}-{partition}" if log is None else log.directory
         if log is not None:

@@ -8,6 +8,7 @@ Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,8 +31,15 @@ FAR = MAX_RELATIVE_OFFSET // 2
 def create_log(
     disk: Disk, directory: str, topic: str, partition: int, topic_id: bytes, settings: LogSettings, now_ms: int
 ) -> PartitionLog:
-    """A new partition with its first, empty segment."""
+    """A new partition with its first, empty segment; what an earlier try left of it is taken over.
+
+    Raises:
+        FileExistsError: records lie there already, of whomever, and stay; OSError: the disk failed.
+    """
     disk.makedirs(directory)
+    for name in disk.listdir(directory):
+        if name.endswith(".log") and disk.stat(f"{directory}/{name}").size_bytes:
+            raise FileExistsError(errno.EEXIST, "records lie where a new log was to be", f"{directory}/{name}")
     write_partition_metadata(disk, directory, topic_id, sync=True)
     log = PartitionLog(disk, directory, topic, partition, settings)
     log.topic_id = topic_id

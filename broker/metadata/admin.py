@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.channel import Asking
+from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -85,7 +86,7 @@ class Admin:
             self.create_transactions_topic()
         elif name == SHARE_TOPIC:
             self.create_share_topic()
-        else:
+        elif name != METADATA_TOPIC:  # the controller would refuse it
             self._create(CreatableTopic(name, -1, -1))
 
     def internal_topics(self, now_ms: Callable[[], int]) -> InternalTopics:

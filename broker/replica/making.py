@@ -24,7 +24,7 @@ from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import MIGRATING, UNASSIGNED, directory_of
 from ottla.controller.image import NO_LEADER, Image, Partition, Topic
-from ottla.log.directory import LogDirectory
+from ottla.log.directory import METADATA_TOPIC, LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.world.disk import is_passing
@@ -117,6 +117,9 @@ class Making:
         """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
         if self._under_way.get(at) or self._replicas.id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
+        if at[0] == METADATA_TOPIC:  # an older controller let it be created
+            logger.error("a topic has the metadata log's name, %s: its partitions are not made. Delete it", at[0])
+            return
         if self._is_out_of_reach(at, told):
             if not self._replicas.offline:
                 logger.warning("%s-%d lay in a directory that is not there: it is offline, and others may be", *at)

@@ -12,6 +12,7 @@ import trio
 from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
 from ottla.broker.tests.ground import MAKES_S, Ground, topic
 from ottla.controller.image import RESOURCE_TOPIC, Image
+from ottla.log.directory import METADATA_TOPIC
 
 ALL_S = 60.0
 
@@ -225,6 +226,26 @@ def test_one_that_was_half_made_is_made_again_where_it_was_begun() -> None:
 
     ground.play(story)
     assert ("t", 0) in ground.storage.directories[0].logs
+
+
+def test_a_topic_that_has_the_metadata_logs_name_is_not_made_and_goes_without_touching_that_log() -> None:
+    ground = Ground("/a,/b")
+    log = f"/a/{METADATA_TOPIC}-0/00000000000000000000.log"
+
+    async def story() -> None:
+        ground.env.disk.makedirs(f"/a/{METADATA_TOPIC}-0")
+        ground.env.disk.open(log, create=True).pwrite(b"metadata", 0)
+        ground.say(topic(METADATA_TOPIC, 2), topic("t", 1))
+        await ground.applier.settled()
+        assert ground.hosted() == {("t", 0)}
+        ground.say(topic("t", 1))
+        await ground.applier.settled()
+
+    ground.play(story)
+    assert ground.env.disk.stat(log).size_bytes == len(b"metadata")
+    assert not ground.env.disk.exists(f"/a/{METADATA_TOPIC}-1")
+    assert not ground.env.disk.exists(f"/b/{METADATA_TOPIC}-1")
+    assert not ground.storage.failed
 
 
 def test_at_the_start_what_is_not_found_may_lie_in_a_directory_that_has_failed() -> None:

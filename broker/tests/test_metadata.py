@@ -158,6 +158,18 @@ def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_th
     assert sorted(name for name, _, _ in created(controller)) == ["a", "a", "b"]
 
 
+def test_the_metadata_logs_name_is_not_asked_for() -> None:
+    controller = Taking()
+    controller.may.set()
+
+    async def story(admin: Admin) -> None:
+        admin.auto_create("__cluster_metadata")
+        admin.auto_create("a")
+
+    with_admin(controller, story)
+    assert created(controller) == [("a", -1, -1)]
+
+
 def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
     controller = Taking()
     controller.may.set()

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.tests.test_controller import beat, create, machine, register, submit
+from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
@@ -214,3 +215,17 @@ def test_names_that_differ_in_dots_only_collide() -> None:
     assert row.error_message == "Topic 'z_y_x' collides with existing topic: z.y_x", "the first of several"
     assert create(controller, "a.b_c").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert create(controller, "a-b-c").error_code == 0
+
+
+def test_no_topic_gets_the_metadata_logs_name() -> None:
+    controller = machine()
+    for name in (METADATA_TOPIC, METADATA_TOPIC):
+        row = create(controller, name)
+        assert row.error_code == ErrorCode.INVALID_REQUEST
+        assert row.error_message == "Creation of internal topic __cluster_metadata is prohibited."
+    twice = submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic(METADATA_TOPIC, 1, 1)] * 2, 1000)).topics
+    assert [row.error_message for row in twice] == ["Duplicate topic name."]
+    assert METADATA_TOPIC not in controller.image.topics
+    for name in ("__cluster.metadata", "__cluster_metadata-0", "__cluster_metadata2"):
+        assert create(controller, name).error_code == 0, "and no other name is refused"
+        submit(controller, dt.DeleteTopicsRequest([dt.DeleteTopicState(name)]), 6)

@@ -1,0 +1,49 @@
+"""A new log: where it may be made, and where something lies that stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.directory import METADATA_TOPIC
+from ottla.log.futures import future_dirs
+from ottla.log.tests.test_directory import OTHER_ID, begun, opened_again, with_logs
+from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill, memory_disk, offsets
+
+
+def test_no_partition_is_made_where_records_lie() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 1)
+    there = offsets(directory.logs["t", 0])
+    with pytest.raises(FileExistsError):
+        directory.make_partition("t", 0, OTHER_ID, SMALL, NOW)
+    log = opened_again(memory)[1][0]
+    assert log.topic_id == TOPIC_ID
+    assert offsets(log) == there != []
+
+
+def test_what_a_creation_that_did_not_end_has_left_is_taken_over() -> None:
+    directory = begun(memory_disk().session())
+    directory.make_partition("t", 0, TOPIC_ID, SMALL, NOW).close_files()
+    log = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
+    fill(log, 3)
+    assert log.topic_id == OTHER_ID
+    assert log.log_end_offset > 0
+
+
+def test_the_metadata_log_is_never_taken_for_a_partition() -> None:
+    directory = begun(memory_disk().session())
+    for number in (0, 1):
+        with pytest.raises(AssertionError):
+            directory.make_partition(METADATA_TOPIC, number, TOPIC_ID, SMALL, NOW)
+        with pytest.raises(AssertionError):
+            directory.rename_for_deletion(METADATA_TOPIC, number, "x")
+
+
+def test_topics_named_as_a_directory_on_its_way_out_are_as_good_as_any_other() -> None:
+    names = [f"t-0.abc-{word}" for word in ("delete", "future", "stray")] + ["-delete", "t-0", "0"]
+    directory = begun(memory_disk().session())
+    for name in names:
+        directory.create_partition(name, 0, TOPIC_ID, SMALL, NOW)
+    assert set(directory.partition_dirs()) == {(name, 0) for name in names}
+    assert not directory.leftovers()
+    assert not list(future_dirs(directory))
