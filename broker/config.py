@@ -19,8 +19,10 @@ from ottla.controller.config_keys import (
     TOPIC_KEYS,
     VALIDATE_RECORDS,
     ConfigKey,
+    all_meant,
     broker_key,
     check_value,
+    meant,
     synonyms_of,
     topic_key,
 )
@@ -88,6 +90,9 @@ class NodeConfig:
     ways: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
     """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
     _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.values = all_meant(self.values)
 
     def text(self, name: str) -> str:
         """A setting's effective text."""
@@ -268,6 +273,7 @@ class NodeConfig:
             for other, unit in names:
                 value = source.get(other)
                 if value is not None:
+                    value = meant(broker_key(other), value)
                     return value if unit == 1 else str(max(int(value) * unit, -1))
         return None
 
@@ -275,7 +281,7 @@ class NodeConfig:
         """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
         if own is not None:
-            return own
+            return meant(key, own)
         return key.default if key.broker_key is None else self.current(image, key.broker_key)
 
     def log_settings(self, image: Image, topic: str) -> LogSettings:
@@ -310,8 +316,8 @@ class NodeConfig:
             min_cleanable_dirty_ratio=float(get("min.cleanable.dirty.ratio")),
             retention_ms=int(get("retention.ms")),
             retention_bytes=int(get("retention.bytes")),
-            retention_by_claimed_time=get(CLAIMED_TIME).strip().lower() == "true",
-            validate_records=get(VALIDATE_RECORDS).strip().lower() == "true",
+            retention_by_claimed_time=get(CLAIMED_TIME) == "true",
+            validate_records=get(VALIDATE_RECORDS) == "true",
             segment_jitter_ms=int(get("segment.jitter.ms")),
             codec=chosen,
             codec_level=int(get(level)) if level in TOPIC_KEYS else None,

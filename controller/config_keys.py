@@ -6,7 +6,7 @@ Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.ja
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ class ConfigKey(NamedTuple):
     """The broker setting that stands behind a topic's."""
 
 
+_BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f"
+"""Of what Java's ``String.trim`` takes away what Python's numbers may have around them, too."""
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
@@ -48,7 +50,7 @@ def _not_allowed(key: ConfigKey, text: str) -> str | None:
     if check == "-":
         return None
     if check == "replicas":
-        replicas = [x.strip() for x in text.split(",")]
+        replicas = text.split(",")
         fine = "".join(replicas) == "*" or all(_REPLICA.fullmatch(x) for x in replicas)
         what = "the literal '*' or a list of replicas in the following format: "
         return None if fine else f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -68,8 +70,23 @@ def _not_allowed(key: ConfigKey, text: str) -> str | None:
             return None
         return f"String must be one of (case insensitive): {', '.join(names)}"
     names = check.split("|")
-    given = [x.strip() for x in text.split(",") if text] if kind == "LIST" else [text]
+    given = [x for x in text.split(",") if text] if kind == "LIST" else [text]
     return None if all(x in names for x in given) else f"String must be one of: {', '.join(names)}"
+
+
+def meant(key: ConfigKey | None, value: str) -> str:
+    """A value as everybody reads it: without blanks around it or a list's items, and in lower case if it is a truth.
+
+    What is kept is what was sent. A value of a setting nobody knows means what it says.
+
+    Source: ``ConfigDef.parseType``.
+    """
+    if key is None or key.type == "UNKNOWN":
+        return value
+    text = value.strip(_BLANKS)
+    if key.type == "BOOLEAN":
+        return text.lower()
+    return ",".join(x.strip(_BLANKS) for x in text.split(",")) if key.type == "LIST" and "," in text else text
 
 
 def check_value(key: ConfigKey, value: str) -> str | None:
@@ -77,17 +94,18 @@ def check_value(key: ConfigKey, value: str) -> str | None:
 
     The words are those of Kafka's ``ConfigDef``, since tools show them.
     """
-    text = value.strip()
+    text = meant(key, value)
+    odd = "_" in text or text != text.strip()  # what Python would take, and Java does not
     try:
         if key.type in ("INT", "LONG", "SHORT"):
             bits = {"INT": 31, "LONG": 63, "SHORT": 15}[key.type]
-            if "_" in text or not -(2**bits) <= int(text) < 2**bits:
+            if odd or not -(2**bits) <= int(text) < 2**bits:
                 raise ValueError
-        elif key.type == "DOUBLE" and ("_" in text or not isfinite(float(text))):
+        elif key.type == "DOUBLE" and (odd or not isfinite(float(text))):
             raise ValueError
     except ValueError:
         return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
-    if key.type == "BOOLEAN" and text.lower() not in ("true", "false"):
+    if key.type == "BOOLEAN" and text not in ("true", "false"):
         return f"Invalid value {value} for configuration {key.name}: Expected value to be either true or false"
     wrong = _not_allowed(key, text)
     shown = str(float(text)) if wrong is not None and key.type == "DOUBLE" else value
@@ -216,6 +234,11 @@ def broker_key(name: str) -> ConfigKey | None:
     known = BROKER_KEYS.get(name) or BROKER_KEYS.get(_without_listener(name))
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
     return own if known is None else ConfigKey(name, known.type, known.default, known.check)
+
+
+def all_meant(values: Mapping[str, str]) -> dict[str, str]:
+    """A broker's settings, each as it is meant."""
+    return {name: meant(broker_key(name), value) for name, value in values.items()}
 
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")

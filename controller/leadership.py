@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 
+from ottla.controller.config_keys import meant, topic_key
 from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.directories import is_online
 from ottla.controller.image import NO_LEADER, RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic
@@ -23,7 +24,7 @@ def setting(image: Image, static: Mapping[str, str], topic: str, name: str, defa
     """A topic's effective setting: its own, the cluster's, the node's, Kafka's."""
     own = image.config(RESOURCE_TOPIC, topic).get(name)
     wide = image.config(RESOURCE_BROKER, "").get(name) if own is None else None
-    return own or wide or static.get(name, default)
+    return meant(topic_key(name), own or wide or static.get(name, default))
 
 
 def rules_of(image: Image, static: Mapping[str, str], topic: Topic) -> Rules:

@@ -132,13 +132,13 @@ class Broker:
             raise BrokerFailed(str(error)) from None
 
     def _config(self, directory: str) -> NodeConfig:
-        config = NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
-        if self._secured is not None:
-            from ottla.tools import secure
+        if self._secured is None:
+            return NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
+        from ottla.tools import secure
 
-            own = secure.settings_of(self._secured, directory, self.host, self._wanted_port)
-            config.values = {**own, **self.settings}
-            config.credentials = secure.credentials_of(self._secured)
+        own = secure.settings_of(self._secured, directory, self.host, self._wanted_port)
+        config = NodeConfig({**own, **self.settings}, directory, host=self.host, port=self._wanted_port)
+        config.credentials = secure.credentials_of(self._secured)
         return config
 
     def _run(self, directory: str) -> None:

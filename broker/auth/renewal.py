@@ -19,6 +19,7 @@ from typing import Protocol
 
 from ottla.broker.auth.doors import tls_for
 from ottla.broker.config import NodeConfig
+from ottla.controller.config_keys import all_meant
 from ottla.controller.delta import Delta
 from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.peers.security import BadAccess
@@ -49,7 +50,8 @@ class Renewal:
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)
-        values = {**self._config.values, **{k: v for k, v in {**everyone, **own}.items() if _RENEWED.match(k)}}
+        renewed = {k: v for k, v in {**everyone, **own}.items() if _RENEWED.match(k)}
+        values = {**self._config.values, **all_meant(renewed)}
         for name, listener in self._listeners.items():
             try:
                 tls = tls_for(values, name, self._config.protocol(name))

@@ -1,7 +1,8 @@
 """DescribeConfigs (32), v1-4: effective settings with their source, synonyms and type.
 
 Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
-Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null.
+Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null. What a
+value means is told, not how it was written; what was set for all brokers or as client metrics is told as it was sent.
 Deviation: a resource asked for twice is answered once, with the keys that were named first.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
@@ -18,7 +19,7 @@ from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, synonyms_of
+from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, meant, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.topics import name_error
@@ -101,7 +102,7 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     own = context.image.config(RESOURCE_TOPIC, name)
     for key in [*TOPIC_KEYS.values(), *(OWN_TOPIC_KEYS[x] for x in own if x in OWN_TOPIC_KEYS)]:
-        synonyms = [DescribeConfigsSynonym(key.name, own[key.name], TOPIC)] if key.name in own else []
+        synonyms = [DescribeConfigsSynonym(key.name, meant(key, own[key.name]), TOPIC)] if key.name in own else []
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
         value = context.services.config.topic_text(context.image, name, key)
@@ -122,7 +123,9 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
     for key_name, known in BROKER_KEYS.items():
         synonyms = _broker_synonyms(context, key_name)
         own = next((s.value for s in synonyms if s.name == key_name), known.default)
-        yield _row(any_broker_key(key_name), own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
+        key = any_broker_key(key_name)
+        own = None if own is None else meant(key, own)
+        yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
 
 
 def _table(
@@ -132,6 +135,8 @@ def _table(
     if not name:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
     own = context.image.config(kind, name)
+    if kind == RESOURCE_GROUP:
+        own = {name: meant(keys.get(name), value) for name, value in own.items()}
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
         if kind == RESOURCE_GROUP:

@@ -12,7 +12,7 @@ from ottla.broker.config import NodeConfig
 from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, group_bounds
+from ottla.controller.config_keys import GROUP_KEYS, group_bounds, meant
 from ottla.controller.durations import by_duration_ms
 from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.by_time import find_by_time
@@ -35,7 +35,7 @@ class ShareGroupRules:
     def _text(self, group_id: str, name: str) -> str:
         own = self._image().config(RESOURCE_GROUP, group_id).get(name)
         if own is not None:
-            return own
+            return meant(GROUP_KEYS[name], own)
         broker = f"group.{name}"
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 
@@ -62,7 +62,7 @@ class ShareGroupRules:
             self.number(group_id, "share.delivery.count.limit"),
             self.number(group_id, "share.partition.max.record.locks"),
             self.number(group_id, "share.record.lock.duration.ms"),
-            self._text(group_id, "share.renew.acknowledge.enable").lower() == "true",
+            self._text(group_id, "share.renew.acknowledge.enable") == "true",
         )
 
     def reads_committed(self, group_id: str) -> bool:

@@ -1,0 +1,187 @@
+"""However a value is written that is taken, it is read as what it means (``ConfigDef.parseType``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
+from ottla.broker.handlers import describe_configs
+from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
+from ottla.broker.share.group_rules import ShareGroupRules
+from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
+from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, check_value, meant
+from ottla.controller.draft import Draft
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, Image
+from ottla.controller.leadership import rules_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.compression import Codec
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import metadata_records as m
+
+KEYS = {**TOPIC_KEYS, **OWN_TOPIC_KEYS}
+NUMBERS = ("-2", "-1", "0", "0.25", "1", "7", "1000", "46000", "1048577", "+2097152")
+WORDS = ("true", "false", "earliest", "latest", "by_duration:PT1H", "*", "0:1", "0:1,1:2,2:1", "")
+AROUND = (" {}", "{} ", "\t {}\r\n")
+ODD = ("\x00{}", "\u00a0{}", "{}\u2003", "{},\u00a0{}", "1_{}")
+
+
+def image_with(*records: m.ConfigRecord) -> Image:
+    draft = Draft(Image())
+    draft.take(m.TopicRecord("t", bytes([9] * 16)))
+    draft.take(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+    for record in records:
+        draft.take(record)
+    return draft.image(1, 1)
+
+
+def values_of(key: ConfigKey) -> list[str]:
+    """Some that are taken, as one would write them."""
+    words = [] if ".." in key.check else key.check.removeprefix("anycase:").split("|")
+    lists = [",".join(words), ",".join(reversed(words))] if key.type == "LIST" else []
+    named = [*NUMBERS, *WORDS, *words, *lists, *([] if key.default is None else [key.default])]
+    return [x for x in dict.fromkeys(named) if check_value(key, x) is None]
+
+
+def written(key: ConfigKey, value: str) -> Iterator[str]:
+    """Other ways to write one."""
+    forms = [value]
+    if key.type == "BOOLEAN":
+        forms += [value.upper(), value.title()]
+    if key.type == "LIST":
+        forms += [value.replace(",", between) for between in (", ", " ,", "\t,\n ")]
+    yield from forms[1:]
+    yield from (around.format(form) for form in forms for around in AROUND)
+
+
+def odd(key: ConfigKey, value: str) -> Iterator[str]:
+    """What looks like one, and may be taken or refused: taken it must not trip anybody up."""
+    return (x for x in (around.format(value, value) for around in ODD) if check_value(key, x) is None)
+
+
+def read_topic(config: NodeConfig, image: Image, name: str) -> list[Any]:
+    """All that anybody reads of a topic's settings."""
+    sides = [Throttle(side, 1) for side in (LEADER, FOLLOWER)]
+    return [
+        config.log_settings(image, "t"),
+        config.topic_text(image, "t", KEYS[name]),
+        rules_of(image, config.values, image.topics["t"]),
+        [side.names(image, "t", number) for side in sides for number in range(3)],
+    ]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_topics_value_is_read_alike_however_it_is_written_and_wherever_it_is_set(name: str) -> None:
+    key = KEYS[name]
+
+    def everywhere(text: str) -> list[Any]:
+        own = image_with(m.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
+        out = [read_topic(NodeConfig(), own, name)]
+        if key.broker_key is not None:
+            for who in ("", "1"):
+                out.append(
+                    read_topic(
+                        NodeConfig(), image_with(m.ConfigRecord(RESOURCE_BROKER, who, key.broker_key, text)), name
+                    )
+                )
+            out.append(read_topic(NodeConfig({key.broker_key: text}), image_with(), name))
+        return out
+
+    assert values_of(key)
+    for value in values_of(key):
+        for form in written(key, value):
+            assert check_value(key, form) is None, (value, form)
+            assert everywhere(form) == everywhere(value), (value, form)
+        for form in odd(key, value):
+            everywhere(form)
+
+
+class Nobody:
+    """No log, no clock."""
+
+
+@pytest.mark.parametrize("name", GROUP_KEYS)
+def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
+    key, config = GROUP_KEYS[name], NodeConfig()
+    bounded = {
+        **consumer_settings(config).intervals,
+        **share_settings(config).intervals,
+        **streams_settings(config).bounded,
+    }
+
+    def read(text: str) -> list[Any]:
+        image = image_with(m.ConfigRecord(RESOURCE_GROUP, "g", name, text))
+        rules = ShareGroupRules(Nobody(), config, lambda: image)  # type: ignore[arg-type]
+        out: list[Any] = [rules.limits("g"), rules.reads_committed("g"), rules._text("g", name)]
+        return [*out, *([bounded[name].of(image.config(RESOURCE_GROUP, "g")[name])] if name in bounded else [])]
+
+    assert values_of(key)
+    for value in values_of(key):
+        for form in written(key, value):
+            assert check_value(key, form) is None, (value, form)
+            assert read(form) == read(value), (value, form)
+        for form in odd(key, value):
+            read(form)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("compression.type", " zstd", "codec", Codec.ZSTD),
+        ("compression.type", "uncompressed ", "codec", Codec.NONE),
+        ("cleanup.policy", "delete, compact", "compact", True),
+        ("cleanup.policy", "compact , delete", "delete", True),
+        ("message.timestamp.type", " LogAppendTime", "log_append_time", True),
+        ("ottla.validate.records", " TRUE ", "validate_records", True),
+    ],
+)
+def test_blanks_and_case_change_no_meaning(name: str, text: str, field: str, value: object) -> None:
+    image = image_with(m.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
+    assert getattr(NodeConfig().log_settings(image, "t"), field) == value
+    assert image.config(RESOURCE_TOPIC, "t")[name] == text, "and what was sent is kept"
+
+
+def test_a_nodes_own_settings_are_read_as_meant() -> None:
+    config = NodeConfig(
+        {"auto.create.topics.enable": " FALSE", "broker.rack": " r1 ", "of.a.plug-in": " x ", "num.partitions": " 3\n"}
+    )
+    assert config.values == {
+        "auto.create.topics.enable": "false",
+        "broker.rack": "r1",
+        "of.a.plug-in": " x ",
+        "num.partitions": "3",
+    }
+    assert not config.flag("auto.create.topics.enable")
+    assert config.number("num.partitions") == 3
+
+
+def test_what_nobody_knows_means_what_it_says() -> None:
+    assert meant(None, " A, b ") == " A, b "
+
+
+def test_what_a_value_means_is_described_and_what_was_set_for_all_brokers_as_it_was_sent() -> None:
+    """``ConfigHelper``: ``ConfigDef.convertToString`` of what was parsed."""
+    stage = Stage()
+    stage.services.config = stage.config = NodeConfig({"node.id": "1"})
+    own = {"cleanup.policy": "compact, delete ", "preallocate": " TRUE"}
+    configs = {
+        (RESOURCE_TOPIC, "t"): own,
+        (RESOURCE_GROUP, "g"): {"share.isolation.level": " read_committed"},
+        (RESOURCE_BROKER, ""): {"log.cleanup.policy": "delete, compact"},
+    }
+    stage.hosted.image = replace(image_with(), configs=configs)
+
+    def described(kind: int, name: str, *keys: str) -> list[tuple[str | None, str | None]]:
+        what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys))], True)
+        answer = virtually(partial(awaited, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+        return [(row.value, row.synonyms[0].value) for row in as_sent(answer, 4).results[0].configs]
+
+    assert described(RESOURCE_TOPIC, "t", *own) == [("compact,delete", "compact,delete"), ("true", "true")]
+    assert described(RESOURCE_GROUP, "g", "share.isolation.level") == [("read_committed", "read_committed")]
+    assert described(RESOURCE_BROKER, "1", "log.cleanup.policy") == [("delete,compact", "delete, compact")]
+    assert described(RESOURCE_BROKER, "", "log.cleanup.policy") == [("delete, compact", "delete, compact")]
