@@ -158,7 +158,7 @@ def _alter_one(
     return [
         m.ConfigRecord(kind, resource.resource_name, name, value)
         for name, value in changed.items()
-        if value != values.get(name)
+        if value != values.get(name) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
     ]
 
 

@@ -1,0 +1,36 @@
+"""What is set again though it is set already (KAFKA-14136)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.decision import at_once
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.machine import ControllerMachine
+from ottla.controller.tests.test_controller import machine
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import incremental_alter_configs as ia
+
+KEY = "listener.name.tls.ssl.keystore.location"
+SET, DELETE = 0, 1
+
+
+def told(controller: ControllerMachine, request: Any) -> frozenset[tuple[int, str]]:
+    """Whose settings the brokers hear of."""
+    decision = at_once(controller.decide(request, 1, controller.image.offset + 1))
+    for number, record in enumerate(decision.records, controller.image.offset + 1):
+        controller.replay(number, record)
+    controller.appended(controller.image.offset + len(decision.records), 1)
+    return controller.publish()[1].configs
+
+
+def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_again() -> None:
+    for name in ("1", ""):
+        controller = machine()
+        for operation, value in ((SET, "k.pem"), (SET, "k.pem")):
+            resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, operation, value)])
+            request = ia.IncrementalAlterConfigsRequest([resource])
+            assert told(controller, request) == {(RESOURCE_BROKER, name)}
+        whole = ac.AlterConfigsResource(RESOURCE_BROKER, name, [ac.AlterableConfig(KEY, "k.pem")])
+        assert told(controller, ac.AlterConfigsRequest([whole])) == {(RESOURCE_BROKER, name)}
+        assert controller.image.config(RESOURCE_BROKER, name) == {KEY: "k.pem"}
