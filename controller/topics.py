@@ -8,7 +8,7 @@ From KIP-4; ids: KIP-516.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.controller.assignment import (
@@ -23,7 +23,7 @@ from ottla.controller.assignment import (
 from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Spend, Steps, firsts, named_twice, unbounded
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, partition_record
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic, partition_record
 from ottla.controller.placement import Chance
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -258,18 +258,60 @@ def _itself(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
     return item
 
 
+def _supplied(
+    request: dt.DeleteTopicsRequest, twice: Container[Hashable]
+) -> Generator[None, None, tuple[set[str], set[bytes]]]:
+    """The names that a request gives once, and all ids it gives."""
+    names: set[str] = set()
+    ids: set[bytes] = set()
+    for number, item in enumerate(_to_delete(request), 1):
+        name, topic_id = item
+        if name is None:
+            ids.add(topic_id)
+        elif topic_id == ZERO_UUID and item not in twice:
+            names.add(name)
+        if number % PAUSE_EVERY == 0:
+            yield
+    return names, ids
+
+
+def _misnamed(
+    name: str | None, topic_id: bytes, topic: Topic | None, ids: Container[bytes], *, is_again: bool
+) -> str | None:
+    """What is wrong with how a request names a topic it would delete, or None. ``ids``: all that it gives."""
+    if name is None:
+        if topic_id == ZERO_UUID:
+            return "Neither topic name nor id were specified."
+        return "Duplicate topic id." if is_again else None
+    if topic_id != ZERO_UUID:
+        return "You may not specify both topic name and topic id."
+    if is_again:
+        return "Duplicate topic name."
+    if topic is not None and topic.id in ids:
+        return "The provided topic name maps to an ID that was already supplied."
+    return None
+
+
 def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, spend: Spend = unbounded) -> Steps:
-    """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted."""
+    """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted.
+
+    A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
+    """
     response = dt.DeleteTopicsResponse(responses=Written(dt.DeleteTopicsResponse, version))
     records: list[Message] = []
     twice = yield from named_twice(_to_delete(request))
+    names, ids = yield from _supplied(request, twice)
     for number, (name, topic_id), is_again in firsts(_to_delete(request), _itself, twice):
+        if number % PAUSE_EVERY == 0:
+            yield
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
-        if name is not None and topic_id != ZERO_UUID:
-            code, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-        elif is_again:
-            code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic ID."
+        if name is None and topic is not None and not is_again and topic.name in names:
+            continue
+        wrong = _misnamed(name, topic_id, topic, ids, is_again=is_again)
+        if wrong is not None:
+            code, message = ErrorCode.INVALID_REQUEST, wrong
+            topic_id = topic.id if topic is not None and topic.id in ids else topic_id
         elif topic is None and name is not None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif topic is None:
@@ -286,6 +328,4 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
         response.responses.append(
             dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
-        if number % PAUSE_EVERY == 0:
-            yield
     return Decision(response, records)

@@ -163,7 +163,7 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (moves_of_topics, 1, 0),
     (listed, 1, 0),
     (snapshot, 1, 0),
-    (deleted, 2, 0),
+    (deleted, 3, 0),
     (many_wider, 2, 0),
     (many_altered, 2, 0),
 ]
