@@ -287,9 +287,11 @@ class Controller:
                 continue
             try:
                 wait_ms = AGAIN_MS if await self.submit(chore) else every_ms
-            except (ProtocolError, OSError):
-                continue  # leadership is gone, or the node
-            except Exception:
+            except OSError:
+                continue  # the node is gone
+            except Exception as error:
+                if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
+                    continue  # leadership is gone
                 logger.exception("could not %s, and try again later", chore.name)
                 wait_ms = RETRY_MS
 

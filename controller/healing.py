@@ -45,10 +45,20 @@ def _live(image: Image) -> Brokers:
     return Brokers({i: image.brokers[i].rack for i in live})
 
 
+def _kept(image: Image, p: Partition) -> tuple[int, ...]:
+    """A partition's replicas without those on brokers that were let go for good."""
+    return tuple(i for i in p.replicas if i in image.brokers)
+
+
+def _may_grow(image: Image, p: Partition, factor: int) -> bool:
+    """Whether a partition has fewer replicas, none on its way, and one at least on a broker there is."""
+    return len(p.replicas) < factor and not is_moving(p) and bool(_kept(image, p))
+
+
 def _grows(image: Image, static: Mapping[str, str], factor: int) -> list[Topic]:
     """Internal topics with a partition that has fewer replicas."""
     found = (image.topics.get(name) for name, key in INTERNAL.items() if key not in static)
-    return [t for t in found if t is not None and any(len(p.replicas) < factor for p in t.partitions.values())]
+    return [t for t in found if t is not None and any(_may_grow(image, p, factor) for p in t.partitions.values())]
 
 
 def _turned(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
@@ -73,15 +83,19 @@ def grow(image: Image, static: Mapping[str, str]) -> Steps:
     for topic in growing:
         rules = rules_of(image, static, topic)
         for number, p in topic.partitions.items():
-            target = p.replicas
-            while len(target) < factor and not is_moving(p):
+            if not _may_grow(image, p, factor):
+                yield
+                continue
+            target = _kept(image, p)
+            brokers.count(p.replicas, -1)
+            brokers.count(target)
+            while len(target) < factor:
                 more = brokers.spare(target)
                 assert more is not None, "there are as many brokers as replicas to have"
                 brokers.count(target, -1)
                 target = (*target, more)
                 brokers.count(target)
-            target = _turned(target, number) if target != p.replicas else target
-            record = reassign(image, (topic.id, number), p, target, rules) if target != p.replicas else None
+            record = reassign(image, (topic.id, number), p, _turned(target, number), rules)
             if record is not None:
                 records.append(record)
             yield

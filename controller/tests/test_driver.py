@@ -11,10 +11,12 @@ import trio
 import trio.testing
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
+from ottla.controller.decision import Decision
 from ottla.controller.delta import Delta
 from ottla.controller.driver import Controller
 from ottla.controller.format import bootstrap_records
 from ottla.controller.image import Image
+from ottla.controller.periodic import RETRY_MS, Chore, Sight
 from ottla.controller.records import BatchWriter, messages
 from ottla.controller.snapshots import Snapshot, read_snapshot, snapshot_bytes, write_snapshot
 from ottla.controller.tests.world import ALONE, Ground, TestEnv, beat, register_broker, resign_broker
@@ -345,6 +347,35 @@ async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_
         assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
         assert await resign_broker(controller) == 1
         assert controller.image.brokers[1].fenced
+
+
+async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When a chore is tried in ten minutes that is due each second and always refused so."""
+    tried: list[float] = []
+
+    def refuse(sight: Sight) -> Decision:
+        tried.append(sight.now_ms)
+        raise ProtocolError(code, "not like that")
+
+    monkeypatch.setattr("ottla.controller.driver.CHORES", (Chore("do as told", lambda static: 1_000, refuse),))
+    async with Ground().controller() as controller:
+        assert controller.is_active
+        await trio.sleep(600)
+    return tried
+
+
+@virtual
+async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = await refusals(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
+    assert len(tried) == 2
+    assert tried[1] - tried[0] == RETRY_MS
+    assert caplog.text.count("could not do as told, and try again later") == 2
+    assert "not like that" in caplog.text
+    caplog.clear()
+    assert len(await refusals(ErrorCode.NOT_CONTROLLER, monkeypatch)) > 500
+    assert not caplog.text
 
 
 @virtual

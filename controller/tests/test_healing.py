@@ -76,6 +76,20 @@ def test_racks_come_first_and_only_live_brokers_count() -> None:
     assert sets(controller, OFFSETS) == [(1, 3)]
 
 
+def test_a_replica_on_a_broker_that_was_let_go_holds_no_topic_back() -> None:
+    controller = machine(4)
+    rows = {OFFSETS: [[1, 2], [2, 1], [2, 3]], "__transaction_state": [[1], [2], [3]]}
+    for name, lists in rows.items():
+        create(controller, name, -1, -1, assignments=[ct.CreatableReplicaAssignment(n, i) for n, i in enumerate(lists)])
+    submit(controller, ub.UnregisterBrokerRequest(2))
+    assert do(controller, GROW)[0]
+    now = [p for name in rows for p in controller.image.topics[name].partitions.values()]
+    assert [len({*p.replicas} - {*p.removing}) for p in now] == [3, 3, 3, 3, 1, 3]
+    assert [p.removing for p in now] == [(2,)] * 3 + [()] * 3
+    assert now[4].replicas == (2,), "what only a broker had that is gone stays as it is"
+    assert do(controller, GROW) == (False, [])
+
+
 def test_what_was_set_by_hand_stays() -> None:
     controller = offsets(offsets_topic_replication_factor="1")
     register(controller, 2)
