@@ -38,7 +38,7 @@ _EACH_ITS_EPOCH = 2
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_begun", "completed", "ongoing", "producers")
+    __slots__ = ("_begun", "completed", "ended_at", "ongoing", "producers")
 
     def __init__(self, producers: ProducerTable | None = None) -> None:
         self.producers = ProducerTable() if producers is None else producers
@@ -51,6 +51,8 @@ class ProducerStates:
         """(first, last) of ended transactions whose marker may still lie above the high watermark, both growing. One
         that began before another and ended after it stands for both.
         """
+        self.ended_at = -1
+        """Offset of the last marker that ended a transaction, as far as is known: a cut below it opens that again."""
 
     def check(self, header: BatchHeader) -> BatchInfo | None:
         """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
@@ -193,6 +195,7 @@ class ProducerStates:
         first = self.ongoing.pop(pid, -1)
         if first < 0:
             return None
+        self.ended_at = offset
         while self.completed and self.completed[-1][0] >= first:
             self.completed.pop()
         self.completed.append((first, offset))

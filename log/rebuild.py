@@ -37,9 +37,11 @@ def rebuild_producers(
 
     After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty. Nor
     is one of use that is older than the log start: what it calls open may have ended in what is not read any more.
-    ``none``: no batch has a producer that is remembered, and no batch is read. ``told``: what `producers_below` found.
+    ``none``: no producer is remembered, and it stays at that: no snapshot is taken either, which may know some that
+    have been forgotten since, and transactions open that have ended. ``told``: what `producers_below` found.
     """
-    log.producers = ProducerStates() if told is None else told
+    if not none:
+        log.producers = ProducerStates() if told is None else told
     log.verifying.clear()
     offset = log.log_start_offset
     names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
@@ -48,10 +50,10 @@ def rebuild_producers(
         path = f"{log.directory}/{name}"
         if at > log.log_end_offset:
             log.disk.unlink(path)
-        elif told is not None or at <= log.log_start_offset or (seen is not None and at > seen.first_base):
+        elif none or told is not None or at <= log.log_start_offset or (seen is not None and at > seen.first_base):
             continue
-        elif _load(log, path):
-            offset = at
+        elif (states := _load(log, path, at)) is not None:
+            log.producers, offset = states, at
             break
         else:
             log.disk.unlink(path)
@@ -65,13 +67,15 @@ def rebuild_producers(
             log.disk.unlink(f"{log.directory}/{name}")
 
 
-def _load(log: LogState, path: str) -> bool:
-    """Take the producer state from a snapshot file; says whether it could be read."""
+def _load(log: LogState, path: str, at: int) -> ProducerStates | None:
+    """The producer state of a snapshot file, as of an offset; None where it cannot be read."""
     try:
-        log.producers = ProducerStates.unpack(read_file(log.disk, path), path)
+        states = ProducerStates.unpack(read_file(log.disk, path), path)
     except (CorruptFile, OSError):
-        return False
-    return True
+        return None
+    if states.producers:
+        states.ended_at = at - 1  # it does not say where its transactions have ended
+    return states
 
 
 def _tell(log: LogState, offset: int) -> None:
@@ -97,12 +101,10 @@ def producers_below(log: LogState, offset: int) -> Generator[None, None, Produce
     states, begin = ProducerStates(), log.log_start_offset
     names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
     for name in sorted(names, reverse=True):
-        if log.log_start_offset < int(name[:_DIGITS]) <= offset:
-            try:
-                path = f"{log.directory}/{name}"
-                states, begin = ProducerStates.unpack(read_file(log.disk, path), path), int(name[:_DIGITS])
-            except (CorruptFile, OSError):
-                continue
+        at = int(name[:_DIGITS])
+        found = _load(log, f"{log.directory}/{name}", at) if log.log_start_offset < at <= offset else None
+        if found is not None:
+            states, begin = found, at
             break
     count = 0
     try:

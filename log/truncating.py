@@ -77,7 +77,8 @@ class TruncatableLog(ReadableLog):
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.cleaner_point = min(self.cleaner_point, self.log_end_offset)
             self.epochs.truncate_end(self.log_end_offset)
-            rebuild_producers(self, none=not self.producers.producers, told=producers)
+            none = not self.producers.producers and self.producers.ended_at < self.log_end_offset
+            rebuild_producers(self, none=none, told=producers)
         self.check_order()
         return self.log_end_offset
 

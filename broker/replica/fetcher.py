@@ -355,7 +355,7 @@ class Fetcher:
     async def _cut(self, taken: Taken, offset: int) -> None:
         """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
         log, producers = taken.replica.log, None
-        if log.producers.producers:
+        if log.producers.producers or log.producers.ended_at >= offset:
             producers = await Turn(self._world.env, BESIDE_MS).through(producers_below(log, offset))
             if not self._is_ours(taken) or taken.replica.log is not log:
                 return

@@ -24,6 +24,7 @@ from ottla.log.tests.world import (
     opened,
     put,
 )
+from ottla.log.validate import Origin
 from ottla.wire import batch as b
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.memory_disk import Killed
@@ -241,3 +242,47 @@ def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None
     log.truncate_to(log.log_end_offset - 1, NOW)
     assert looked_at == 0
     assert len(log.aborted_between(0, log.log_end_offset)) == 20
+
+
+def all_forgotten(log: PartitionLog) -> None:
+    """Everybody has been silent for days."""
+    for day in (2, 4):
+        log.producers.expire(NOW + day * 86_400_000, 86_400_000)
+    assert not log.producers.producers
+
+
+def test_a_cut_once_all_producers_are_forgotten_brings_back_nothing_of_an_old_snapshot() -> None:
+    log = new_log(memory_disk().session())
+    put(log, of_producer(9, 0))
+    put(log, in_transaction(1, 0))
+    log.roll(NOW)
+    put(log, marker(1, 1))
+    for sequence in range(1, 4):
+        put(log, of_producer(9, sequence))
+    all_forgotten(log)
+    log.truncate_to(log.log_end_offset - 1, NOW)
+    assert log.producers.ongoing == {}, "its end lies below the cut"
+    assert log.last_stable_offset == log.high_watermark == log.log_end_offset
+    put(log, of_producer(9, 3), Origin.CLIENT)
+
+
+@pytest.mark.parametrize("how", ["as it stands", "cut before", "opened again"])
+def test_a_cut_below_the_end_of_a_transaction_opens_it_again_though_its_producer_was_forgotten(how: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for pid in (8, 9):
+        put(log, of_producer(pid, 0))
+    put(log, in_transaction(1, 0))
+    put(log, marker(1, 1))
+    for sequence in range(1, 4):
+        put(log, of_producer(9, sequence))
+    if how == "opened again":
+        log.close()
+        log = opened(memory, clean=True, point=log.log_end_offset)
+        log.set_high_watermark(log.log_end_offset)
+    all_forgotten(log)
+    if how == "cut before":
+        log.truncate_to(5, NOW)
+    log.truncate_to(3, NOW)
+    assert log.producers.ongoing == {1: 2}
+    assert log.last_stable_offset == 2
