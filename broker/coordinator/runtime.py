@@ -80,6 +80,7 @@ class CoordinatorRuntime(Generic[R]):
         old = self._shards.get(replica.partition)
         if old is not None:
             if old.replica is replica and old.state in (State.LOADING, State.ACTIVE):
+                old.advance()  # a follower that was waited for may be none any more
                 return
             old.unload()
         self._begin(replica)

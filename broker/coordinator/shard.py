@@ -94,6 +94,7 @@ class Shard(Generic[R]):
         self.written: int
         """The log's end after the last record that is replayed here."""
         self._held: deque[Held] = deque()
+        self._releasing = False
         self._queue: deque[Queued] = deque()
         self._busy = False
         """Whether a task works off what goes in slices and what is queued."""
@@ -201,13 +202,13 @@ class Shard(Generic[R]):
             self._finish(fx, error)
 
     def _finish(self, fx: Effects[R], error: ErrorCode) -> None:
-        """Let a turn's answers go, or have them wait for the high watermark."""
+        """Let a turn's answers go, or have them wait for the high watermark; an append may have moved that."""
         if error is not ErrorCode.NONE:
             self._give(fx.replies, told(error))
             self._settle(fx.settle, told(error))
         elif not fx.replies and fx.settle is None:
-            return
-        elif self.is_committed:
+            pass
+        elif self.is_committed and not self._held:
             self._give(fx.replies)
             self._settle(fx.settle, ErrorCode.NONE)
         else:
@@ -215,6 +216,7 @@ class Shard(Generic[R]):
             self._held.append(Held(self.written, deadline, fx.replies, fx.settle))
             if len(self._held) == 1:
                 self._watch()
+        self.advance()
 
     def _give(self, replies: list[Reply], error: ErrorCode = ErrorCode.NONE) -> None:
         for reply in replies:
@@ -272,9 +274,13 @@ class Shard(Generic[R]):
 
     def advance(self) -> None:
         """The high watermark has moved: let answers go."""
-        committed, held = self.replica.log.high_watermark, self._held
-        while held and held[0].end <= committed:
+        held = self._held
+        if not held or self._releasing:
+            return  # an answer that leaves may be a turn of its own: whoever began to let go goes on
+        self._releasing = True
+        while held and held[0].end <= self.replica.log.high_watermark:
             self._release(ErrorCode.NONE)
+        self._releasing = False
 
     def _release(self, error: ErrorCode) -> None:
         first = self._held.popleft()

@@ -16,6 +16,7 @@ from ottla.broker.coordinator.shard import State
 from ottla.broker.tests.register import (
     E,
     House,
+    Look,
     Park,
     Promise,
     Put,
@@ -24,6 +25,7 @@ from ottla.broker.tests.register import (
     led,
     with_runtime,
 )
+from ottla.controller.image import Partition
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 
@@ -49,6 +51,16 @@ def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
     house.runtime.lead(house.replica)
     assert parked.answer is None
     assert len(house.machines) == 1
+
+
+def test_a_new_epoch_of_the_same_leader_lets_answers_go_that_wait_for_nobody_any_more() -> None:
+    house = led(House())
+    held = house.put(("a", "1"))
+    assert held.answer is None
+    house.replica.follow_image(1, Partition((1,), (1,), 1, house.replica.leader_epoch + 1, 9), house.env.now_ms())
+    house.replica.count_what_was_found(house.env.now_ms())
+    house.runtime.lead(house.replica)
+    assert held.answer == "put"
 
 
 def test_another_log_under_the_same_name_is_another_coordinator() -> None:
@@ -89,6 +101,49 @@ def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> No
     assert not any(isinstance(e, Closed) for e in house.machine.heard)
     house.runtime.close(0, "k", parked)
     assert house.machine.heard[-1] == Closed("k", parked)
+
+
+# ---------------------------------------------------------------------- the high watermark
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, asks: bool) -> None:
+    house = led(House())
+    replica, now_ms = house.replica, house.env.now_ms()
+    replica.follow_image(1, Partition((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
+    follower = replica.state.followers[2]
+    follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it is so close
+    first = house.put(("a", "1"))
+    assert first.answer is None
+    replica._rules = replica._rules._replace(eligible=lambda broker, epoch: False)
+    if asks:
+        assert house.put(("b", "2")).answer == "put"
+    else:
+        house.runtime.ask(0, lambda t: Look(t, [("b", "2")]))
+    assert first.answer == "put", "in the order they were asked in, and not after the write timeout"
+
+
+def test_very_many_that_hang_on_records_are_let_go_one_by_one() -> None:
+    house = led(House())
+    asked = [house.runtime.ask(0, lambda t: Promise(t, [("a", "1")])) for _ in range(1000)]
+    house.commit()
+    assert {ticket.answer for ticket in asked} == {("settled", E.NONE)}
+
+
+def test_what_an_append_has_committed_only_in_part_lets_go_as_much() -> None:
+    house = led(House())
+    first = house.put(("a", "1"))
+    real = house.replica
+
+    class Moving(Refusing):
+        def append(self, *args: object, **more: object) -> object:
+            done = real.append(*args)
+            real.log.set_high_watermark(1)
+            return done
+
+    house.shard.replica = Moving(real, OSError())  # type: ignore[assignment]
+    second = house.put(("b", "2"))
+    assert (first.answer, second.answer) == ("put", None)
 
 
 # ---------------------------------------------------------------------- loading
