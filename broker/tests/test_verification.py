@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,10 +42,10 @@ class Elsewhere:
         self.under_way = self.most = 0
         self.takes_s = 1.0
         self.says: Any = lambda transaction: E.NONE
-        channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
+        self.channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
 
         async def to(line: Any) -> Any:
-            return channel
+            return self.channel
 
         monkeypatch.setattr(verification._Line, "_channel", to)
 
@@ -102,6 +102,36 @@ def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkey
     assert told(elsewhere, *names) == dict.fromkeys(range(4), E.NONE)
     assert elsewhere.requests == [[("a", 0)], [("b", 0), ("c", 0), ("d", 0)]]
     assert elsewhere.most == 1
+
+
+def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "PARTITIONS_AT_ONCE", 2)
+    elsewhere = Elsewhere(monkeypatch)
+    names = [(name, 0) for name in "abcdef"]
+    assert told(elsewhere, *names) == dict.fromkeys(range(6), E.NONE)
+    assert elsewhere.requests == [names[:1], names[1:3], names[3:5], names[5:]]
+    assert elsewhere.most == 1
+
+
+def test_an_answer_is_looked_through_once_however_many_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Elsewhere(monkeypatch)
+    looked_through = []
+
+    class Rows(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            looked_through.append(len(self))
+            return super().__iter__()
+
+    real = elsewhere._call
+
+    async def call(request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse:
+        answer = await real(request)
+        answer.results_by_transaction = Rows(answer.results_by_transaction)
+        return answer
+
+    monkeypatch.setattr(elsewhere.channel, "call", call)
+    told(elsewhere, *((name, 0) for name in "abcdef"))
+    assert looked_through == [1, 5]
 
 
 NEWER = [

@@ -1,8 +1,8 @@
 """A leader asks a transaction's coordinator about its partitions before they are first written to.
 
 The coordinator is in this process, or asked by AddPartitionsToTxn v4 and later: one request at a time to each broker,
-with all that came meanwhile. Of one transactional id there is one question in it at most: a producer that asks again
-has given the first up.
+with what came meanwhile, as far as there is room. Of one transactional id there is one question in it at most: a
+producer that asks again has given the first up.
 
 Source: ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager.java``
 (apache/kafka 4.3.1).
@@ -13,7 +13,7 @@ From KIP-890.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +38,8 @@ TopicPartition = tuple[str, int]
 Codes = dict[TopicPartition, ErrorCode]
 _OF_BROKERS = 4
 """The first version brokers ask in."""
+PARTITIONS_AT_ONCE = 1_000
+"""A request with so many takes no more transactions: some 10 ms for the answer to be read."""
 
 
 class Operation(Enum):
@@ -151,7 +153,8 @@ class Verifier:
         return {at: _told(code, wanted.operation) for at, code in codes.items()}
 
     async def _ask_here(self, transaction: m.AddPartitionsToTxnTransaction) -> Codes:
-        return _codes(await self._ground.add(m.AddPartitionsToTxnRequest([transaction]), 5), transaction)
+        answer = await self._ground.add(m.AddPartitionsToTxnRequest([transaction]), 5)
+        return next(_codes(answer, [transaction]))
 
     def _coordinator(self, transactional_id: str) -> int | None:
         """The broker that leads a transactional id's partition; None where nobody does, or it is gone."""
@@ -183,20 +186,24 @@ def _all(transaction: m.AddPartitionsToTxnTransaction, code: ErrorCode) -> Codes
     return {(topic.name, number): code for topic in transaction.topics for number in topic.partitions}
 
 
-def _codes(answer: m.AddPartitionsToTxnResponse, transaction: m.AddPartitionsToTxnTransaction) -> Codes:
-    """What an answer says is wrong with a transaction's partitions; what it does not name is right."""
+def _codes(
+    answer: m.AddPartitionsToTxnResponse, transactions: Iterable[m.AddPartitionsToTxnTransaction]
+) -> Iterator[Codes]:
+    """What an answer says is wrong with each transaction's partitions; what it does not name is right."""
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # nothing a producer could make sense of
-        return _all(transaction, ErrorCode.INVALID_TXN_STATE if hidden else code)
-    return {
-        (topic.name, row.partition_index): ErrorCode(row.partition_error_code)
-        for found in answer.results_by_transaction
-        if found.transactional_id == transaction.transactional_id
-        for topic in found.topic_results
-        for row in topic.results_by_partition
-        if row.partition_error_code
-    }
+        for transaction in transactions:
+            yield _all(transaction, ErrorCode.INVALID_TXN_STATE if hidden else code)
+        return
+    found = {row.transactional_id: row.topic_results for row in answer.results_by_transaction}
+    for transaction in transactions:
+        yield {
+            (topic.name, row.partition_index): ErrorCode(row.partition_error_code)
+            for topic in found.get(transaction.transactional_id, ())
+            for row in topic.results_by_partition
+            if row.partition_error_code
+        }
 
 
 class _Asked(NamedTuple):
@@ -210,7 +217,7 @@ class _Asked(NamedTuple):
 
 
 class _Line:
-    """The way to one coordinator elsewhere. Whoever finds it free sends all that waits."""
+    """The way to one coordinator elsewhere. Whoever finds it free sends what waits, the oldest first."""
 
     def __init__(self, ground: Ground, broker: int) -> None:
         self._ground = ground
@@ -246,19 +253,35 @@ class _Line:
         from ottla.broker.coordinator.patience import while_there
 
         self._sending = done = trio.Event()
-        asked, self._queue = list(self._queue.values()), {}
+        asked = self._next()
+        transactions = [one.transaction for one in asked]
         try:
-            request = m.AddPartitionsToTxnRequest([one.transaction for one in asked])
+            request = m.AddPartitionsToTxnRequest(transactions)
             answer = await while_there(self._ground.env, self._is_there, lambda: self._call(request))
-            for one in asked:
-                one.ticket.give({} if answer is None else _codes(answer, one.transaction))
+            told = ({} for _ in asked) if answer is None else _codes(answer, transactions)
+            for one, codes in zip(asked, told, strict=True):
+                one.ticket.give(codes)
         except (OSError, WireError) as error:
             logger.warning("broker %d did not say whose transactions these are: %s", self._broker, error)
         finally:
             self._sending = None
             for one in asked:
-                one.refuse(ErrorCode.NETWORK_EXCEPTION)  # what has its answer keeps it
+                if one.ticket.answer is None:
+                    one.refuse(ErrorCode.NETWORK_EXCEPTION)
             done.set()
+
+    def _next(self) -> list[_Asked]:
+        """Take what goes into one request out of the queue."""
+        asked: list[_Asked] = []
+        count = 0
+        for one in self._queue.values():
+            if count >= PARTITIONS_AT_ONCE:
+                break
+            asked.append(one)
+            count += sum(len(topic.partitions) for topic in one.transaction.topics)
+        for one in asked:
+            del self._queue[one.transaction.transactional_id]
+        return asked
 
     async def _call(self, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse | None:
         """Its answer; None where it is too old to be asked: nothing is confirmed then.
