@@ -29,6 +29,7 @@ SNAPSHOT_VERSION = 1
 _HEAD = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
 _SWEPT_AT_ONCE = 5000
+_FEW = 64
 NO_PRODUCER = -1
 _TOP_EPOCH = 32767
 _EACH_ITS_EPOCH = 2
@@ -45,7 +46,7 @@ class ProducerStates:
         self.ongoing: dict[int, int] = dict(self.producers.open_transactions())
         """Producer id -> first offset of its open transaction."""
         self._begun = [(first, pid) for pid, first in self.ongoing.items()]
-        """The same as a heap; one that has ended stays until it is the first."""
+        """The same as a heap; one that has ended stays until it is the first, or there are many such."""
         heapify(self._begun)
         self.completed: list[tuple[int, int]] = []
         """(first, last) of ended transactions whose marker may still lie above the high watermark, both growing. One
@@ -196,6 +197,9 @@ class ProducerStates:
         if first < 0:
             return None
         self.ended_at = offset
+        if len(self._begun) > max(_FEW, 4 * len(self.ongoing)):  # one that stays open lets none behind it go
+            self._begun = [(its_first, its_pid) for its_pid, its_first in self.ongoing.items()]
+            heapify(self._begun)
         while self.completed and self.completed[-1][0] >= first:
             self.completed.pop()
         self.completed.append((first, offset))

@@ -286,6 +286,21 @@ def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> No
     assert len(states.producers[10**6 + 77].batches) == 5
 
 
+def test_behind_a_transaction_that_stays_open_nothing_is_kept_of_those_that_end() -> None:
+    states = ProducerStates()
+    for pid in range(5):
+        states.update(header(pid, 0, 0, txn=True), pid)
+    for number in range(1000):
+        states.update(header(7, 0, number, txn=True), 10 + 2 * number)
+        states.end_transaction(header(7, 0, -1), 11 + 2 * number, ControlType.COMMIT, 0)
+        assert states.first_unstable_offset(12 + 2 * number) == 0
+        assert len(states._begun) <= 65
+    for pid in range(5):
+        assert states.first_unstable_offset(3000 + pid) == pid
+        states.end_transaction(header(pid, 0, -1), 3000 + pid, ControlType.COMMIT, 0)
+    assert states.first_unstable_offset(4000) is None
+
+
 class Counting(dict[int, int]):
     """Open transactions that count how often one is looked up."""
 
