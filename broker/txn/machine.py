@@ -20,13 +20,15 @@ from ottla.broker.txn.initialising import Fresh
 from ottla.broker.txn.pending import Pending
 from ottla.broker.txn.records import TransactionRecord
 from ottla.broker.txn.state import AT_REST, EPOCH_BUMP, FOREVER_MS, PREPARED, S, Transaction
-from ottla.log.machine import Arm, Effects, Reply
+from ottla.log.machine import SLICE, Arm, Effects, Reply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 Fx = Effects[TransactionRecord]
 RETRY_MS = 100
 """After so long the end of a transaction is written again where the log did not take it."""
 FORGOTTEN_AT_ONCE = 5_000
+SETTLED_AT_ONCE = 200
+"""Of so many transitions the fate is looked at in one turn: some 10 us each, and more where markers are due."""
 
 
 class TxnSettings(NamedTuple):
@@ -175,7 +177,25 @@ class TxnMachine:
         return Fx([record], list(replies), settle=[(transactional_id, pending)])
 
     def _settled(self, what: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Fx:
-        """The fate of transitions is known. What stands in the log and may get lost is waited for again."""
+        """The fate of transitions is known; of very many it is looked at in slices."""
+        if len(what) <= SETTLED_AT_ONCE:
+            return self._fate(what, error, now_ms)
+        left = list(what)
+        return Fx(settle=left, then=self._fates(left, error, now_ms))
+
+    def _fates(self, left: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Iterator[Fx]:
+        """What was not looked at, as the log has refused something of a slice, is left and told of that."""
+        done: list[tuple[str, Pending]] = []
+        what = list(left)
+        for first in range(0, len(what), SETTLED_AT_ONCE):
+            fx = self._fate(what[first : first + SETTLED_AT_ONCE], error, now_ms)
+            done += fx.settle or ()
+            fx.settle = None
+            left[:] = [*done, *what[first + SETTLED_AT_ONCE :]]
+            yield fx
+
+    def _fate(self, what: list[tuple[str, Pending]], error: ErrorCode, now_ms: int) -> Fx:
+        """What stands in the log and may get lost is waited for again."""
         fx = Fx()
         again = []
         for transactional_id, pending in what:
@@ -223,16 +243,22 @@ class TxnMachine:
     def _loaded(self, now_ms: int) -> Fx:
         """What was decided before is carried on with; it waits until what was read cannot be lost."""
         settings = self.settings
-        for transactional_id in self._prepared:
-            txn = self._transactions[transactional_id]
-            self.pending[transactional_id] = Pending(txn, ending.completed(txn, now_ms))
         timers: list[Any] = [
             Arm(("abort",), now_ms + settings.abort_every_ms),
             Arm(("expire",), now_ms + settings.expiry_every_ms),
         ]
-        if self.pending:
+        if self._prepared:
             timers.append(Arm(("resume",), now_ms))
-        return Fx(timers=timers)
+        fx = Fx(timers=timers)
+        fx.follow(self._taken_up(now_ms), len(self._prepared))
+        return fx
+
+    def _taken_up(self, now_ms: int) -> Iterator[Fx]:
+        for number, transactional_id in enumerate(list(self._prepared), 1):
+            txn = self._transactions[transactional_id]
+            self.pending[transactional_id] = Pending(txn, ending.completed(txn, now_ms))
+            if number % SLICE == 0:
+                yield Fx()
 
     def _fired(self, key: tuple[str, ...], now_ms: int) -> Fx:
         match key:

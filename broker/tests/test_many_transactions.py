@@ -1,0 +1,110 @@
+"""Very many transactions whose fate is known at once: they time out together, or their coordinator moves."""
+
+from __future__ import annotations
+
+import itertools
+
+import trio
+
+from ottla.broker.tests.register import Refusing
+from ottla.broker.tests.txn_node import TxnNode, run, settled
+from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.txn import records as tr
+from ottla.broker.txn.coordinator import machine_of
+from ottla.broker.txn.records import TransactionRecord
+from ottla.broker.txn.state import S, Transaction, TransactionState
+from ottla.log.machine import SLICE
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MANY = 1_100
+A_TURN = 200
+
+
+def written(node: TxnNode, state: TransactionState, *numbers: int, committed: bool = True) -> None:
+    """The log has as many transactions in a state, long over time, and is read."""
+    parts = frozenset(("t", number) for number in numbers)
+    items = []
+    for number in range(MANY):
+        txn = Transaction(number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_version=2)
+        key, value = tr.encode(TransactionRecord(f"x-{number}", txn), 2)
+        items.append(r.NewRecord(key, value, NOW_MS))
+    node.replica.append(bytearray(r.build(items)), NOW_MS, Origin.COORDINATOR)
+    if committed:
+        node.replica.log.set_high_watermark(node.replica.log.log_end_offset)
+    node.transactions.lead(node.replica)
+
+
+def letters(node: TxnNode) -> int:
+    """Transactions whose markers are to be sent, and were not looked at yet."""
+    return len(node.transactions._markers._inbox)
+
+
+def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> None:
+    node = TxnNode(followed=True, led=False)
+    written(node, S.ONGOING, 0)
+
+    async def story() -> None:
+        await trio.sleep(11)
+        assert len(node.machine.pending) == MANY
+        node.commit_log()
+        assert letters(node) <= A_TURN
+        while node.machine.pending:
+            await settled()
+            node.commit_log()
+        assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+    run(node, story)
+
+
+def test_of_those_that_a_coordinator_takes_over_too() -> None:
+    node = TxnNode(followed=True, led=False)
+    written(node, S.PREPARE_ABORT, 0)
+    machine = machine_of(next(iter(node.transactions._runtime)))
+    seen: list[tuple[int, int]] = []
+
+    async def watch() -> None:
+        while True:
+            seen.append((len(machine.pending), letters(node)))
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            nursery.start_soon(node.transactions.run)
+            nursery.start_soon(node.timers.run)
+            while not node.marked or node.machine.pending:
+                node.commit_log()
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+    assert max(pending for pending, _ in seen) == MANY
+    assert max(b[0] - a[0] for a, b in itertools.pairwise(seen)) <= 2 * SLICE
+    assert max(b[1] - a[1] for a, b in itertools.pairwise(seen)) <= 2 * A_TURN
+    assert {txn.state for txn in machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+
+def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() -> None:
+    node = TxnNode(followed=True, led=False)
+    written(node, S.PREPARE_ABORT, committed=False)
+
+    async def story() -> None:
+        await settled()
+        shard = node.transactions.shard_of("x")
+        shard.replica = Refusing(node.replica, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS), 2)  # type: ignore[assignment]
+        node.commit_log()
+        shard.advance()
+        await settled()
+        shard.replica = node.replica
+        node.commit_log()
+        await settled()
+        assert len(node.machine.pending) == MANY - 2 * A_TURN
+        await trio.sleep(1)
+        node.commit_log()
+        await settled()
+        assert node.machine.pending == {}
+        assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+    run(node, story)
