@@ -10,11 +10,16 @@ Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.hand
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinator.ticket import Ticket
 
 _SAYS_FENCED = 4
 """The version from which on a producer understands PRODUCER_FENCED."""
@@ -62,19 +67,25 @@ def _begin(context: Context, transactional_id: str, request: InitProducerIdReque
 
 
 async def _ask(context: Context, transactional_id: str, request: InitProducerIdRequest) -> Message:
+    from ottla.broker.metadata.producer_ids import NoneNow
     from ottla.broker.txn.events import InitProducerId
 
     services = context.services
-    try:
-        await services.producer_ids.ready()
-    except ProtocolError as error:
-        return _refused(error.code)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
     timeout_ms = request.transaction_timeout_ms
-    ticket = services.transactions.ask(
-        transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
-    )
-    answer = await ticket.wait()
+
+    def ask() -> Ticket:
+        return services.transactions.ask(
+            transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
+        )
+
+    answer = await ask().wait()
+    if isinstance(answer, NoneNow):  # only a new transactional id needs one, or one whose epochs are used up
+        try:
+            await services.producer_ids.ready()
+        except NoneNow as error:
+            return _refused(error.code)
+        answer = await ask().wait()
     if isinstance(answer, ProtocolError):
         is_old = answer.code is E.PRODUCER_FENCED and context.version < _SAYS_FENCED
         return _refused(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)

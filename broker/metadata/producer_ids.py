@@ -20,6 +20,13 @@ Block = tuple[int, int]
 """The first id, and the one behind the last."""
 
 
+class NoneNow(ProtocolError):
+    """COORDINATOR_LOAD_IN_PROGRESS: there is no id just now. `ProducerIds.ready` waits for one."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 class ProducerIds:
     """The block at hand, and the one that comes after it."""
 
@@ -35,6 +42,7 @@ class ProducerIds:
         self._asking = False
         self._lock = trio.Lock()
         self._broker_epoch = -1
+        self._failures = 0
 
     def registered(self, broker_epoch: int) -> None:
         """Ask under another broker epoch from now on."""
@@ -52,32 +60,35 @@ class ProducerIds:
         """The next id, for who cannot wait.
 
         Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS, there is none just now.
+            NoneNow: there is none.
         """
         found = self.next_nowait()
         if found is None:
-            raise _not_now()
+            raise NoneNow
         return found
 
     async def next(self) -> int:
         """The next id; waits for a new block where needed.
 
         Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS, there is no block now (this broker is not registered, or the
-                controller has gone): the client asks again.
+            NoneNow: there is no block (this broker is not registered, or the controller has gone): the client asks
+                again.
             OSError: the metadata log could not be written; the node stops.
         """
         await self.ready()
         return self.take()
 
     async def ready(self) -> None:
-        """Wait until there is an id to be had.
+        """Wait until there is an id to be had. All who wait for one answer of the controller are told of it.
 
         Raises:
-            ProtocolError, OSError: as `next`.
+            NoneNow, OSError: as `next`.
         """
+        failures = self._failures
         async with self._lock:
             if self._next == self._end and self._following is None:
+                if self._failures != failures:
+                    raise NoneNow
                 self._following = await self._block()
 
     @property
@@ -100,7 +111,7 @@ class ProducerIds:
             async with self._lock:
                 if self._wants_more:
                     self._following = await self._block()
-        except ProtocolError:
+        except NoneNow:
             pass
         finally:
             self._asking = False
@@ -110,11 +121,8 @@ class ProducerIds:
         try:
             block = await self._controller.submit(request)
         except ProtocolError:
-            raise _not_now() from None
-        if block.error_code:
-            raise _not_now()
+            block = None
+        if block is None or block.error_code:
+            self._failures += 1
+            raise NoneNow
         return block.producer_id_start, block.producer_id_start + block.producer_id_len
-
-
-def _not_now() -> ProtocolError:
-    return ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

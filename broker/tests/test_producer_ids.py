@@ -104,6 +104,29 @@ def test_two_who_wait_ask_once() -> None:
     virtually(story)
 
 
+def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None:
+    node = Node()
+    node.takes_s = 30
+    node.refuses = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
+    heard: list[float] = []
+
+    async def one(after_s: float) -> None:
+        await trio.sleep(after_s)
+        began = trio.current_time()
+        with pytest.raises(ProtocolError):
+            await node.ids.next()
+        heard.append(trio.current_time() - began)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(one, number)
+
+    virtually(story)
+    assert max(heard) == 30, "not one after the other"
+    assert len(node.asked) == 1
+
+
 @pytest.mark.parametrize("refusal", [ProtocolError(ErrorCode.NOT_CONTROLLER), ErrorCode.STALE_BROKER_EPOCH.value])
 def test_without_a_block_the_client_is_to_ask_again(refusal: Exception | int) -> None:
     node = Node()

@@ -92,6 +92,26 @@ def test_fact_120_a_producer_gets_its_id_and_epoch() -> None:
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
 
 
+def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = TxnNode()
+    node.init()
+    node.ids.left = 0
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID, 1)
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    assert (answer.error_code, answer.producer_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, -1)
+
+    async def ready() -> None:
+        node.ids.left = 1
+
+    monkeypatch.setattr(node.ids, "ready", ready)
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID + 1, 0)
+    node.transactions.resign(node.replica)
+    monkeypatch.undo()
+    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
+
+
 @pytest.mark.parametrize(("version", "code"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)])
 def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
     node = TxnNode()

@@ -10,6 +10,7 @@ import trio.testing
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
+from ottla.broker.metadata.producer_ids import NoneNow
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import handler_of
 from ottla.broker.tests.register import Refusing
@@ -47,7 +48,7 @@ class Ids:
 
     def take(self) -> int:
         if self.left == 0:
-            raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+            raise NoneNow
         if self.left is not None:
             self.left -= 1
         self.given += 1
@@ -55,7 +56,7 @@ class Ids:
 
     async def ready(self) -> None:
         if self.left == 0:
-            raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+            raise NoneNow
 
 
 class TxnNode:
