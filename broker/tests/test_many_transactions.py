@@ -1,14 +1,18 @@
-"""Very many transactions whose fate is known at once: they time out together, or their coordinator moves."""
+"""Very many transactions whose fate is known at once: they time out together, or their coordinator moves; and large
+ones.
+"""
 
 from __future__ import annotations
 
 import itertools
 
+import pytest
 import trio
 
 from ottla.broker.tests.register import Refusing
-from ottla.broker.tests.txn_node import TxnNode, run, settled
+from ottla.broker.tests.txn_node import FIRST_ID, TxnNode, run, settled
 from ottla.broker.tests.world import NOW_MS, virtually
+from ottla.broker.txn import markers
 from ottla.broker.txn import records as tr
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.records import TransactionRecord
@@ -106,5 +110,35 @@ def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() ->
         await settled()
         assert node.machine.pending == {}
         assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+    run(node, story)
+
+
+def test_the_partitions_of_one_transaction_go_in_several_requests_where_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(markers, "PARTITIONS_AT_ONCE", 2)
+    node = TxnNode()
+    node.codes["t", 1] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    names = ("x", "y")
+    for number, name in enumerate(names):
+        node.init(name)
+        node.add((FIRST_ID + number, 0), *range(3 - number), transactional_id=name)
+
+    async def story() -> None:
+        for number, name in enumerate(names):
+            node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
+        assert [len(letter.partitions) for letter in node.transactions._markers._inbox] == [2, 1, 2]
+        await trio.sleep(1)
+        told = [
+            [
+                (marker.producer_id - FIRST_ID, *topic.partition_indexes)
+                for marker in q.markers
+                for topic in marker.topics
+            ]
+            for q in node.marked
+        ]
+        assert told == [[(0, 0, 1)], [(0, 2)], [(1, 0, 1)], [(0, 1)]]
+        assert {node.seen(name).state for name in names} == {S.COMPLETE_COMMIT}
 
     run(node, story)

@@ -35,7 +35,9 @@ logger = logging.getLogger("ottla.txn")
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 PARTITIONS_AT_ONCE = 2_000
-"""So many partitions go into one request, and what is more waits for its answer."""
+"""So many partitions go into one request at most, and what is more waits for its answer; so many leaders are looked
+up at once.
+"""
 LETTERS_A_TURN = 100
 """Whose transaction has moved away is looked for among all of this node's: some 20 us each."""
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
@@ -105,7 +107,9 @@ class Markers:
         self._post(Letter(due, tuple(sorted(due.pending.remaining))))
 
     def _post(self, letter: Letter) -> None:
-        self._inbox.append(letter)
+        all_of_them = letter.partitions
+        for first in range(0, len(all_of_them), PARTITIONS_AT_ONCE):
+            self._inbox.append(letter._replace(partitions=all_of_them[first : first + PARTITIONS_AT_ONCE]))
         self._wanted.set()
 
     async def run(self) -> None:
@@ -170,7 +174,7 @@ class Markers:
         queue = self._queues[leader]
         while queue:
             letters, count = [], 0
-            while queue and count < PARTITIONS_AT_ONCE:
+            while queue and count + len(queue[0].partitions) <= PARTITIONS_AT_ONCE:
                 letters.append(queue.popleft())
                 count += len(letters[-1].partitions)
             request = await self._request(letters)
