@@ -17,7 +17,7 @@ import pytest
 from compat_tests.cluster import OttlaProcess
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.matrix import CLIENTS, Missing, command_of
-from tests import death_story, group_story, hexdumps, quorum_story, transaction_story
+from tests import death_story, durable_story, group_story, hexdumps, quorum_story, transaction_story
 from tests.reference import PAGES, WHERE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +63,12 @@ def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
     text = quorum_story.PAGE.read_text()
     assert {m[0] for m in quorum_story.BLOCK.findall(text)} == set(quorum_story.MAKERS)
     assert quorum_story.page_as_it_should_be(text) == text, "run python -m tests.quorum_story"
+
+
+def test_the_story_of_a_record_is_the_one_the_machine_tells() -> None:
+    text = durable_story.PAGE.read_text()
+    assert {m[1] for m in durable_story.BLOCK.findall(text)} == set(durable_story.MAKERS)
+    assert durable_story.page_as_it_should_be(text) == text, "run python -m tests.durable_story"
 
 
 def test_the_story_of_a_node_that_dies_is_the_one_the_simulator_tells() -> None:
