@@ -73,8 +73,7 @@ def _load(log: LogState, path: str, at: int) -> ProducerStates | None:
         states = ProducerStates.unpack(read_file(log.disk, path), path)
     except (CorruptFile, OSError):
         return None
-    if states.producers:
-        states.ended_at = at - 1  # it does not say where its transactions have ended
+    states.ended_at = at - 1  # it does not say where its transactions have ended, nor of whom it has forgotten
     return states
 
 

@@ -43,6 +43,10 @@ class UnpacksTooLarge(WireError):
 
     def __init__(self, codec: Codec, limit: int) -> None:
         super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+        self._of = codec, limit
+
+    def __reduce__(self) -> tuple[type[UnpacksTooLarge], tuple[Codec, int]]:
+        return type(self), self._of  # it may come from another process
 
 
 class Codec(IntEnum):

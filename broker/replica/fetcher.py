@@ -24,20 +24,18 @@ from ottla.broker.replica.following import (
     pieces,
     where_to_cut,
 )
-from ottla.broker.replica.leader_line import LeaderLine, World, fetch_version, list_offsets_version
+from ottla.broker.replica.leader_line import EARLIEST, LATEST, LeaderLine, World, fetch_version, leaders_offset
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.rebuild import producers_below
 from ottla.peers.client import Disconnected
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
 from ottla.world.disk import is_passing
 from ottla.world.env import Lane
 
 logger = logging.getLogger("ottla.fetcher")
 
-LATEST, EARLIEST = -1, -2
 NEWS_WAIT_S = 0.02
 NEWS_WAIT_EACH_S = 0.0002
 """A new partition waits so long for the answer to a request that does not name it, and so much longer for each that is
@@ -175,7 +173,8 @@ class Fetcher:
 
     def _hold_unsynced(self, key: Key, replica: Replica) -> None:
         """Whoever fetches from an offset says that it keeps what is before, which a killed process left unsynced."""
-        if replica.log.unflushed_records >= replica.log.settings.flush_messages:
+        log = replica.log
+        if log.log_end_offset - log.recovery_point >= log.settings.flush_messages:
             self._unsynced[key] = False
         else:
             self._unsynced.pop(key, None)
@@ -262,7 +261,9 @@ class Fetcher:
                     nursery.start_soon(self._diverged, taken, where_to_cut(epoch, end, own, log.log_end_offset).offset)
                     return
                 case OutOfRange():
-                    await self._find_range(taken)
+                    if (offset := await self._find_range(taken)) is not None:
+                        nursery.start_soon(self._diverged, taken, offset)
+                        return
         except ProtocolError as error:
             logger.error("%s: what broker %d sent is refused: %s", log.in_words(), self._leader_id, error)
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -364,37 +365,20 @@ class Fetcher:
         log.truncate_to(offset, self._world.env.now_ms(), producers)
         taken.replica.changed()
 
-    async def _find_range(self, taken: Taken) -> None:
-        """The leader has nothing at this log's end: end where it ends, or start anew where it starts (R322).
+    async def _find_range(self, taken: Taken) -> int | None:
+        """The leader has nothing at this log's end: gives where it ends, or starts anew where it starts (R322).
 
         Raises:
             ProtocolError: it does not say; OSError, WireError: no answer, or the disk failed.
         """
         replica = taken.replica
-        end = await self._offset_of(taken, LATEST)
+        where = replica, taken.leader_epoch
+        end = await leaders_offset(self._line, self._world, *where, LATEST)
         if self._is_ours(taken) and end < replica.log.log_end_offset:
-            await self._cut(taken, end)
-            return
-        start = await self._offset_of(taken, EARLIEST)
+            return end
+        start = await leaders_offset(self._line, self._world, *where, EARLIEST)
         if self._is_ours(taken) and start > replica.log.log_end_offset:
             logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
             replica.log.start_over_at(start, self._world.env.now_ms())
             replica.changed()
-
-    async def _offset_of(self, taken: Taken, which: int) -> int:
-        """Where the leader's log ends or starts, as a replica is told.
-
-        Raises:
-            ProtocolError: refused; OSError, WireError: no answer.
-        """
-        replica = taken.replica
-        wanted = lo.ListOffsetsPartition(replica.partition, taken.leader_epoch, which)
-        request = lo.ListOffsetsRequest(self._world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
-        try:
-            answer = await self._line.call(request, list_offsets_version(self._world.metadata_version()))
-        except OSError as error:
-            raise Disconnected(str(error)) from error
-        row = answer.topics[0].partitions[0]
-        if row.error_code:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"where its log lies: error {row.error_code}")
-        return int(row.offset)
+        return None

@@ -14,8 +14,12 @@ from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.storage import Fail
 from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Channel, Disconnected, Standing
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import list_offsets as lo
 from ottla.wire.schema import Message
 from ottla.world.env import Env
+
+LATEST, EARLIEST = -1, -2
 
 
 class World(NamedTuple):
@@ -87,3 +91,21 @@ class LeaderLine:
     def close(self) -> None:
         """Hang up."""
         self._standing.close()
+
+
+async def leaders_offset(line: LeaderLine, world: World, replica: Replica, leader_epoch: int, which: int) -> int:
+    """Where the leader's log ends (`LATEST`) or starts (`EARLIEST`), as a replica is told.
+
+    Raises:
+        ProtocolError: refused; OSError, WireError: no answer.
+    """
+    wanted = lo.ListOffsetsPartition(replica.partition, leader_epoch, which)
+    request = lo.ListOffsetsRequest(world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
+    try:
+        answer = await line.call(request, list_offsets_version(world.metadata_version()))
+    except OSError as error:
+        raise Disconnected(str(error)) from error
+    row = answer.topics[0].partitions[0]
+    if row.error_code:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"where its log lies: error {row.error_code}")
+    return int(row.offset)

@@ -65,6 +65,8 @@ def make(jobs: list[Job], now_ms: int) -> list[PartitionLog | OSError]:
             if path in broken:
                 raise broken[path]
             out.append(job.directory.make_partition(job.topic, job.number, job.topic_id, job.settings, now_ms))
+        except FileExistsError as error:  # nothing is wrong with the disk, only this place is taken
+            out.append(error)
         except OSError as error:
             broken[path] = error
             out.append(error)
@@ -263,7 +265,9 @@ class Making:
             if not isinstance(result, OSError):
                 passing |= self._adopt(job, result, still_wanted=still_wanted)
             else:
-                if result is not told:
+                if isinstance(result, FileExistsError):
+                    logger.error("%s-%d is not made, and offline: %s", *job.at, result)
+                elif result is not told:
                     self._fail(result, job.directory)
                 told = result
                 if still_wanted:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -14,6 +16,7 @@ from ottla.broker.replica.storage import Storage
 from ottla.broker.tests.test_background import NOW, SETTINGS, Clock, in_virtual_time, stage
 from ottla.broker.upkeep.cleaner import Cleaner
 from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.world import memory_disk, new_log
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.compression import Codec
@@ -240,6 +243,16 @@ def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
     )
     assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
     assert house.cleaner.broken_count == 0
+
+
+def test_what_is_remembered_of_a_log_goes_with_it() -> None:
+    house, log = House(), new_log(memory_disk().session())
+    house.cleaner._told[log] = 1
+    house.cleaner._broken.add(log)
+    gone = weakref.ref(log)
+    del log
+    gc.collect()
+    assert (gone(), house.cleaner.broken_count) == (None, 0)
 
 
 def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:

@@ -78,8 +78,8 @@ class Slow:
     def follow(self, *numbers: int) -> None:
         for number in numbers:
             epochs = SimpleNamespace(latest=lambda: 3)
-            unsynced = {"unflushed_records": 0, "settings": LogSettings()}
-            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **unsynced)
+            synced = {"recovery_point": 0, "settings": LogSettings()}
+            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **synced)
             replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
             self.fetcher.follow(replica, 3)  # type: ignore[arg-type]
 

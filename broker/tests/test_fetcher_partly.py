@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.replica import fetcher
 from ottla.broker.tests.scripted_leader import Answer, Scripted, records, row
+from ottla.log.recovery import open_log
+from ottla.wire import records as r
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import fetch as f
+from ottla.world.env import Lane
 
 END = 8
 
@@ -114,21 +120,74 @@ def test_a_sync_that_fails_for_a_while_is_tried_once_a_second_whatever_else_is_f
     leader.play(story)
 
 
-@pytest.mark.parametrize("under_another_epoch", [False, True])
-def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promised(under_another_epoch: bool) -> None:
-    """Whoever asks for an offset says that it keeps what is before it, where ``flush.messages`` says so."""
+def unsynced() -> Scripted:
+    """What a killed process left in the page cache, found by the next one."""
     leader = following([], size_bytes=1, flush_messages=1)
     leader.log().append_as_follower(b"".join(records(n) for n in range(5)), 0)
+    found = leader.log()
+    leader.replica().log = open_log(found.disk, found.directory, "t", 0, found.settings, 0, clean=False)
+    assert (leader.log().log_end_offset, leader.log().recovery_point) == (5, 0)
+    return leader
+
+
+def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promised() -> None:
+    """Whoever asks for an offset says that it keeps what is before it, where ``flush.messages`` says so."""
+    leader = unsynced()
     leader.follow()
 
     async def story() -> None:
-        if under_another_epoch:
-            await trio.lowlevel.checkpoint()
-            leader.follow(epoch=leader.replica().leader_epoch + 1)
         await trio.sleep(0.01)
         assert asked_from(leader)[0] == 5
         assert leader.log().recovery_point >= 5
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
+
+    leader.play(story)
+
+
+def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = unsynced()
+    real: Any = leader.env.in_thread
+
+    async def slow(job: Any, lane: Lane, *rest: Any) -> Any:
+        if lane is Lane.SYNC:
+            await trio.sleep(3)
+        return await real(job, lane, *rest)
+
+    monkeypatch.setattr(leader.env, "in_thread", slow)
+    leader.follow()
+
+    async def story() -> None:
+        await trio.sleep(1)
+        leader.follow(epoch=4)
+        await trio.sleep(1.9)
+        assert asked_from(leader) == []
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+
+    leader.play(story)
+
+
+@pytest.mark.parametrize("answer", [{"diverging_epoch": f.EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
+def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Scripted([row(0, **answer), row(1)])
+    batch = r.build([r.NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
+    leader.log().append_as_follower(batch, 0)
+    leader.lies = [(0, 3)]
+    told = trio.Event()
+
+    def telling(*_: Any) -> Any:
+        yield told
+
+    monkeypatch.setattr(fetcher, "producers_below", telling)
+    leader.follow(0, 1)
+
+    async def story() -> None:
+        await trio.sleep(2)
+        assert len([sent for sent in leader.sent if sent.at_s > 0.1]) > 2
+        assert leader.log().log_end_offset == 5
+        told.set()
+        await trio.sleep(1)
+        assert leader.log().log_end_offset == 0, "its one batch goes"
 
     leader.play(story)

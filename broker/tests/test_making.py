@@ -13,6 +13,8 @@ from ottla.broker.replica.making import BATCH, ENOUGH_TO_TIDY, RETRY_S
 from ottla.broker.tests.ground import MAKES_S, Ground, topic
 from ottla.controller.image import RESOURCE_TOPIC, Image
 from ottla.log.directory import METADATA_TOPIC
+from ottla.log.tests.world import a_batch
+from ottla.log.validate import Origin
 
 ALL_S = 60.0
 
@@ -246,6 +248,28 @@ def test_a_topic_that_has_the_metadata_logs_name_is_not_made_and_goes_without_to
     assert not ground.env.disk.exists(f"/a/{METADATA_TOPIC}-1")
     assert not ground.env.disk.exists(f"/b/{METADATA_TOPIC}-1")
     assert not ground.storage.failed
+
+
+def test_where_records_lie_already_that_partition_is_offline_and_no_directory_is_given_up() -> None:
+    """A deletion was short of memory, and left them there: nothing is wrong with the disk."""
+    ground = Ground("/a")
+
+    async def story() -> None:
+        ground.say(topic("t", 1), topic("u", 1))
+        await ground.applier.settled()
+        log = ground.replicas.get("t", 0).log  # type: ignore[union-attr]
+        log.append_as_leader(bytearray(a_batch(0, 1)), 0, 0, Origin.RAFT)
+        left = [OSError(errno.ENOMEM, "no memory")]
+        ground.env.disk.fault = lambda what, path: left.pop() if left and what == "rename" and "t-0" in path else None
+        ground.say(gone=("t",))
+        await ground.applier.settled()
+        ground.say(topic("t", 1, b"another".ljust(16, b"-")), topic("v", 1))
+        await ground.applier.settled()
+        assert ground.storage.failed == {}
+        assert {at[0] for at in ground.hosted()} == {"u", "v"}
+        assert ("t", 0) in ground.replicas.offline
+
+    ground.play(story)
 
 
 def test_at_the_start_what_is_not_found_may_lie_in_a_directory_that_has_failed() -> None:

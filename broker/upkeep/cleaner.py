@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.broker.turn import BESIDE_MS, Turn
@@ -42,9 +43,9 @@ class Cleaner:
         self._storage = storage
         self._setting = setting
         self._fail = fail
-        self._broken: set[PartitionLog] = set()
+        self._broken: WeakSet[PartitionLog] = WeakSet()
         """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
-        self._told: dict[PartitionLog, int] = {}
+        self._told: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
         """Up to which offset it was told that a log has batches that are not looked into."""
         self.passes = self.bytes_read = self.bytes_written = 0
 

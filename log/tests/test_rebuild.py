@@ -12,7 +12,17 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import ProducerStates
 from ottla.log.rebuild import producers_below
 from ottla.log.settings import LogSettings
-from ottla.log.tests.world import NOW, a_batch, in_transaction, marker, memory_disk, new_log, of_producer, put
+from ottla.log.tests.world import (
+    NOW,
+    a_batch,
+    in_transaction,
+    marker,
+    memory_disk,
+    new_log,
+    of_producer,
+    opened,
+    put,
+)
 
 
 def a_history(seed: int) -> PartitionLog:
@@ -95,3 +105,23 @@ def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> Non
         case _:
             log.truncate_to(30, NOW)
     assert to_the_end(steps)[1] is None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_cut_opens_a_transaction_again_whose_marker_goes_though_its_producer_was_forgotten(again: bool) -> None:
+    """Else what it wrote counts as committed, also where the log was opened since, by a snapshot that names nobody."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogSettings())
+    put(log, a_batch(0, 1))
+    put(log, in_transaction(7, 0))
+    end = log.log_end_offset
+    put(log, marker(7, 0))
+    for _ in range(2):
+        log.producers.expire(NOW * 10, 1)
+    assert not log.producers.producers
+    if again:
+        log.close()
+        log = opened(memory, LogSettings(), clean=True, point=log.log_end_offset)
+    log.truncate_to(end, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    assert (log.producers.ongoing, log.last_stable_offset) == ({7: 1}, 1)

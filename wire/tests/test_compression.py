@@ -7,6 +7,7 @@ frames), the LZ4 frame format, snappy's format description (a block begins with 
 from __future__ import annotations
 
 import gzip
+import pickle
 import random
 import struct
 import tracemalloc
@@ -18,7 +19,7 @@ import snappy
 import zstandard
 
 from ottla.wire import compression as c
-from ottla.wire.compression import Codec, begins_like, codec_of, compress, decompress, packer, pieces
+from ottla.wire.compression import Codec, UnpacksTooLarge, begins_like, codec_of, compress, decompress, packer, pieces
 from ottla.wire.errors import WireError
 
 TEXT = b"a line that comes again and again\n" * 5000
@@ -293,3 +294,10 @@ def test_lz4_is_written_in_blocks_of_64_kib_as_kafka_does() -> None:
 def test_a_packer_without_a_codec_gives_what_it_gets() -> None:
     pack = packer(Codec.NONE)
     assert (pack.add(b"abc"), pack.finish()) == (b"abc", b"")
+
+
+def test_what_unpacks_to_too_much_is_told_by_another_process_as_by_this_one() -> None:
+    """Compaction runs beside: its errors come over a pipe."""
+    error = UnpacksTooLarge(Codec.ZSTD, 5)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (UnpacksTooLarge, str(error))
