@@ -82,8 +82,8 @@ def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], Confi
     if kind == RESOURCE_BROKER and name:
         if not _NUMBER.fullmatch(name):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: it must be a number.")
-        if int(name) not in image.brokers:
-            raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        if int(name) not in image.brokers and int(name) not in image.controllers:
+            raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
     if kind in (RESOURCE_GROUP, RESOURCE_CLIENT_METRICS) and not name:
         group = kind == RESOURCE_GROUP
         why = "Default resources are not allowed." if group else "Subscription name can't be empty"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.controller.decision import PAUSE_EVERY
-from ottla.controller.image import Image, Topic
+from ottla.controller.image import RESOURCE_BROKER, Image, Topic
 
 NOTHING: frozenset[Any] = frozenset()
 
@@ -89,7 +89,7 @@ def between(old: Image, new: Image) -> Generator[None, None, Delta]:
         topics[name] = TopicDelta(before, after, changed)
     return Delta(
         topics,
-        _changed(old.configs, new.configs),
+        _changed(old.configs, new.configs) | {place for place in new.configs if place[0] == RESOURCE_BROKER},
         _changed(old.brokers, new.brokers),
         _changed(old.controllers, new.controllers),
         old.features != new.features,

@@ -311,7 +311,8 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
         wrong = _misnamed(name, topic_id, topic, ids, is_again=is_again)
         if wrong is not None:
             code, message = ErrorCode.INVALID_REQUEST, wrong
-            topic_id = topic.id if topic is not None and topic.id in ids else topic_id
+            if name is not None and topic_id == ZERO_UUID and not is_again and topic is not None:
+                topic_id = topic.id  # it is given by both
         elif topic is None and name is not None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif topic is None:

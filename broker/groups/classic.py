@@ -337,6 +337,8 @@ class ClassicGroups:
         fx = Fx()
         group = self.groups.get(key[1])
         if group is None:
+            if key[0] == "session":
+                self._promised.drop(key[1], key[2])
             return fx
         if key[0] == "join":
             rb.join_timer(group, self.settings, now_ms, fx)

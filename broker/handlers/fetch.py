@@ -307,7 +307,7 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
     """What a follower is told counts towards its rate, and may be all there is."""
     if context.peer.stopwatch is not None:
         context.peer.stopwatch.is_exempt = True
-    if reader.throttle is not None and attempt.bytes:
+    if reader.throttle is not None and isinstance(attempt.rows, list):  # of very many nothing is kept
         _count(context, reader.throttle, attempt.rows)
     if session.session is not None and session.session.privileged:
         watch = partial(_watch, context, reader.follower)

@@ -152,7 +152,8 @@ def _acknowledge(
         if refused is not None:
             last = run.first_offset - 1  # what is said of those before it is taken, until it is undone
             break
-    if first <= last and not share.cut_at(batch, one.turns(first, last), MOST_CUTS):
+    begins = one.turns(first, last)
+    if len(begins) > MOST_CUTS + 2 or (first <= last and not share.cut_at(batch, begins, MOST_CUTS)):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Batches of the partition are cut more than {MOST_CUTS} times.")
     for run in batch.runs(first, last):
         _say(share, one.type_at(run.first_offset), batch, run, changes, now_ms)

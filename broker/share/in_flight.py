@@ -17,7 +17,7 @@ Source: ``InFlightState.java``, ``InFlightBatch.java``, ``RecordState.java`` (ap
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -188,10 +188,17 @@ class InFlightBatch:
         if self.whole is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
             return [Run(first, last, self.whole)] if first <= last else []
+        if first > last:
+            return []
         begin = max(bisect_right(self._firsts, first) - 1, 0)
         end = bisect_right(self._firsts, last)
         found = ((at, self._firsts[at], self._end(at)) for at in range(begin, end))
         return [Run(max(x, first), min(y, last), self._states[at]) for at, x, y in found if x <= last and y >= first]
+
+    def each(self) -> Iterator[Run]:
+        """Its runs, one after the other, for who may stop at the first; none may be cut meanwhile."""
+        for at, first in enumerate(self._firsts):
+            yield Run(first, self._end(at), self._states[at])
 
     def is_run(self, first: int, last: int) -> bool:
         """Whether these are all records of one run."""

@@ -192,7 +192,7 @@ class SharePartition:
                 if batch.whole.is_free:
                     return batch.first_offset
                 continue
-            for run in batch.runs(batch.first_offset, batch.last_offset):
+            for run in batch.each():
                 if run.state.is_free:
                     return run.first_offset
         self._look_again = False
@@ -247,7 +247,7 @@ class SharePartition:
         for batch in self:
             if self._gap_from is not None and self.has_gap and batch.last_offset >= self._gap_from:
                 break
-            for run in batch.runs(batch.first_offset, batch.last_offset):
+            for run in batch.each():
                 if run.state.before is not None or not run.state.state.is_final:
                     return last, counted
                 last = run.last_offset

@@ -66,6 +66,8 @@ class Shares:
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
         self._env = env
+        self._beginning: dict[str, list[list[ProtocolError]]] = {}
+        """By group, what is being initialised: it stops where it hears of a failure."""
         self._going: deque[Steps[None]] = deque()
         """What is let go of in turns."""
         replicas.on_resigned.append(self.resigned)
@@ -132,12 +134,21 @@ class Shares:
             except ProtocolError as error:
                 failures.append(error)
 
-        await for_each(_keys(group_id, places), one)
+        underway = self._beginning.setdefault(group_id, [])
+        underway.append(failures)
+        try:
+            await for_each(_keys(group_id, places), one)
+        finally:
+            underway[:] = [each for each in underway if each is not failures]
+            if not underway:
+                self._beginning.pop(group_id, None)
         if failures:
             raise failures[0].with_traceback(None)
 
     async def forget(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
         """Have the persister forget a group's partitions; gives what went wrong first."""
+        for underway in self._beginning.get(group_id, ()):
+            underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))  # it would come behind
         failures: list[ProtocolError] = []
 
         async def one(key: SharePartitionKey) -> None:

@@ -126,11 +126,16 @@ class ShareGroups:
 
     # ------------------------------------------------------------------ partitions that get their state
 
+    @staticmethod
+    def is_forgetting(group: ShareGroup, now_ms: int) -> bool:
+        """Whether the persister is forgetting a group that is to be deleted."""
+        return group.forgetting_ms is not None and now_ms - group.forgetting_ms < RETRY_MS
+
     def to_initialize(self, group: ShareGroup, names: Mapping[str, int], now_ms: int) -> dict[bytes, Named]:
         """Partitions of these topics that have no state yet, and are not on their way to one; none while the persister
         forgets what there is: it might forget the new one.
         """
-        if group.forgetting_ms is not None and now_ms - group.forgetting_ms < RETRY_MS:
+        if self.is_forgetting(group, now_ms):
             return {}
         underway = {
             topic: named

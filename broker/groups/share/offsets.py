@@ -47,6 +47,8 @@ def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topic
     try:
         group = groups.group_to_join(group_id)
         _empty(group)
+        if groups.is_forgetting(group, now_ms):  # what is begun now would outlive the group
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except ProtocolError as error:
         return Fx(replies=[Reply(ticket, error.with_traceback(None))])
     image = groups.topics.image
