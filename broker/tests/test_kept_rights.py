@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers import fetch, produce
+from ottla.broker.replica.replica import Replica
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.sessions import Sessions
@@ -139,6 +140,19 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
     monkeypatch.setattr(sessions, "MANY_PARTITIONS", most)
     assert virtually(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
     assert claims.kept.get(reading) is not None
+
+
+def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept of so many, and what a follower is told of them counts towards no rate."""
+    claims = Claims(READ, ACTION)
+    throttle: Any = SimpleNamespace(bytes_a_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
+    claims.stage.hosted.leader_throttle = throttle
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 2)
+    monkeypatch.setattr(sessions, "_may_follow", lambda _: False)
+    monkeypatch.setattr(Replica, "check_follower", lambda *_, **__: None)
+    monkeypatch.setattr(Replica, "fetched", lambda *_, **__: None)
+    codes, session = virtually(lambda: claims.fetch(3, replica=2))
+    assert (codes, session) == ({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, 0)
 
 
 def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,3 +65,12 @@ def test_who_names_no_topic_and_who_names_one_wrongly_is_told_how() -> None:
     assert delete(controller, ZERO_UUID) == [(None, ZERO_UUID, INVALID, "Neither topic name nor id were specified.")]
     assert delete(controller, ("a", a)) == [("a", a, INVALID, "You may not specify both topic name and topic id.")]
     assert set(controller.image.topics) == {"a", "b"}
+
+
+def test_a_row_that_is_refused_for_itself_is_told_with_the_id_it_gave() -> None:
+    controller, a, b = with_topics()
+    both = "You may not specify both topic name and topic id."
+    assert delete(controller, ("a", b), a)[0] == ("a", b, INVALID, both)
+    assert delete(with_topics()[0], "b", "b")[0] == ("b", ZERO_UUID, INVALID, "Duplicate topic name.")
+    controller, a, b = with_topics()
+    assert delete(controller, "a", "a", a)[0] == ("a", ZERO_UUID, INVALID, "Duplicate topic name.")

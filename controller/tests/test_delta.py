@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.decision import at_once
 from ottla.controller.delta import Delta, between
 from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_TOPIC, Image
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 
@@ -222,3 +222,10 @@ def test_what_differs_is_named() -> None:
                 assert differ <= (delta.topics[name].partitions if differ else frozenset())
         for at in {*base.configs, *image.configs}:
             assert base.configs.get(at) == image.configs.get(at) or at in delta.configs
+
+
+def test_where_a_snapshot_took_the_logs_place_settings_of_nodes_may_have_been_set_again() -> None:
+    """They are no other than before, and what they name, a certificate, may be (KAFKA-14136)."""
+    settings = [m.ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
+    image, _ = after(Image(), *settings)
+    assert at_once(between(image, image)).configs == {(RESOURCE_BROKER, "1")}

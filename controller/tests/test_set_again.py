@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.decision import at_once
+from ottla.controller.configs import incremental_alter
+from ottla.controller.decision import Defaults, at_once
+from ottla.controller.draft import Draft
 from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.tests.test_controller import machine
+from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
 
 KEY = "listener.name.tls.ssl.keystore.location"
 SET, DELETE = 0, 1
@@ -34,3 +38,15 @@ def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_agai
         whole = ac.AlterConfigsResource(RESOURCE_BROKER, name, [ac.AlterableConfig(KEY, "k.pem")])
         assert told(controller, ac.AlterConfigsRequest([whole])) == {(RESOURCE_BROKER, name)}
         assert controller.image.config(RESOURCE_BROKER, name) == {KEY: "k.pem"}
+
+
+def test_a_controller_that_is_no_broker_has_settings_of_its_own_and_nobody_else_has() -> None:
+    controller = machine()
+    draft = Draft(controller.image)
+    draft.take(m.RegisterControllerRecord(3000))
+    for name, code, why in (("3000", 0, None), ("3001", E.BROKER_ID_NOT_REGISTERED, "No node with id 3001 found.")):
+        resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, SET, "k.pem")])
+        image = draft.image(controller.image.offset + 1, 1)
+        steps = incremental_alter(image, ia.IncrementalAlterConfigsRequest([resource]), 1, Defaults())
+        (row,) = at_once(steps).response.responses
+        assert (row.error_code, row.error_message) == (code, why)
