@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.groups import promised as p
+from ottla.broker.groups.machine import DeleteGroup
 from ottla.broker.tests.test_classic_groups import Stage
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import join_group as j
@@ -69,3 +70,13 @@ def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
         ask(stage, f"{number}")
         stage.wait(1)
     assert member in stage.machine.groups.groups["g"].members
+
+
+def test_a_promise_whose_group_is_deleted_is_forgotten_when_its_time_is_over() -> None:
+    stage = stage_with_long_sessions()
+    for number in range(20):
+        ask(stage, f"{number}", f"g{number}")
+        stage.apply(stage.machine.handle(stage.now, DeleteGroup(f"delete {number}", f"g{number}")))
+    assert stage.machine.groups.groups == {}
+    stage.wait(1_800_000)
+    assert stage.machine.groups._promised._chars == 0, "else they would crowd out those of others"

@@ -14,8 +14,10 @@ from ottla.broker.groups.share import offsets as so
 from ottla.broker.groups.share.groups import RETRY_MS
 from ottla.broker.handlers import delete_groups
 from ottla.broker.share import machine as pm
+from ottla.broker.share.several import AT_ONCE
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.tests.consumer_stage import plain
+from ottla.broker.tests.share_node import Node
 from ottla.broker.tests.test_share_groups import Stage as Groups
 from ottla.broker.tests.test_share_groups import T
 from ottla.broker.tests.world import topic_id_of
@@ -176,3 +178,60 @@ def test_nothing_is_forgotten_of_a_group_with_members() -> None:
     stage.beat("m2", 0, ["t"])
     assert stage.delete() == E.NON_EMPTY_GROUP
     assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
+
+
+def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_later() -> None:
+    stage = shared("t")
+    alter = partial(so.alter, group_id="g", topics={"t": frozenset([0])})
+
+    def meanwhile() -> None:
+        answer = stage.ask(alter)
+        if isinstance(answer, so.ToAlter):  # then the persister begins it
+            stage.persister(pm.Initialize(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
+
+    stage.meanwhile = meanwhile
+    assert stage.delete() == E.NONE
+    assert (stage.remembered, stage.machine.share("g")) == ([], None)
+    assert read_again(stage, "t") == {"t": [0]}
+    stage.beat("m9", -1)
+    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
+    assert stage.ask(alter).code is E.COORDINATOR_LOAD_IN_PROGRESS
+    stage.now += RETRY_MS
+    assert stage.ask(alter).partitions == {T: frozenset([0])}
+
+
+def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group() -> None:
+    """No more than `AT_ONCE` are begun at once: the others would come when the deletion is over."""
+    node = Node()
+    numbers, known = range(2 * AT_ONCE + 1), set[SharePartitionKey]()
+
+    async def initialize(key: SharePartitionKey, *_: int) -> None:
+        await trio.sleep(1)
+        known.add(key)
+
+    async def delete(key: SharePartitionKey) -> None:
+        await trio.sleep(1)
+        known.discard(key)
+
+    async def story() -> None:
+        node.persister.initialize, node.persister.delete = initialize, delete
+        shares, refused = node.stage.services.shares, list[tuple[str, E]]()
+
+        async def begin(group_id: str) -> None:
+            try:
+                await shares.initialize(group_id, 1, {T: numbers}, -1)
+            except ProtocolError as error:
+                refused.append((group_id, error.code))
+
+        async with trio.open_nursery() as nursery:
+            for group_id in ("g", "another"):
+                nursery.start_soon(begin, group_id)
+            await trio.sleep(0.5)
+            assert await shares.forget("g", {T: numbers}) is None
+        assert known == {SharePartitionKey("another", T, number) for number in numbers}
+        assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
+        await begin("g")
+        assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"
+
+    node.run(story)

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.broker.share import acknowledging as ak
+from ottla.broker.share import in_flight
 from ottla.broker.share.acquiring import Acquired, Asked, Fetched, acquire
 from ottla.broker.share.in_flight import InFlight, InFlightBatch, RecordState, Run
 from ottla.broker.share.partition import MOST_CUTS, Limits, SharePartition
@@ -41,6 +42,12 @@ def taken() -> SharePartition:
 def said(share: SharePartition, first: int, *types: int, last: int | None = None) -> ak.Changes:
     last = first + len(types) - 1 if last is None else last
     return ak.acknowledge(share, "a", [ak.Acknowledgement(first, last, types)], 0)
+
+
+def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | None]]:
+    """All runs in flight, with who has them until when; neighbours that are alike may be one or two."""
+    runs = (run for batch in share for run in batch.runs(batch.first_offset, batch.last_offset))
+    return [(first, last, state.state, state.member_id, state.lock_until_ms) for first, last, state in runs]
 
 
 def test_a_record_of_a_batch_that_says_it_has_two_billion_is_acknowledged_in_little_memory() -> None:
@@ -84,6 +91,68 @@ def test_what_is_said_of_very_many_records_is_not_looked_at_to_the_end_where_it_
     with at_most(8192), pytest.raises(ProtocolError):
         ak.acknowledge(share, "a", [said_of_each], 0)
     assert share.cuts == 0
+
+
+def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_them_or_of_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where no cut is added, none is refused: the records behind the last one looked at must not go with it."""
+    monkeypatch.setattr(ak, "MOST_CUTS", 10)
+    share = SharePartition(0, limits=Limits())
+    for now in range(12):  # one by one, which is cut by nobody's word
+        acquire(share, Asked("a", 1, 1, strict=True), Fetched(now, [(0, 19)]), now)
+    acquire(share, Asked("a", 8, 8, strict=True), Fetched(12, [(0, 19)]), 12)
+    assert (share.cuts, share.next_fetch_offset()) == (12, 20)
+    before = told(share)
+    with pytest.raises(ProtocolError) as caught:
+        said(share, 0, *[ak.ACCEPT, ak.RELEASE] * 10)
+    assert caught.value.code is E.INVALID_REQUEST
+    assert told(share) == before, "nor are the last eight accepted, of which four were released"
+    changes = said(share, 0, *[ak.ACCEPT, ak.RELEASE] * 5, ak.ACCEPT)
+    assert [row[:2] for row in changes.batches()] == [(at, at) for at in range(11)], "as far as it is cut"
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "now_ms"),
+    [
+        ("a lock is not prolonged", ak.RENEW, 29_000),
+        ("nothing is freed, though its lock is over", ak.ACCEPT, 30_000),
+        ("nothing is given up", ak.REJECT, 30_000),
+    ],
+)
+@pytest.mark.parametrize("limit", [1, 5])
+def test_what_another_member_says_touches_nothing_of_a_run_it_does_not_hold(
+    rule: str, kind: int, now_ms: int, limit: int
+) -> None:
+    share = SharePartition(0, limits=Limits(delivery_count=limit))
+    acquire(share, Asked("a", 10, 10), Fetched(0, [(0, 9)]), 0)
+    ak.settle(share, said(share, 9, ak.ACCEPT), 10, written=True)  # it is no whole batch any more
+    before = told(share)
+    with pytest.raises(ProtocolError) as caught:
+        ak.acknowledge(share, "b", [ak.Acknowledgement(5, 8, [kind])], now_ms)
+    assert caught.value.code is E.INVALID_RECORD_STATE
+    assert (told(share), share.delivery_complete_count) == (before, 1), rule
+
+
+def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the_first_run_that_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are asked of each fetch and each acknowledgement; of a batch there may be thousands of runs."""
+    share, made = taken(), list[Run]()
+    ak.settle(share, said(share, 0, *[ak.RELEASE, ak.ACCEPT] * 1000), 0, written=True)
+    assert share.cuts == 2000
+
+    def run(first: int, last: int, state: InFlight) -> Run:
+        made.append(Run(first, last, state))
+        return made[-1]
+
+    monkeypatch.setattr(in_flight, "Run", run)
+    assert (share.next_fetch_offset(), len(made)) == (0, 1)
+    acquire(share, Asked("a", 1, 1, strict=True), READ, 0)
+    changes = said(share, 0, ak.ACCEPT)
+    made.clear()
+    ak.settle(share, changes, 0, written=True)
+    assert (share.start_offset, len(made)) == (2, 3)
 
 
 def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
