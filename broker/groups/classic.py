@@ -336,9 +336,9 @@ class ClassicGroups:
         """A timer's time is over."""
         fx = Fx()
         group = self.groups.get(key[1])
+        if key[0] == "session":
+            self._promised.drop(key[1], key[2])  # whatever has become of its group: it may be another one by now
         if group is None:
-            if key[0] == "session":
-                self._promised.drop(key[1], key[2])
             return fx
         if key[0] == "join":
             rb.join_timer(group, self.settings, now_ms, fx)
@@ -346,7 +346,6 @@ class ClassicGroups:
             rb.sync_timer(group, self.settings, now_ms, fx)
         elif key[2] in group.pending:
             group.remove(key[2])
-            self._promised.drop(group.id, key[2])
             rb.complete_join_of_all(group, now_ms, fx)
         else:
             member = group.members.get(key[2])

@@ -72,6 +72,18 @@ def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
     assert member in stage.machine.groups.groups["g"].members
 
 
+def test_a_promise_is_forgotten_in_time_though_a_group_of_that_name_was_made_anew() -> None:
+    stage = stage_with_long_sessions()
+    ask(stage, "old", client="c")
+    stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
+    stage.wait(1_000_000)
+    ask(stage, "new", client="c")
+    stage.wait(900_000)
+    assert len(stage.machine.groups._promised._all) == 1
+    stage.wait(1_000_000)
+    assert stage.machine.groups._promised._all == {}
+
+
 def test_a_promise_whose_group_is_deleted_is_forgotten_when_its_time_is_over() -> None:
     stage = stage_with_long_sessions()
     for number in range(20):

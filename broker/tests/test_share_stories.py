@@ -103,7 +103,7 @@ class Model:
     def settle(self, pending: list[int], now: int, *, written: bool) -> None:
         for offset in pending:
             self.records[offset].settle(now, self.limits.delivery_count, written=written)
-        if written and pending:
+        if pending:
             self.move_on()
 
     def expire(self, now: int) -> list[int]:
@@ -146,8 +146,6 @@ class Story:
 
     def acquire(self) -> None:
         rng, share, model = self.rng, self.share, self.model
-        share.move_on()  # records given up because their write failed are passed no sooner
-        model.move_on()
         at, wanted = share.next_fetch_offset(), share.can_acquire()
         asked = Asked(rng.choice("ab"), rng.choice([1, 3, 10, 50]), rng.choice([1, 5, 100]), rng.random() < 0.5)
         told = acquire(share, asked, Fetched(at, self.read(at)), self.now)
