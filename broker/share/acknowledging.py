@@ -233,7 +233,9 @@ def settle(share: SharePartition, changes: Changes, now_ms: int, *, written: boo
                 share.delivery_complete_count -= share.open_count(first, last)
     for batch in {id(row.batch): row.batch for row in changes.rows}.values():
         share.join(batch)
-    return share.move_on() if changes.rows else False  # what could not be written may have been given up meanwhile
+    if not changes.rows:
+        return False
+    return share.move_on() if written else share.pass_what_was_given_up()
 
 
 def next_lock_end(share: SharePartition) -> int | None:

@@ -57,7 +57,7 @@ def acquire(share: SharePartition, asked: Asked, fetched: Fetched, now_ms: int) 
     if fetched.aborted:
         out = _without_aborted(share, out, fetched.aborted)
     if not out:
-        share.move_on()  # all of it may be given up, and then nobody's word will do that
+        share.pass_what_was_given_up()
     return out
 
 

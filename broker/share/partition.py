@@ -204,6 +204,13 @@ class SharePartition:
 
     # ------------------------------------------------------------------ the start moves on
 
+    def pass_what_was_given_up(self) -> bool:
+        """Move on where nothing else will: the window is full, and nobody holds anything of it. Kafka stands still."""
+        if self.can_acquire():
+            return False
+        states = (state for batch in self for state in batch.states())
+        return not any(x.state is RecordState.ACQUIRED or x.before is not None for x in states) and self.move_on()
+
     def move_on(self) -> bool:
         """Move the start offset over what is final, and forget whole batches of it; says whether it did."""
         if not self._starts_final():

@@ -155,6 +155,15 @@ def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the
     assert (share.start_offset, len(made)) == (2, 3)
 
 
+def test_a_full_window_that_was_given_up_while_its_write_failed_is_passed() -> None:
+    """Nobody holds anything of it: no word and no lock's end would ever move the start on."""
+    share = SharePartition(0, limits=Limits(1, 10, 100))
+    acquire(share, Asked("a", 10, 10), Fetched(0, [(0, 9)]), 0)
+    changes = ak.acknowledge(share, "a", [ak.Acknowledgement(0, 9, [ak.ACCEPT])], 50)
+    assert ak.settle(share, changes, 150, written=False)
+    assert (share.start_offset, share.can_acquire()) == (10, True)
+
+
 def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
     share = taken()
     for offset in range(100, 0, -2):

@@ -103,8 +103,13 @@ class Model:
     def settle(self, pending: list[int], now: int, *, written: bool) -> None:
         for offset in pending:
             self.records[offset].settle(now, self.limits.delivery_count, written=written)
-        if pending:
+        if pending and (written or self._is_stuck()):
             self.move_on()
+
+    def _is_stuck(self) -> bool:
+        """The window is full, and nobody has anything of it to say a word about."""
+        over = all(record.state in (DONE, GONE) and record.before is None for record in self.records.values())
+        return over and len(self.records) >= self.limits.record_locks
 
     def expire(self, now: int) -> list[int]:
         over = [
@@ -146,6 +151,8 @@ class Story:
 
     def acquire(self) -> None:
         rng, share, model = self.rng, self.share, self.model
+        share.move_on()  # records given up because their write failed are passed no sooner
+        model.move_on()
         at, wanted = share.next_fetch_offset(), share.can_acquire()
         asked = Asked(rng.choice("ab"), rng.choice([1, 3, 10, 50]), rng.choice([1, 5, 100]), rng.random() < 0.5)
         told = acquire(share, asked, Fetched(at, self.read(at)), self.now)
