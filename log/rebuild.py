@@ -11,10 +11,8 @@ from typing import NamedTuple
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import file_name
-from ottla.log.state import LogState, txn_ends
-from ottla.wire.batch import BatchHeader
+from ottla.log.state import LogState, take_batch
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import Buffer
 from ottla.world.disk import read_file
 
 _DIGITS = 20
@@ -111,8 +109,8 @@ def producers_below(log: LogState, offset: int) -> Generator[None, None, Produce
             for _, header, raw in segment.scan():
                 if header.last_offset >= offset:
                     break
-                if header.producer_id >= 0 and header.base_offset >= begin:
-                    _take(states, header, raw)
+                if header.base_offset >= begin:
+                    take_batch(states, header, header.base_offset, raw)  # transaction indexes keep what they have
                 count += 1
                 if count % _TOLD_AT_ONCE == 0:
                     yield
@@ -120,12 +118,3 @@ def producers_below(log: LogState, offset: int) -> Generator[None, None, Produce
         return None
     after = [log.truncations, log.log_end_offset, log.log_start_offset, *log.segments]
     return states if after == before else None
-
-
-def _take(states: ProducerStates, header: BatchHeader, raw: Buffer) -> None:
-    """A batch's producer; transaction indexes keep what they have below a cut."""
-    if not header.is_control:
-        states.update(header, header.base_offset)
-        return
-    for end in txn_ends(header, raw):
-        states.end_transaction(header, header.base_offset, end.kind, end.coordinator_epoch)

@@ -215,15 +215,9 @@ class LogState:
 
     def remember_producer(self, header: BatchHeader, base_offset: int, data: Buffer) -> None:
         """Take a batch that lies in the log into the producer state; an abort marker into the transaction index too."""
-        if header.producer_id < 0:
-            return
-        if not header.is_control:
-            self.producers.update(header, base_offset)
-            return
-        for end in txn_ends(header, data):
-            aborted = self.producers.end_transaction(header, base_offset, end.kind, end.coordinator_epoch)
+        for aborted in take_batch(self.producers, header, base_offset, data):
             segment = self.segment_of(base_offset)
-            if aborted is not None and not _is_told(segment.aborted, base_offset):
+            if not _is_told(segment.aborted, base_offset):
                 segment.add_aborted(aborted)
 
 
@@ -233,6 +227,18 @@ def _is_told(aborted: list[AbortedTxn], marker: int) -> bool:
     """
     at = bisect_left(aborted, marker, key=_marker_of)
     return at < len(aborted) and aborted[at].last_offset == marker
+
+
+def take_batch(states: ProducerStates, header: BatchHeader, base_offset: int, data: Buffer) -> list[AbortedTxn]:
+    """Take a batch that lies in a log into a producer state; gives the transactions that it aborts."""
+    if header.producer_id < 0:
+        return []
+    if not header.is_control:
+        states.update(header, base_offset)
+        return []
+    ends = txn_ends(header, data)
+    told = (states.end_transaction(header, base_offset, end.kind, end.coordinator_epoch) for end in ends)
+    return [aborted for aborted in told if aborted is not None]
 
 
 def txn_ends(header: BatchHeader, data: Buffer) -> Iterator[TxnEnd]:

@@ -83,7 +83,7 @@ class DeleteOffsets(NamedTuple):
 
 
 class OfShare(NamedTuple):
-    """What a share group is asked; the rule says what is answered."""
+    """What a share group is asked; the rule says what is answered, also by the ProtocolError it raises."""
 
     ticket: Any
     rule: Callable[[ShareGroups, Any, int], Fx]
@@ -91,7 +91,7 @@ class OfShare(NamedTuple):
 
 
 class OfStreams(NamedTuple):
-    """What a streams group is asked; the rule says what is answered."""
+    """What a streams group is asked; the rule says what is answered, also by the ProtocolError it raises."""
 
     ticket: Any
     rule: Callable[[StreamsGroups, Any, int], Fx]
@@ -232,10 +232,12 @@ class GroupMachine:
                 return Fx(replies=[Reply(ticket, ErrorCode.NONE)], txn=ends)
             case DeleteGroup() | DeleteOffsets():
                 return self._delete(event)
-            case OfShare():
-                return event.rule(self.shares, event.ticket, now_ms)
-            case OfStreams():
-                return event.rule(self.streams, event.ticket, now_ms)
+            case OfShare() | OfStreams():
+                groups: Any = self.shares if isinstance(event, OfShare) else self.streams
+                try:
+                    return event.rule(groups, event.ticket, now_ms)
+                except ProtocolError as error:
+                    return Fx(replies=[Reply(event.ticket, error.with_traceback(None))])
             case _:
                 raise AssertionError(event)
 

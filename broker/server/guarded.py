@@ -18,6 +18,7 @@ import trio
 from ottla.broker.auth.gate import Gate, Policy, Said, State
 from ottla.broker.auth.strangers import FREE_BYTES
 from ottla.broker.server.connection import CloseConnection, Connection
+from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import Request, response_chunks
 from ottla.wire.schema import Message
@@ -88,9 +89,9 @@ class GuardedConnection(Connection):
         agreed = False
         try:
             agreed = await self._agreed()
-        except AssertionError:
-            raise  # a broken invariant, as anywhere
-        except Exception:
+        except Exception as error:
+            if is_ours(error):
+                raise  # a broken invariant, as anywhere
             text = "connection from %s to %s closed: its handshake could not be handled"
             self._complain(logging.ERROR, text, self._peer.host, self._peer.listener, traceback=True)
             self._tell_out("its handshake could not be handled")

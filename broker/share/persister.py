@@ -114,24 +114,11 @@ class Persister:
 
         Raises (awaited): ProtocolError.
         """
-        said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        return self._write(self._turn(at), *said)
-
-    async def _write(
-        self,
-        own: _Call,
-        at: SharePartitionKey,
-        state_epoch: int,
-        leader_epoch: int,
-        start_offset: int,
-        delivery_complete_count: int,
-        batches: tuple[StateBatch, ...],
-    ) -> None:
         stored = [wr.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches]
         row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
         request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
         said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        await self._ask(at, lambda ticket: m.Write(ticket, *said), request, own)
+        return self._ask(at, lambda ticket: m.Write(ticket, *said), request, self._turn(at))
 
     async def delete(self, at: SharePartitionKey) -> None:
         """Forget a share partition. Raises: ProtocolError."""

@@ -67,14 +67,20 @@ def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
     node.run(story)
 
 
+async def with_a_long_session(node: Node) -> Any:
+    """A member with one partition more than are let go of at once; each step of that takes a whole turn."""
+    shares = node.stage.services.shares
+    shares._env = Hurried()
+    await node.fetch(0, *range(AT_ONCE + 1))
+    await trio.testing.wait_all_tasks_blocked()
+    return shares
+
+
 def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_held_is_kept_first() -> None:
     node = Node(AT_ONCE + 1)
 
     async def story() -> None:
-        shares = node.stage.services.shares
-        shares._env = Hurried()
-        await node.fetch(0, *range(AT_ONCE + 1))
-        await trio.testing.wait_all_tasks_blocked()
+        shares = await with_a_long_session(node)
         node.produce(AT_ONCE)
         await node.fetch(1)
 
@@ -95,10 +101,7 @@ def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since
     node = Node(AT_ONCE + 1)
 
     async def story() -> None:
-        shares = node.stage.services.shares
-        shares._env = Hurried()
-        await node.fetch(0, *range(AT_ONCE + 1))
-        await trio.testing.wait_all_tasks_blocked()
+        shares = await with_a_long_session(node)
         shares.sessions.close("g", "m")
         for number in range(3):
             assert shares._going, f"still at it after {number} rounds"

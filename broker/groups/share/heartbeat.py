@@ -41,13 +41,14 @@ class Beaten:
 
 
 def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: Call) -> Fx:
-    """The answer is a `Beaten` or a `ProtocolError`; it stands beside what goes in slices, whatever becomes of them."""
+    """The answer is a `Beaten`; it stands beside what goes in slices, whatever becomes of them.
+
+    Raises:
+        ProtocolError: a refusal, which is the answer then.
+    """
     beaten = Beaten(hb.ShareGroupHeartbeatResponse())
     fx = Fx(replies=[Reply(ticket, beaten)])
-    try:
-        _Beat(groups, call, beaten, now_ms, fx).go()
-    except ProtocolError as error:
-        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    _Beat(groups, call, beaten, now_ms, fx).go()
     return fx
 
 

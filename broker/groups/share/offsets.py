@@ -33,25 +33,24 @@ class ToDelete(NamedTuple):
     unknown: list[str]
 
 
-def _empty(group: ShareGroup) -> None:
+def _empty(group: ShareGroup) -> ShareGroup:
     if group.members:
         raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.text)
+    return group
 
 
 def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]) -> Fx:
     """These partitions, which exist, are to begin elsewhere; a group that is not there is made.
 
-    The answer is a `ToAlter`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The answer is a `ToAlter`.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; COORDINATOR_LOAD_IN_PROGRESS while it is being deleted.
     """
-    fx = Fx()
-    try:
-        group = groups.group_to_join(group_id)
-        _empty(group)
-        if groups.is_forgetting(group, now_ms):  # what is begun now would outlive the group
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    except ProtocolError as error:
-        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
-    image = groups.topics.image
+    fx, image = Fx(), groups.topics.image
+    group = _empty(groups.group_to_join(group_id))
+    if groups.is_forgetting(group, now_ms):  # what is begun now would outlive the group
+        raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     new = {image.topics[name].id: Named(name, numbers) for name, numbers in topics.items() if name in image.topics}
     if new:
         groups.begin(group, new, now_ms, fx)
@@ -63,13 +62,9 @@ def alter(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topic
 def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> Fx:
     """Topics are to be forgotten, first of all by the persister.
 
-    The answer is a `ToDelete`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The answer is a `ToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    try:
-        group = groups.group(group_id)
-        _empty(group)
-    except ProtocolError as error:
-        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    group = _empty(groups.group(group_id))
     image, initialized, deleting = groups.topics.image, dict(group.initialized), dict(group.deleting)
     places: dict[bytes, frozenset[int]] = {}
     unknown = []
@@ -104,13 +99,9 @@ def begin_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: s
     this id begins in an epoch that the persister refuses where it remembers a later one. Of topics that are being
     deleted nothing tells which partitions had a state: all of them count.
 
-    The answer is a `ToDelete`, or a `ProtocolError`: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The answer is a `ToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    try:
-        group = groups.group(group_id)
-        _empty(group)
-    except ProtocolError as error:
-        return Fx(replies=[Reply(ticket, error.with_traceback(None))])
+    group = _empty(groups.group(group_id))
     image, doubtful = groups.topics.image, dict[bytes, Named]()
     for topic_id, name in group.deleting.items():
         topic = image.topics.get(image.topic_names.get(topic_id, ""))
