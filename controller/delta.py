@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.decision import PAUSE_EVERY, in_order
 from ottla.controller.image import RESOURCE_BROKER, Image, Topic
 
 NOTHING: frozenset[Any] = frozenset()
@@ -77,7 +77,7 @@ class Delta:
 def between(old: Image, new: Image) -> Generator[None, None, Delta]:
     """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
     topics: dict[str, TopicDelta] = {}
-    for number, name in enumerate(sorted({*old.topics, *new.topics}), 1):
+    for number, name in enumerate((yield from in_order({*old.topics, *new.topics})), 1):
         if number % PAUSE_EVERY == 0:
             yield
         before, after = old.topics.get(name), new.topics.get(name)

@@ -13,7 +13,7 @@ from immutables import MapMutation
 from msgspec.structs import replace as changed_record
 
 from ottla.controller.acl import rule_of
-from ottla.controller.decision import PAUSE_EVERY, at_once
+from ottla.controller.decision import PAUSE_EVERY, at_once, in_order
 from ottla.controller.delta import Delta, TopicDelta
 from ottla.controller.image import (
     NO_LEADER_CHANGE,
@@ -42,6 +42,10 @@ class Draft:
         self._partitions: dict[str, Changing[Partition]] = {}
         """Of topics whose partitions changed since the last image was taken."""
         self._touched: dict[str, set[int]] = {}
+        self._forgetting: Mapping[str, Topic] | None = None
+        """The topics of when all were to forget their eligible leaders: done as one is touched, else with the image."""
+        self._has_forgotten: set[str] = set()
+        """Which of them need not any more."""
         self._configs: set[tuple[int, str]] = set()
         self._values: dict[tuple[int, str], dict[str, str]] = {}
         """Settings of resources that changed since the last image was taken."""
@@ -68,6 +72,7 @@ class Draft:
 
     def imaging(self, offset: int, epoch: int) -> Generator[None, None, Image]:
         """Make the image as of ``offset``; pauses after each hundred topics. Nothing is taken in meanwhile."""
+        yield from self._forget_the_rest()
         for number, (name, partitions) in enumerate(self._partitions.items(), 1):
             topics = self._trie("topics")
             topics[name] = replace(topics[name], partitions=partitions.finished())
@@ -127,6 +132,8 @@ class Draft:
         name = self._trie("topic_names").get(topic_id)
         if name is None:
             return None
+        if self._forgetting is not None and name not in self._has_forgotten:
+            at_once(self._forget_eligible(name))
         partitions = self._partitions.get(name)
         if partitions is None:
             known: Mapping[int, Partition] = self._trie("topics")[name].partitions
@@ -163,18 +170,36 @@ class Draft:
 
     def _clear_elr(self, record: m.ClearElrRecord) -> None:
         """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
-        topics = self._trie("topics").finish()
-        self._tries["topics"] = topics.mutate()
-        for name in [record.topic_name] if record.topic_name else sorted(topics):
-            topic, changing = topics.get(name), self._partitions.get(name)
-            if topic is None:
-                continue
-            known = topic.partitions if changing is None else changing.finished()
-            for number, p in known.items():
-                if p.elr or p.last_known_elr:
-                    forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
-                    forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
-                    self._partition_change(forgotten)
+        if record.topic_name:
+            at_once(self._forget_eligible(record.topic_name))
+            return
+        self._forgetting, self._has_forgotten = self._trie("topics").finish(), set()
+        self._tries["topics"] = as_map(self._forgetting).mutate()
+
+    def _forget_the_rest(self) -> Generator[None, None, None]:
+        """What is still to be forgotten of all topics, in the order of their names."""
+        if self._forgetting is None:
+            return
+        for number, name in enumerate((yield from in_order(self._forgetting)), 1):
+            if name not in self._has_forgotten:
+                yield from self._forget_eligible(name)
+            if number % PAUSE_EVERY == 0:
+                yield
+        self._forgetting = None
+
+    def _forget_eligible(self, name: str) -> Generator[None, None, None]:
+        self._has_forgotten.add(name)
+        topic, changing = self._trie("topics").get(name), self._partitions.get(name)
+        if topic is None:
+            return
+        known = topic.partitions if changing is None else changing.finished()
+        for seen, (number, p) in enumerate(known.items(), 1):
+            if p.elr or p.last_known_elr:
+                forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
+                forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
+                self._partition_change(forgotten)
+            if seen % PAUSE_EVERY == 0:
+                yield
 
     def _config(self, record: m.ConfigRecord) -> None:
         at = (record.resource_type, record.resource_name)

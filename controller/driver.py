@@ -289,6 +289,8 @@ class Controller:
                 wait_ms = AGAIN_MS if await self.submit(chore) else every_ms
             except OSError:
                 continue  # the node is gone
+            except AssertionError:
+                raise  # a broken invariant ends the node, as it does everywhere
             except Exception as error:
                 if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
                     continue  # leadership is gone

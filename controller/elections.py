@@ -118,7 +118,8 @@ def _sweep(image: Image, static: Mapping[str, str], kind: Election, wants: Calla
     """Elect wherever it is wanted and somebody else leads after it; the answer: whether there may be more to do."""
     records: list[Message] = []
     seen = 0
-    for topic in (image.topics[name] for name in sorted(image.topics)):
+    for name in (yield from in_order(image.topics)):
+        topic = image.topics[name]
         rules = rules_of(image, static, topic)
         for number, p in topic.partitions.items():
             seen += 1

@@ -8,10 +8,10 @@ the middle of one keeps what it had until the move is through. The rules are Ott
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.controller.config_keys import REPLICA_RECOVERY
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, in_order
 from ottla.controller.image import NO_LEADER, Image, Partition, Topic
 from ottla.controller.leadership import rules_of
 from ottla.controller.leases import Absences
@@ -32,8 +32,8 @@ MOVES_A_TURN = 100
 """So many partitions begin to move at once; the rest follows in later turns."""
 
 
-def _partitions(image: Image) -> Iterator[tuple[Topic, int, Partition]]:
-    for name in sorted(image.topics):
+def _partitions(image: Image, names: Iterable[str]) -> Iterator[tuple[Topic, int, Partition]]:
+    for name in names:
         topic = image.topics[name]
         for number, p in topic.partitions.items():
             yield topic, number, p
@@ -75,7 +75,7 @@ def grow(image: Image, static: Mapping[str, str]) -> Steps:
     growing = _grows(image, static, factor)
     if not growing:
         return Decision(False)
-    for seen, (_, _, p) in enumerate(_partitions(image), 1):
+    for seen, (_, _, p) in enumerate(_partitions(image, image.topics), 1):
         brokers.count(p.replicas)
         if seen % PAUSE_EVERY == 0:
             yield
@@ -114,7 +114,8 @@ def recover(image: Image, static: Mapping[str, str], absences: Absences, now_ms:
     away = absences.away(image, now_ms, after_ms)
     brokers = _live(image)
     lost: list[tuple[Topic, int, Partition]] = []
-    for seen, (topic, number, p) in enumerate(_partitions(image), 1):
+    names = yield from in_order(image.topics)
+    for seen, (topic, number, p) in enumerate(_partitions(image, names), 1):
         brokers.count(p.replicas)
         if seen % PAUSE_EVERY == 0:
             yield

@@ -15,6 +15,7 @@ from typing import Any
 from immutables import Map
 
 from ottla.controller.acl import Acl
+from ottla.controller.decision import in_order
 from ottla.controller.persistent import Numbered
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
@@ -154,18 +155,25 @@ def records_of(image: Image) -> Iterator[Message]:
 
     Within it by name or number: tries are in an order of each process's own, and files are to be the same.
     """
+    return (record for record in told_slowly(image) if record is not None)
+
+
+def told_slowly(image: Image) -> Iterator[Message | None]:
+    """As `records_of`; None where other work may go on, which putting very many in order takes."""
     for name, level in _features_first(image.features):
         yield m.FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))
     yield from (image.controllers[number] for number in sorted(image.controllers))
-    for topic in (image.topics[name] for name in sorted(image.topics)):
+    for topic_name in (yield from in_order(image.topics)):
+        topic = image.topics[topic_name]
         yield m.TopicRecord(topic.name, topic.id)
         for number, p in topic.partitions.items():
             yield partition_record(topic.id, number, p)
-    for (kind, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
-        for key, value in values.items():
+    for kind, name in (yield from in_order(image.configs)):
+        for key, value in image.configs[kind, name].items():
             yield m.ConfigRecord(kind, name, key, value)
-    yield from (image.others[about] for about in sorted(image.others, key=repr))
+    for about in (yield from in_order(image.others, repr)):
+        yield image.others[about]
     if image.next_producer_id is not None:
         yield image.next_producer_id
 

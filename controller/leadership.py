@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from ottla.controller.config_keys import meant, topic_key
-from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.decision import PAUSE_EVERY, in_order
 from ottla.controller.directories import is_online
 from ottla.controller.image import NO_LEADER, RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic
 from ottla.controller.partition_change import Rules, change
@@ -61,7 +61,8 @@ def partition_changes(
 
     out: list[Message] = []
     seen = 0
-    for topic in (image.topics[name] for name in sorted(image.topics)):
+    for name in (yield from in_order(image.topics)):
+        topic = image.topics[name]
         rules: Rules | None = None
         for number, p in topic.partitions.items():
             seen += 1

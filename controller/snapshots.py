@@ -113,12 +113,14 @@ def _take_control(out: Snapshot, message: Message | None) -> bool:
 
 def snapshot_steps(
     snapshot: Snapshot,
-    records: Iterable[Message],
+    records: Iterable[Message | None],
     epoch: int,
     now_ms: int,
     metadata_version: int = NEWEST_METADATA_VERSION,
 ) -> Generator[None, None, bytes]:
     """Make the bytes of a snapshot file of ``records``; pauses every hundred of them, where other work may go on.
+
+    So it does where one of them is None, which is no record.
 
     ``snapshot`` gives what surrounds them: the quorum's version and voters, the time of the last record.
     """
@@ -131,6 +133,9 @@ def snapshot_steps(
     offset = len(head)
     writer = BatchWriter(now_ms)
     for number, record in enumerate(records, 1):
+        if record is None:
+            yield
+            continue
         writer.add_message(record, metadata_version)
         if writer.count == RECORDS_A_BATCH:
             parts.append(writer.done(offset, epoch))

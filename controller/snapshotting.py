@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from ottla.controller.image import Image, records_of
+from ottla.controller.image import Image, told_slowly
 from ottla.controller.pacing import paced
 from ottla.controller.raft.events import Covered
 from ottla.controller.raft.shell import Raft
@@ -55,7 +55,7 @@ class Snapshotting:
     async def _write(self, image: Image, name: SnapshotId, around: Snapshot) -> None:
         level = image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
         try:
-            raw = await paced(snapshot_steps(around, records_of(image), name.epoch, self._env.now_ms(), level))
+            raw = await paced(snapshot_steps(around, told_slowly(image), name.epoch, self._env.now_ms(), level))
             await self._env.in_thread(partial(self._store.write_snapshot, name, raw), Lane.FILES)
         except OSError as error:
             try:

@@ -379,6 +379,17 @@ async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
 
 
 @virtual
+async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Sight) -> Decision:
+        raise AssertionError("this cannot be")
+
+    monkeypatch.setattr("ottla.controller.driver.CHORES", (Chore("do what cannot be", lambda static: 1_000, broken),))
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="this cannot be"), flatten_subgroups=True):
+        async with Ground().controller():
+            await trio.sleep(600)
+
+
+@virtual
 async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
     ground = Ground()
     async with ground.controller(broker=False) as controller:

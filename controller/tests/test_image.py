@@ -181,6 +181,32 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
     assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
 
 
+def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> None:
+    """All forget as the image is made, or as one is touched: which of the two, nobody sees."""
+    base, _ = after(
+        Image(),
+        *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
+        *(with_elr(number, topic, eligible_leader_replicas=[2]) for topic in (1, 2, 3) for number in (0, 1)),
+    )
+    again = m.PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
+    changes: list[Message] = [again, m.RemoveTopicRecord(topic_id(2)), m.TopicRecord("u", topic_id(5))]
+    made = with_elr(0, 5, eligible_leader_replicas=[2])
+    image, delta = after(base, m.ClearElrRecord(""), *changes, made)
+    assert {name: {n: p.elr for n, p in t.partitions.items()} for name, t in image.topics.items()} == {
+        "t": {0: (3,), 1: ()},
+        "u": {0: (2,)},
+        "v": {0: (), 1: ()},
+    }
+    assert image.topics["t"].partitions[0].partition_epoch == 8, "it has forgotten, and then has learnt"
+    assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}, "v": {0, 1}}
+    twice, _ = after(base, m.ClearElrRecord(""), *changes, made, m.ClearElrRecord(""))
+    assert not any(p.elr for t in twice.topics.values() for p in t.partitions.values()), "the second one counts too"
+    slowly = base
+    for record in (m.ClearElrRecord(""), *changes, made):
+        slowly, _ = after(slowly, record)
+    assert slowly == image
+
+
 ORDER = """
 from ottla.controller.delta import Delta
 from ottla.controller.image import records_of

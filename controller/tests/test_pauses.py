@@ -10,6 +10,8 @@ import pytest
 
 from ottla.controller import config_keys, elections, healing, heartbeats, leases, plan_moves
 from ottla.controller.decision import PAUSE_EVERY, SORTED_AT_ONCE, at_once, in_order
+from ottla.controller.draft import Draft
+from ottla.controller.image import Image, told_slowly
 from ottla.controller.leadership import leads_something, partition_changes
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.snapshots import Snapshot, snapshot_steps
@@ -248,6 +250,34 @@ def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(
     things = [(number * 7919 % 100, number) for number in range(count)]
     assert at_once(in_order(things)) == sorted(things)
     assert at_once(in_order(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
+
+
+def test_all_eligible_leaders_are_forgotten_in_steps() -> None:
+    controller = filled(1_000, 2)
+    image = controller.image
+    for topic in image.topics.values():
+        for number in topic.partitions:
+            change = m.PartitionChangeRecord(number, topic.id, leader=-2, eligible_leader_replicas=[2])
+            controller.replay(image.offset, change)
+    publish(controller, image.offset)
+    controller.replay(image.offset, m.ClearElrRecord(""))
+    assert pauses(controller.appending(image.offset, 1)) == 20
+    assert not any(p.elr for t in controller.latest.topics.values() for p in t.partitions.values())
+
+
+def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Draft(Image())
+    for number in range(50):
+        image.take(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.take(m.ConfigRecord(2, f"t{number}", "k", "v"))
+        image.take(m.UserScramCredentialRecord(f"u{number}", 1))
+    monkeypatch.setattr("ottla.controller.decision.SORTED_AT_ONCE", 10)
+    told = list(told_slowly(image.image(1, 1)))
+    assert told.count(None) == 3 * (5 + 1)
+    assert pauses(snapshot_steps(Snapshot(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
+    assert at_once(snapshot_steps(Snapshot(), told, 1, 0)) == at_once(
+        snapshot_steps(Snapshot(), filter(None, told), 1, 0)
+    )
 
 
 @pytest.mark.parametrize(

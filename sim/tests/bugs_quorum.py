@@ -113,12 +113,12 @@ def leave_the_last_out_of_snapshots() -> None:
     """A snapshot holds all records but one."""
 
     def make(real: Any) -> Any:
-        def records_of(image: Any) -> Iterator[Any]:
+        def told_slowly(image: Any) -> Iterator[Any]:
             return iter(list(real(image))[:-1])
 
-        return records_of
+        return told_slowly
 
-    replace(snapshotting, "records_of", make)
+    replace(snapshotting, "told_slowly", make)
 
 
 def believe_the_id_alone() -> None:
