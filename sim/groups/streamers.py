@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 REBALANCE_MS = 4_000
 LEAVING = -1
+REPEATED_SHARE = 0.1
+"""Of the heartbeats that need not say what its tasks are: they may all the same, also while some are to be given up."""
 CHANGELOG = "app-store-changelog"
 PARTS = {"0": "w0", "1": "w1"}
 """Of the application, each with the topic it reads."""
@@ -71,7 +73,7 @@ class StreamsMember(ReadingMember):
                 asked.user_endpoint = hb.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
         if self._said is None:
             asked.rebalance_timeout_ms = REBALANCE_MS
-        if not (self._said and self._has_said()):
+        if not (self._said and self._has_said()) or self.world.rng.random() < REPEATED_SHARE:
             active: Tasks = {}
             for part, topic in PARTS.items():
                 numbers = {number for name, number in self.positions if name == topic}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 
@@ -25,3 +28,41 @@ class Plant(NamedTuple):
 def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Put what ``make`` gives for the real thing in its place."""
     setattr(where, name, make(getattr(where, name)))
+
+
+FOUND, NOT_FOUND, NOT_REACHED = 0, 1, 2
+
+
+def look_for(plant: Plant, run: Callable[[int], Any], seeds: int) -> int:
+    """Run seeds until a bug that is sown already shows; gives the status of the process.
+
+    Whatever a node ends with that nobody foresaw counts as shown.
+    """
+    for seed in range(1, seeds + 1):
+        try:
+            violations = run(seed).violations
+        except BaseExceptionGroup as error:
+            print(f"seed {seed}: {error!r}"[:500])
+            return FOUND
+        found = [(kind, text) for kind, text in violations if kind in plant.names.split()]
+        if found:
+            print(f"seed {seed}: {found[0]}"[:500])
+            return FOUND
+        print(f"seed {seed} ok {violations[:1]}"[:300], flush=True)
+    return NOT_FOUND if reached(lambda: run(1)) else NOT_REACHED
+
+
+def reached(run: Callable[[], object]) -> bool:
+    """Whether a run calls anything that was planted: a bug that nobody calls is found by nobody, and proves nothing."""
+    met: list[str] = []
+
+    def look(frame: FrameType, what: str, _: object) -> None:
+        if what == "call" and not met and Path(frame.f_code.co_filename).name.startswith("bugs_"):
+            met.append(frame.f_code.co_qualname)
+
+    sys.setprofile(look)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return bool(met)
