@@ -17,7 +17,6 @@ from ottla.broker.groups.share.offsets import ToAlter, alter
 from ottla.broker.handlers.share_acks import is_served
 from ottla.broker.handlers.share_group_heartbeat import tell_initialized
 from ottla.broker.server.dispatch import Answer, Context
-from ottla.broker.share.several import for_each
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
@@ -26,6 +25,7 @@ from ottla.wire.messages import alter_share_group_offsets as m
 from ottla.wire.schema import ZERO_UUID, Message
 
 Topic = m.AlterShareGroupOffsetsResponseTopic
+Row = m.AlterShareGroupOffsetsResponsePartition
 
 
 def _refuse(code: ErrorCode, message: str | None = None) -> Message:
@@ -47,7 +47,7 @@ class _Begun(NamedTuple):
     """A partition that is to begin elsewhere, and its row in the answer."""
 
     topic: Topic
-    row: m.AlterShareGroupOffsetsResponsePartition
+    row: Row
     start_offset: int
 
 
@@ -64,7 +64,7 @@ def _rows(context: Context, topic: m.AlterShareGroupOffsetsRequestTopic, begun: 
         if not code and known is not None and part.partition_index not in known.partitions:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = code.text if code else None
-        row.partitions.append(m.AlterShareGroupOffsetsResponsePartition(part.partition_index, code, text))
+        row.partitions.append(Row(part.partition_index, code, text))
         if not code:
             begun.append(_Begun(row, row.partitions[-1], part.start_offset))
         yield
@@ -76,10 +76,12 @@ async def _alter(context: Context, request: m.AlterShareGroupOffsetsRequest) -> 
     for topic in request.topics:
         response.responses.append(await context.turn.through(_rows(context, topic, begun)))
         await context.turn.step()
-    good, offsets = dict[str, set[int]](), dict[tuple[str, int], int]()
-    for each in begun:
-        offsets[each.topic.topic_name, each.row.partition_index] = each.start_offset  # of one named twice, the last
-        good.setdefault(each.topic.topic_name, set()).add(each.row.partition_index)
+    good, starts, rows = dict[str, set[int]](), dict[SharePartitionKey, int](), dict[SharePartitionKey, list[Row]]()
+    for of, row, start_offset in begun:
+        key = SharePartitionKey(request.group_id, of.topic_id, row.partition_index)
+        starts[key] = start_offset  # of one named twice, the last
+        rows.setdefault(key, []).append(row)
+        good.setdefault(of.topic_name, set()).add(row.partition_index)
         await context.turn.step()
     topics = {name: frozenset(numbers) for name, numbers in good.items()}
     rule = partial(alter, group_id=request.group_id, topics=topics)
@@ -87,19 +89,14 @@ async def _alter(context: Context, request: m.AlterShareGroupOffsetsRequest) -> 
     if isinstance(answer, ProtocolError):
         return _refuse(answer.code, answer.message)
     assert isinstance(answer, ToAlter)
-    failed: list[ErrorCode] = []
+    failures: list[ProtocolError] = []
 
-    async def begin(at: _Begun) -> None:
-        topic, row, _ = at
-        key = SharePartitionKey(request.group_id, topic.topic_id, row.partition_index)
-        start_offset = offsets[topic.topic_name, row.partition_index]
-        try:
-            await context.services.shares.persister.initialize(key, answer.epoch, start_offset)
-        except ProtocolError as error:
+    def failed(key: SharePartitionKey, error: ProtocolError) -> None:
+        failures.append(error)
+        for row in rows[key]:
             row.error_code, row.error_message = error.code, error.message
-            failed.append(error.code)
 
-    await for_each(begun, begin)
+    await context.services.shares.begin(request.group_id, answer.epoch, starts.items(), failed)
     if answer.partitions:
-        await tell_initialized(context, request.group_id, answer.partitions, done=not failed)
+        await tell_initialized(context, request.group_id, answer.partitions, done=not failures)
     return response

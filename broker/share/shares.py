@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import TypeVar
 
 import trio
@@ -67,7 +68,7 @@ class Shares:
         self._by_place: dict[Place, dict[SharePartitionKey, None]] = {}
         self._env = env
         self._beginning: dict[str, list[list[ProtocolError]]] = {}
-        """By group, what is being initialised: it stops where it hears of a failure."""
+        """By group, what is being begun: each stops where it hears of a failure."""
         self._going: deque[Steps[None]] = deque()
         """What is let go of in turns."""
         replicas.on_resigned.append(self.resigned)
@@ -126,24 +127,41 @@ class Shares:
     ) -> None:
         """Have the persister begin a group's partitions. Raises: ProtocolError: not all of them could be."""
         failures: list[ProtocolError] = []
-
-        async def one(key: SharePartitionKey) -> None:
-            try:
-                if not failures:
-                    await self.persister.initialize(key, epoch, start_offset)
-            except ProtocolError as error:
-                failures.append(error)
-
-        underway = self._beginning.setdefault(group_id, [])
-        underway.append(failures)
-        try:
-            await for_each(_keys(group_id, places), one)
-        finally:
-            underway[:] = [each for each in underway if each is not failures]
-            if not underway:
-                self._beginning.pop(group_id, None)
+        keys = takewhile(lambda _: not failures, _keys(group_id, places))
+        starts = ((key, start_offset) for key in keys)
+        await self.begin(group_id, epoch, starts, lambda _, error: failures.append(error))
         if failures:
             raise failures[0].with_traceback(None)
+
+    async def begin(
+        self,
+        group_id: str,
+        epoch: int,
+        starts: Iterable[tuple[SharePartitionKey, int]],
+        failed: Callable[[SharePartitionKey, ProtocolError], None],
+    ) -> None:
+        """Have the persister begin partitions of a group, each at an offset; ``failed`` hears of those it does not.
+
+        What is deleted of the group meanwhile refuses the rest, which would come behind the deletion.
+        """
+        overtaken: list[ProtocolError] = []
+
+        async def one(start: tuple[SharePartitionKey, int]) -> None:
+            try:
+                if overtaken:
+                    raise overtaken[0].with_traceback(None)
+                await self.persister.initialize(start[0], epoch, start[1])
+            except ProtocolError as error:
+                failed(start[0], error)
+
+        underway = self._beginning.setdefault(group_id, [])
+        underway.append(overtaken)
+        try:
+            await for_each(starts, one)
+        finally:
+            underway[:] = [each for each in underway if each is not overtaken]
+            if not underway:
+                self._beginning.pop(group_id, None)
 
     async def forget(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
         """Have the persister forget a group's partitions; gives what went wrong first."""

@@ -216,7 +216,7 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
 
     async def story() -> None:
         node.persister.initialize, node.persister.delete = initialize, delete
-        shares, refused = node.stage.services.shares, list[tuple[str, E]]()
+        shares, refused, told = node.stage.services.shares, list[tuple[str, E]](), dict[int, E]()
 
         async def begin(group_id: str) -> None:
             try:
@@ -224,12 +224,18 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
             except ProtocolError as error:
                 refused.append((group_id, error.code))
 
+        def failed(key: SharePartitionKey, error: ProtocolError) -> None:
+            told[key.partition] = error.code
+
+        starts = [(SharePartitionKey("g", U, number), number) for number in numbers]
         async with trio.open_nursery() as nursery:
             for group_id in ("g", "another"):
                 nursery.start_soon(begin, group_id)
+            nursery.start_soon(shares.begin, "g", 1, starts, failed)
             await trio.sleep(0.5)
-            assert await shares.forget("g", {T: numbers}) is None
+            assert await shares.forget("g", {T: numbers, U: numbers}) is None
         assert known == {SharePartitionKey("another", T, number) for number in numbers}
+        assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= AT_ONCE}
         assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
         await begin("g")
         assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"
