@@ -29,7 +29,7 @@ MECHANISMS = {number: name for name, number in scram.TYPES.items()}
 MOST_BYTES = 1024
 """Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
 _TWICE = "A user credential cannot be altered twice in the same request"
-Wrong = tuple[ErrorCode, str]
+Wrong = tuple[ErrorCode, str | None]
 
 
 class BadScramOption(Exception):
@@ -59,6 +59,8 @@ def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> Wrong | None:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
     if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MOST_BYTES:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MOST_BYTES} bytes"
+    if wrong is None and not upsertion.salted_password:  # Java makes no key of nothing
+        wrong = ErrorCode.UNKNOWN_SERVER_ERROR, None
     return wrong
 
 

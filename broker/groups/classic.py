@@ -134,11 +134,8 @@ class ClassicGroups:
         return fx
 
     def _join(self, call: Call, request: j.JoinGroupRequest, now_ms: int, fx: Fx) -> None:
-        settings = self.settings
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id:

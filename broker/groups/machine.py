@@ -245,6 +245,9 @@ class GroupMachine:
         """A member asks for something."""
         request = call.request
         group_id: str = request.group_id
+        if type(request) is j.JoinGroupRequest and not self.groups.settings.allows(request.session_timeout_ms):
+            wrong = rb.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
+            return Fx(replies=[Reply(call.ticket, wrong)])  # whatever kind its group is of
         if self._streams is not None and group_id in self._streams.groups:
             from ottla.broker.groups.streams.others import handle as handle_other
 

@@ -47,6 +47,10 @@ class GroupSettings(NamedTuple):
     share: ShareSettings = ShareSettings()
     streams: StreamsSettings = StreamsSettings()
 
+    def allows(self, session_timeout_ms: int) -> bool:
+        """Whether a member of the classic protocol may have such a session."""
+        return self.min_session_timeout_ms <= session_timeout_ms <= self.max_session_timeout_ms
+
 
 class Assigned(NamedTuple):
     """The leader's assignment is in force once its record is committed."""

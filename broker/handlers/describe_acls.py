@@ -1,7 +1,8 @@
 """DescribeAcls (29), v1-3: the access rules a filter means, by what they are about.
 
 Behaviour: without an authorizer SECURITY_DISABLED. A filter's pattern MATCH means every rule that covers the name, ANY
-every kind of pattern by its own name. A filter that says something nobody knows ends the connection.
+every kind of pattern by its own name. A filter that says UNKNOWN (0) ends the connection; one with a
+code nobody knows finds nothing.
 
 Source: ``AclApis.handleDescribeAcls``, ``DescribeAclsResponse.aclsResources`` (apache/kafka 4.3.1).
 
@@ -26,9 +27,8 @@ from ottla.wire.messages.describe_acls import (
 
 def handle(context: Context, request: DescribeAclsRequest) -> Answer:
     """Look through all rules."""
-    wanted = filter_of(request)
-    if wanted.is_unknown:
-        raise WireError(f"DescribeAcls with a filter nobody knows: {wanted}")
+    if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
+        raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
     if not context.is_guarded:
         code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=code, error_message=text)

@@ -47,6 +47,8 @@ TYPES = {
     "PASSWORD": 9,
 }
 TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, CLIENT_METRICS, GROUP = 1, 2, 3, 4, 5, 7, 8
+KINDS = (2, 4, 8, 16, 32)
+"""Kinds of resources there are in Kafka; a request that names another is refused as a whole."""
 
 
 def _row(
@@ -173,6 +175,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
 def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
     response = DescribeConfigsResponse(results=Written(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
+    refused = any(resource.resource_type not in KINDS for resource in request.resources)
     for resource in request.resources:
         yield
         names = asked.setdefault(resource.resource_type, set())
@@ -181,6 +184,8 @@ def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
         names.add(resource.resource_name)
         result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
         try:
+            if refused:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
             result.configs = _describe(context, resource, request)
         except ProtocolError as error:
             result.error_code, result.error_message = error.code, error.message or ""

@@ -63,6 +63,13 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
     for topic_asked in request.topics:
         asked.add(topic_asked.name)
         yield
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        refused = DescribeTopicPartitionsResponse()
+        for topic_asked in request.topics:
+            row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
+            refused.topics.append(row)
+            yield
+        return refused
     names = yield from in_order(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]

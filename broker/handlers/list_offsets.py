@@ -34,7 +34,7 @@ from ottla.wire.written import Written
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 KNOWS_NOT_AVAILABLE = 5
 
 
@@ -89,6 +89,8 @@ def _one(
     Raises:
         ProtocolError: there is none.
     """
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no word for it
     if part.partition_index in twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):

@@ -1,9 +1,10 @@
 """Metadata (3), v0-13: brokers, and leaders of partitions.
 
-Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v10 topics may be
-named by id (v12 for real). A missing topic is created when both the client and ``auto.create.topics.enable`` allow
-it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for twice is answered once. The controller
-id is that of a live broker (KRaft).
+Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v12 topics may be
+asked for by id: where one is, names count for nothing; v10 and v11 have room for ids and refuse them. A missing topic
+is created when both the client and ``auto.create.topics.enable`` allow it; this answer still says
+UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for twice is answered once. The controller id is that of a live broker
+(KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 
@@ -33,6 +34,7 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.schema import ZERO_UUID
 from ottla.wire.written import Written
 
+BY_ID_SINCE = 12
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -94,11 +96,18 @@ def _by_id(context: Context, wanted: MetadataRequestTopic, request: MetadataRequ
     return (yield from _row(context, context.image, topic, request))
 
 
-def _named(wanted: MetadataRequestTopic) -> Hashable:
-    """What tells a topic asked for from others."""
-    if wanted.name is None:
-        return wanted.topic_id
-    return wanted.name if wanted.topic_id == ZERO_UUID else (wanted.name, wanted.topic_id)
+def _has_no_ids_yet(context: Context, wanted: MetadataRequestTopic) -> bool:
+    """Whether a topic is asked for in a way its version only has room for."""
+    return context.version < BY_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
+
+
+def _refused(request: MetadataRequest) -> Steps[MetadataResponse]:
+    """Nothing is told, not even who the brokers are."""
+    refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST)
+    for wanted in request.topics or ():
+        refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
+        yield
+    return refused
 
 
 def handle(context: Context, request: MetadataRequest) -> Answer:
@@ -124,15 +133,19 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
             yield
         return _authorized(context, response, request)
     asked: set[Hashable] = set()
+    by_id = False
+    for wanted in request.topics:
+        if _has_no_ids_yet(context, wanted):
+            return (yield from _refused(request))
+        by_id = by_id or wanted.topic_id != ZERO_UUID
+        yield
     for wanted in request.topics:
         yield
-        what = _named(wanted)
-        if what in asked:
+        what = wanted.topic_id if by_id or wanted.name is None else wanted.name
+        if what in asked or (by_id and what == ZERO_UUID):
             continue
         asked.add(what)
-        if wanted.topic_id != ZERO_UUID and wanted.name is not None and context.version >= 10:
-            row = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name, wanted.topic_id)
-        elif wanted.name is None or wanted.topic_id != ZERO_UUID:
+        if by_id or wanted.name is None:
             row = yield from _by_id(context, wanted, request)
         elif not context.may(Operation.DESCRIBE, Resource.TOPIC, wanted.name):
             row = _denied(wanted.name)

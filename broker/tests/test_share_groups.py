@@ -18,6 +18,7 @@ from ottla.broker.tests.consumer_stage import Shard, image_of, plain
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import join_group as j
 from ottla.wire.messages import share_group_heartbeat as hb
 
 T = topic_id_of("t")
@@ -276,6 +277,15 @@ def test_who_waits_for_a_classic_group_that_is_a_share_group_by_then_is_refused(
     stage.settle()
     assert stage.answers["c1"].code is E.INCONSISTENT_GROUP_PROTOCOL
     assert ("g" in stage.machine.groups.groups, list(stage.group.members)) == (False, ["m1"])
+
+
+def test_a_session_that_is_too_short_is_refused_whatever_kind_its_group_is_of() -> None:
+    stage = Stage()
+    stage.joined()
+    for session_timeout_ms, code in ((5_999, E.INVALID_SESSION_TIMEOUT), (6_000, E.INCONSISTENT_GROUP_PROTOCOL)):
+        request = j.JoinGroupRequest("g", session_timeout_ms)
+        answer = stage.machine.handle(stage.now, Call("c", request, 3, "client", "host")).replies[0][1]
+        assert code in (getattr(answer, "error_code", None), getattr(answer, "code", None))
 
 
 def test_only_a_group_without_members_is_deleted_with_all_it_had() -> None:

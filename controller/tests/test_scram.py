@@ -161,3 +161,11 @@ def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_byte
     codes, records = decided([], [asked])
     assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
     assert len(records) == is_kept
+
+
+def test_of_an_empty_salted_password_no_key_is_made() -> None:
+    """As in Java, which takes no empty key; nobody can log in with what hashes to it."""
+    fine = au.ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
+    empty = au.ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
+    codes, records = decided([], [fine, empty])
+    assert (codes, len(records)) == ({"f": 0, "e": ErrorCode.UNKNOWN_SERVER_ERROR}, 1)

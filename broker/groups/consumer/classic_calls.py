@@ -56,10 +56,7 @@ def handle(groups: ConsumerGroups, call: Call, now_ms: int) -> Fx:
 
 def _join(groups: ConsumerGroups, group: ConsumerGroup, call: Call, now_ms: int) -> Fx:
     request: j.JoinGroupRequest = call.request
-    settings = groups.classic.settings
     try:
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
         return join(groups, group, call._replace(fresh_id=_bare(call.fresh_id)), now_ms)
     except ProtocolError as error:
         return Fx(replies=[Reply(call.ticket, rb.join_error(error.code, request.member_id, call.version))])
