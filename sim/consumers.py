@@ -63,6 +63,7 @@ class SimConsumer(SimClient):
 
     async def _join(self) -> None:
         protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
+        cuts = self.world.ledger.power_cuts
         request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
         answer = await self.call(request, 6, self._at)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -79,7 +80,7 @@ class SimConsumer(SimClient):
         sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
         synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
-        self.world.ledger.led_into(self._generation)
+        self.world.ledger.led_into(self._generation, cuts)
         self._mine = dict.fromkeys(synced.assignment, 0)
         for partition in self._mine:
             self.world.ledger.owned((TOPIC, partition), self._generation, self._member)

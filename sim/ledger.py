@@ -92,9 +92,10 @@ class Ledger:
         if offset > self.tried.get(place, 0):
             self.violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
-    def led_into(self, generation: int) -> None:
-        """A member was told what it has in a generation: the one before is over."""
-        self.generation = max(self.generation, generation)
+    def led_into(self, generation: int, cuts: int) -> None:
+        """A member was told what it has in a generation: the one before is over. ``cuts``: of when it asked."""
+        if cuts == self.power_cuts:
+            self.generation = max(self.generation, generation)
 
     def committed_in(self, generation: int, newest: int, cuts: int) -> None:
         """A member's position was taken; ``newest``, ``cuts``: of when it was sent."""

@@ -31,18 +31,22 @@ def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
 )
 def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: bool, flagged: list[str]) -> None:
     ledger = Ledger()
-    ledger.led_into(3)
-    ledger.led_into(2)
+    ledger.led_into(3, 0)
+    ledger.led_into(2, 0)
     newest, cuts = ledger.generation, ledger.power_cuts
     if cut:
         ledger.power_cut({})
-    ledger.led_into(4)
+    ledger.led_into(4, ledger.power_cuts)
     ledger.committed_in(generation, newest, cuts)
     assert [name for name, _ in ledger.violations] == flagged
 
 
 def test_after_a_power_cut_generations_may_be_given_again() -> None:
     ledger = Ledger()
-    ledger.led_into(3)
+    ledger.led_into(3, 0)
     ledger.power_cut({})
     assert ledger.generation == 0
+    ledger.led_into(3, 0)
+    assert ledger.generation == 0, "an answer of before the cut comes late"
+    ledger.led_into(2, 1)
+    assert ledger.generation == 2
