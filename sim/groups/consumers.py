@@ -86,6 +86,8 @@ class ConsumerMember(ReadingMember):
         """One heartbeat, and what its answer says. Raises: Again, Over."""
         began, cuts = self._book.now(), self.world.ledger.power_cuts
         says = (self.wants, sorted(self.positions))
+        if self.epoch == 0:
+            self._book.comes_in()
         answer = await self.coordinator(self._request(), 1)
         code = answer.error_code
         if code != ErrorCode.UNKNOWN_SERVER_ERROR or not self._book.may_not_have_begun():

@@ -3,8 +3,9 @@
 ``OneOwnerPerPartitionPerEpoch``: what is one's in an epoch is nobody else's in it. ``NoAssignmentBeforeRevocation``: a
 member that has not given something up, and goes on as if it had it, is told so by its next answer once it is another's.
 
-Epochs are given again after a power cut, and where a member of the older protocol comes into a group nobody is in: that
-one is deleted then, and another made (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
+Epochs are given again after a power cut, and where a member comes into a group nobody is in that is of the other
+protocol: that one is deleted then, and another made (``GroupMetadataManager.classicGroupJoinToClassicGroup``,
+``getOrMaybeCreateConsumerGroup``; a group gets the older protocol as the last member of the newer one leaves it).
 """
 
 from __future__ import annotations
@@ -110,6 +111,10 @@ class Ownership:
     def may_begin_anew(self) -> None:
         """A member of the older protocol asks to be let in, or has asked: if nobody is in, epochs begin anew."""
         self._founded_s = self._now_s()
+        self.comes_in()
+
+    def comes_in(self) -> None:
+        """Somebody asks to be let in: into a group nobody is in, which may be of the other protocol, as a new one."""
         if all(at_s < self._now_s() - HEARD_S for at_s in self._heard_s.values()):
             self._owners.clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,6 +117,13 @@ def again_where_others_were_given_up(told: Told) -> None:
     told.gets("b", 2, P)
 
 
+def again_as_one_of_the_newer_protocol(told: Told, after_s: float = 5.0) -> None:
+    told.gets("a", 2, P)
+    told.now_s += after_s
+    told.book.comes_in()
+    told.gets("b", 2, P)
+
+
 def again_beside_one_who_is_there(told: Told) -> None:
     told.gets("a", 2, P)
     told.gets("c", 2, Q)
@@ -140,6 +148,8 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
         (two_in_one_epoch, [ONE_OWNER]),
         (again_in_a_group_made_anew, []),
         (again_where_others_were_given_up, []),
+        (again_as_one_of_the_newer_protocol, []),
+        (partial(again_as_one_of_the_newer_protocol, after_s=1.0), [ONE_OWNER]),
         (again_beside_one_who_is_there, [ONE_OWNER]),
         (one_that_came_back_under_its_name, []),
     ],
