@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -20,8 +21,10 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, Co
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignmentTopicPartition as Placed
 from ottla.wire.record import NewRecord
 from ottla.wire.schema import FieldSpec, Message, fields_of
+from ottla.wire.tests.instances import filled
 
 RANGES = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
+SMALL = (0, 0, 0, 1, 1, 2, 3, 5, 10, 100)
 STRANGE = ("", " ", " t", "t ", "t\x00", "naïve", "\ud7ff", "x" * 249, "x" * 250, "x" * 30_000, "1 ", " 1", " zstd")
 NAMES = """
 t u T . .. a/b ../t g h s w k m x * , ,, = a=b [] [1,2] true True false null none all user client-id ip 127.0.0.1
@@ -186,11 +189,8 @@ class Odd:
         known = [value for value in self._learnt.get(spec.name, ())[-6:] if _is(kind, value)]
         if spec.name.startswith("group") and "instance" not in spec.name:
             return self._group
-        if (
-            spec.name in MEANT
-            and MEANT[spec.name]
-            and not (known and spec.name in ("member_id",) and rng.random() < 0.7)
-        ):
+        is_learnt = spec.name == "member_id" and known and rng.random() < 0.7
+        if MEANT.get(spec.name) and not is_learnt:
             value = rng.choice(MEANT[spec.name])
             if value == "" and spec.name == "member_id" and self._group != "g":
                 value = "m3"
@@ -219,26 +219,8 @@ class Odd:
             if name in TIMES:
                 return rng.choice((-1, 0, 1, 50, 2**31 - 1))
             limit = 2**bits - 1
-            return rng.choice(
-                (
-                    0,
-                    0,
-                    0,
-                    1,
-                    1,
-                    2,
-                    3,
-                    5,
-                    10,
-                    100,
-                    low,
-                    low,
-                    low * 2,
-                    limit,
-                    low * (limit + 1),
-                    rng.randint(low * limit, limit),
-                )
-            )
+            edges = (low, low, low * 2, limit, low * (limit + 1), rng.randint(low * limit, limit))
+            return rng.choice((*SMALL, *edges))
         match kind:
             case "bool":
                 return rng.random() < 0.5
@@ -301,13 +283,8 @@ class Odd:
         return self._scalar(spec.kind, spec.name)
 
     def _struct(self, cls: type[Message], version: int, *, flexible: bool) -> Message:
-        values = {}
-        for spec in fields_of(cls):
-            here = version in spec.versions
-            if here and flexible and version in spec.tagged and self.rng.random() < 0.4:
-                here = False
-            values[spec.name] = self._value(spec, version, flexible=flexible) if here else spec.fresh_default()
-        made: Any = cls(**values)
+        make = partial(self._value, version=version, flexible=flexible)
+        made: Any = filled(self.rng, cls, version, make, flexible=flexible)
         if cls.__name__ in ("AlterableConfig", "CreatableTopicConfig"):
             made.name, made.value = self._setting(TOPIC_KEYS if "Topic" in cls.__name__ else SETTING_NAMES)
         if cls.__name__ == "AlterConfigsResource" and self.rng.random() >= self._oddness:

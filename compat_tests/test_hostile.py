@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests.cluster import OTTLA, OttlaProcess
 from compat_tests.raw import RawClient, until
+from ottla.cluster import ClusterNode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
@@ -32,7 +33,7 @@ def closed_after(node: OttlaProcess, raw: bytes) -> bytes:
         return out
 
 
-def alive(node: OttlaProcess) -> bool:
+def alive(node: OttlaProcess | ClusterNode) -> bool:
     peer = RawClient(node.port)
     answer = peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
     peer.close()

@@ -15,12 +15,11 @@ import pytest
 import ottla
 from compat_tests.odd_values import Odd
 from compat_tests.raw import RawClient, until
-from compat_tests.test_hostile import rss_bytes
+from compat_tests.test_hostile import alive, rss_bytes
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
 from ottla.cluster import ClusterNode
 from ottla.wire.apis import ApiKey, request_class
-from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 SECONDS = float(os.environ.get("OTTLA_ODD", "6"))
@@ -78,11 +77,7 @@ def unforeseen(node: ClusterNode, told: int) -> tuple[str, int]:
 
 def answers(node: ClusterNode) -> bool:
     try:
-        line = RawClient(node.port)
-        try:
-            return bool(line.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")).error_code == 0)
-        finally:
-            line.close()
+        return alive(node)
     except OSError:
         return False
 

@@ -18,6 +18,7 @@ from ottla.broker.tests.share_node import Node, T
 from ottla.broker.tests.world import Hurried
 from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_share_group_offsets as al
 
 MANY = 200
@@ -126,6 +127,8 @@ def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_th
 
         async def initialize(key: SharePartitionKey, epoch: int, start_offset: int) -> None:
             begun.append((key.partition, start_offset))
+            if key.partition == 0:
+                raise ProtocolError(ErrorCode.FENCED_STATE_EPOCH, "too old")
 
         class Groups:
             def ask(self, *_: object) -> Ticket:
@@ -138,8 +141,16 @@ def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_th
         parts = [al.AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
         parts[-1].start_offset = 8
         request = al.AlterShareGroupOffsetsRequest("g", [al.AlterShareGroupOffsetsRequestTopic("t", parts)])
-        alter = partial(node.ask, ApiKey.ALTER_SHARE_GROUP_OFFSETS, request)
+        answers: list[Any] = []
+
+        async def alter() -> None:
+            answers.append(await node.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, request))
+
         assert await node.rounds_in(alter) > 3 * MANY - 5, "looked at, sorted, begun"
         assert sorted(set(begun)) == [(0, 8), *((number, 7) for number in range(1, MANY))]
+        assert len(begun) == MANY, "each is begun once"
+        rows = answers[0].responses[0].partitions
+        told = [(row.partition_index, row.error_code, row.error_message) for row in rows if row.error_code]
+        assert told == [(0, ErrorCode.FENCED_STATE_EPOCH, "too old")] * 2, "and both of its rows hear of it"
 
     node.run(story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from ottla.wire.interpreter import spec_of
@@ -51,14 +52,21 @@ def value(rng: random.Random, spec: FieldSpec, version: int, *, flexible: bool) 
     return scalar(rng, spec.kind)
 
 
-def struct(rng: random.Random, cls: type[Message], version: int, *, flexible: bool) -> Message:
+def filled(
+    rng: random.Random, cls: type[Message], version: int, make: Callable[[FieldSpec], Any], *, flexible: bool
+) -> Message:
+    """A message whose fields ``make`` gives, as far as the version has them; some tagged ones are left out."""
     values = {}
     for spec in fields_of(cls):
         here = version in spec.versions
         if here and flexible and version in spec.tagged and rng.random() < 0.4:
             here = False
-        values[spec.name] = value(rng, spec, version, flexible=flexible) if here else spec.fresh_default()
+        values[spec.name] = make(spec) if here else spec.fresh_default()
     return cls(**values)
+
+
+def struct(rng: random.Random, cls: type[Message], version: int, *, flexible: bool) -> Message:
+    return filled(rng, cls, version, lambda spec: value(rng, spec, version, flexible=flexible), flexible=flexible)
 
 
 def instance(rng: random.Random, cls: type[Message], version: int) -> Message:
