@@ -206,6 +206,16 @@ def test_a_member_of_the_older_protocol_may_be_refused(fields: dict[str, Any], s
     assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_these_groups() -> None:
+    """190: 22 letters, not a UUID's 36 behind the client's id, as classic groups have them."""
+    shard = Shard()
+    shard.heartbeat("new", 0)
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
+    request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    answer = shard.call(request, 9, fresh_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
+    assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
+
+
 def test_members_of_the_older_protocol_have_one_they_all_speak() -> None:
     """191."""
     shard = Shard()
