@@ -23,6 +23,10 @@ class Plant(NamedTuple):
     """Whether it shows where nothing goes wrong but that requests come late."""
     groups: bool = False
     """Whether members of the groups of Kafka 4 show it."""
+    synced: bool = False
+    """Whether it shows where every acknowledgement waits for the disk, and power fails."""
+    test: str = ""
+    """The test that finds it, where no seed is likely to."""
 
 
 def replace(where: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -1,0 +1,295 @@
+"""Bugs to plant in a node that is alone: in its log, its disk, its metadata and its handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.groups import records
+from ottla.broker.handlers import delete_records
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.upkeep.flusher import Flusher
+from ottla.controller import configs, topics, widening
+from ottla.controller.raft.store import MetadataStore
+from ottla.log import checkpoints, compaction, directory, recovery
+from ottla.log.directory import LogDirectory
+from ottla.log.durable import SyncJob
+from ottla.log.partition_log import Appended, PartitionLog
+from ottla.log.producers import ProducerStates
+from ottla.log.segment import Segment
+from ottla.world.memory_disk import MemoryFile
+from sim.tests.sowing import replace as put
+
+
+def acknowledge_without_writing() -> None:
+    """Every fortieth batch is answered and not written."""
+    count = [0]
+
+    def make(real: Any) -> Any:
+        def append(self: PartitionLog, *rest: Any, **named: Any) -> Any:
+            count[0] += 1
+            if self.topic == "t" and count[0] % 40 == 0:
+                return Appended(self.log_end_offset, self.log_end_offset, -1)
+            return real(self, *rest, **named)
+
+        return append
+
+    put(PartitionLog, "append_as_leader", make)
+
+
+def forget_producers() -> None:
+    """Nothing is known of producers after a start."""
+    recovery.rebuild_producers = lambda *_: None
+
+
+def skip_the_duplicate_check() -> None:
+    """A batch that was sent twice is written twice."""
+    ProducerStates.check = lambda *_: None  # type: ignore[method-assign]
+
+
+def believe_files_after_a_crash() -> None:
+    """Every stop is taken for a clean one."""
+    directory.c.take_clean_shutdown = lambda *_: 1
+
+
+def sync_nothing() -> None:
+    """A sync says good and does nothing."""
+    SyncJob.__call__ = lambda _: None  # type: ignore[method-assign]
+
+
+def forget_names_of_a_roll_during_a_sync() -> None:
+    """When a sync ends, every name made until then counts as synced, also those made while it ran."""
+
+    def make(real: Any) -> Any:
+        def finish(self: PartitionLog, job: SyncJob) -> int:
+            job.names = self.names_made
+            return int(real(self, job))
+
+        return finish
+
+    put(PartitionLog, "finish_sync", make)
+
+
+def leave_what_recovery_cuts() -> None:
+    """Damage at the end of a file is seen and stays."""
+    Segment.truncate = lambda *_: None  # type: ignore[method-assign]
+
+
+def sync_only_the_newest_segment() -> None:
+    """What was written to the segment before a roll is not synced."""
+
+    def make(real: Any) -> Any:
+        def begin(self: PartitionLog, end: int) -> SyncJob:
+            job: SyncJob = real(self, end)
+            job._files = job._files[-1:]
+            return job
+
+        return begin
+
+    put(PartitionLog, "begin_sync", make)
+
+
+def believe_a_predecessors_checkpoints() -> None:
+    """A topic made again gets the log start its predecessor had."""
+
+    def make(real: Any) -> Any:
+        def adopt(self: LogDirectory, log: PartitionLog) -> None:
+            self._mentioned.clear()
+            real(self, log)
+
+        return adopt
+
+    put(LogDirectory, "adopt", make)
+
+
+def compact_the_newest_away() -> None:
+    """The newest record of a key goes, too."""
+    put(
+        compaction,
+        "survivors",
+        lambda real: lambda data, count, base, *rest, **named: real(data, count, base - 1, *rest, **named),
+    )
+
+
+def leave_compacted_segments_unsynced() -> None:
+    """The new segment takes the old ones' place before its bytes are on the disk."""
+    Segment.fsync = lambda _: None  # type: ignore[method-assign]
+
+
+def answer_before_metadata_is_synced() -> None:
+    """The metadata log's sync does nothing."""
+
+    def make(real: Any) -> Any:
+        def begin(self: MetadataStore) -> Any:
+            job = real(self)
+            job._files, job._paths, job.names, job.with_parent = [], [], -1, False
+            return job
+
+        return begin
+
+    put(MetadataStore, "begin_sync", make)
+
+
+def answer_a_setting_without_writing_it() -> None:
+    """An altered setting is answered with success."""
+
+    def nothing(*_: Any) -> Any:
+        yield
+        return []
+
+    configs._alter_one = nothing
+
+
+def keep_deleted_topics() -> None:
+    """A deletion is answered with success."""
+
+    def make(real: Any) -> Any:
+        def delete(*rest: Any) -> Any:
+            return replace((yield from real(*rest)), records=[])
+
+        return delete
+
+    put(topics, "delete_topics", make)
+
+
+def widen_nothing() -> None:
+    """New partitions are answered with success."""
+
+    def widen(*_: Any) -> Generator[None, None, list[Any]]:
+        yield
+        return []
+
+    widening._widen = widen
+
+
+def read_metadata_but_the_last() -> None:
+    """The last batches of the metadata are not read at a start."""
+    begun: set[MetadataStore] = set()
+
+    def make(real: Any) -> Any:
+        def read(self: MetadataStore, *rest: int) -> Any:
+            batches = list(real(self, *rest))
+            kept = len(batches) if self in begun else -8  # some of the last only say that the controller lives
+            begun.update([self] if batches else ())
+            return iter(batches[:kept])
+
+        return read
+
+    put(MetadataStore, "committed_batches", make)
+
+
+def forget_committed_positions() -> None:
+    """Positions of groups are not read at a start."""
+
+    def make(real: Any) -> Any:
+        def decode(key: Any, value: Any) -> Any:
+            found = real(key, value)
+            return None if found is not None and type(found.key).__name__ == "OffsetCommitKey" else found
+
+        return decode
+
+    put(records, "decode", make)
+
+
+def serve_a_wrong_byte() -> None:
+    """A byte of what is read is another."""
+
+    def make(real: Any) -> Any:
+        def pread(self: MemoryFile, size: int, offset: int) -> bytes:
+            raw: bytes = real(self, size, offset)
+            if "/t-0/" in self._path and offset > 5000 and len(raw) > 100:
+                raw = raw[:90] + bytes([raw[90] ^ 1]) + raw[91:]
+            return raw
+
+        return pread
+
+    put(MemoryFile, "pread", make)
+
+
+def read_one_too_far() -> None:
+    """A fetch begins one record later."""
+    put(
+        PartitionLog,
+        "read",
+        lambda real: (
+            lambda self, offset, *rest, **named: real(
+                self, min(offset + (offset % 7 == 0), max(self.log_end_offset, offset)), *rest, **named
+            )
+        ),
+    )
+
+
+def leave_a_deleted_topics_files() -> None:
+    """The files of a deleted topic keep their names."""
+    put(
+        directory.LogDirectory,
+        "rename_for_deletion",
+        lambda _: (
+            lambda self, topic, partition, *rest: (
+                self.logs.pop((topic, partition), None),
+                f"{self.path}/{topic}-{partition}.gone-delete",
+            )[1]
+        ),
+    )
+
+
+def cut_one_record_too_many() -> None:
+    """DeleteRecords takes the record it should leave as the first, too."""
+    put(PartitionLog, "raise_start", lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark)))
+
+
+def give_producer_ids_twice() -> None:
+    """Every producer gets the same id."""
+    ProducerIds.next_nowait = lambda _: 7  # type: ignore[method-assign]
+
+
+def look_at_no_checksum() -> None:
+    """Recovery believes bytes whose checksum is wrong."""
+    put(Segment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
+
+
+def mark_a_clean_stop_too_early() -> None:
+    """The mark of a clean stop is left before anything is flushed."""
+
+    def make(real: Any) -> Any:
+        def close(self: LogDirectory, epoch: int) -> None:
+            checkpoints.write_clean_shutdown(self.disk, self.path, epoch)
+            real(self, epoch)
+
+        return close
+
+    put(LogDirectory, "close", make)
+
+
+def believe_indexes_after_a_crash() -> None:
+    """Entries of an index are not made anew from the batches."""
+    Segment.reset_indexes = lambda _: None  # type: ignore[method-assign]
+
+
+def answer_before_the_sync() -> None:
+    """Where an answer should wait for the disk, it does not."""
+
+    def make(real: Any) -> Any:
+        def due(self: Flusher, replica: Any) -> None:
+            replica.flushed(replica.log.log_end_offset, 0)
+            real(self, replica)
+
+        return due
+
+    put(Flusher, "flush_due", make)
+
+
+def delete_records_of_a_neighbour() -> None:
+    """Not sown in the log but in the handler: the partition after the one that was named is cut."""
+
+    def make(real: Any) -> Any:
+        def handle(context: Any, request: Any) -> Any:
+            for topic in request.topics:
+                for row in topic.partitions:
+                    row.partition_index = max(row.partition_index - 1, 0)
+            return real(context, request)
+
+        return handle
+
+    put(delete_records, "handle", make)
