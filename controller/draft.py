@@ -180,26 +180,27 @@ class Draft:
         """What is still to be forgotten of all topics, in the order of their names."""
         if self._forgetting is None:
             return
-        for number, name in enumerate((yield from in_order(self._forgetting)), 1):
-            if name not in self._has_forgotten:
-                yield from self._forget_eligible(name)
-            if number % PAUSE_EVERY == 0:
-                yield
+        seen = 0
+        for name in (yield from in_order(self._forgetting)):
+            for _ in self._forget_eligible(name) if name not in self._has_forgotten else (None,):
+                seen += 1
+                if seen % PAUSE_EVERY == 0:
+                    yield
         self._forgetting = None
 
     def _forget_eligible(self, name: str) -> Generator[None, None, None]:
+        """What a topic's partitions are to forget; one step for each of them."""
         self._has_forgotten.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
         if topic is None:
             return
         known = topic.partitions if changing is None else changing.finished()
-        for seen, (number, p) in enumerate(known.items(), 1):
+        for number, p in known.items():
             if p.elr or p.last_known_elr:
                 forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
                 forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
                 self._partition_change(forgotten)
-            if seen % PAUSE_EVERY == 0:
-                yield
+            yield
 
     def _config(self, record: m.ConfigRecord) -> None:
         at = (record.resource_type, record.resource_name)

@@ -59,8 +59,6 @@ def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> Wrong | None:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
     if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MOST_BYTES:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MOST_BYTES} bytes"
-    if wrong is None and not upsertion.salted_password:  # Java makes no key of nothing
-        wrong = ErrorCode.UNKNOWN_SERVER_ERROR, None
     return wrong
 
 
@@ -101,13 +99,19 @@ def _alter(
             fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
         if number % PAUSE_EVERY == 0:
             yield
+    keyless: list[str] = []
     for number, x in enumerate(request.upsertions, 1):
         _take(x.name, _upsertion_error(x), fine, wrong)
         if x.name in fine:
             fine[x.name] = credential(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
             check_room(len(fine), 0)
+            if not x.salted_password:
+                keyless.append(x.name)
         if number % PAUSE_EVERY == 0:
             yield
+    for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
+        if fine.pop(name, None) is not None:
+            wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
     salts = sum(len(x.salt) for x in fine.values() if isinstance(x, m.UserScramCredentialRecord))
     check_room(len(fine), sum(map(len, fine)) + salts)
 

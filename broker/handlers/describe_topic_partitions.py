@@ -64,7 +64,7 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[An
         asked.add(topic_asked.name)
         yield
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
-        refused = DescribeTopicPartitionsResponse()
+        refused = DescribeTopicPartitionsResponse(topics=Written(DescribeTopicPartitionsResponse, context.version))
         for topic_asked in request.topics:
             row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
             refused.topics.append(row)

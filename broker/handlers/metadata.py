@@ -101,9 +101,11 @@ def _has_no_ids_yet(context: Context, wanted: MetadataRequestTopic) -> bool:
     return context.version < BY_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
-def _refused(request: MetadataRequest) -> Steps[MetadataResponse]:
+def _refused(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
-    refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST)
+    refused = MetadataResponse(
+        error_code=ErrorCode.INVALID_REQUEST, topics=Written(MetadataResponse, context.version)
+    )
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
         yield
@@ -136,7 +138,7 @@ def _answer(context: Context, request: MetadataRequest) -> Steps[Answer]:
     by_id = False
     for wanted in request.topics:
         if _has_no_ids_yet(context, wanted):
-            return (yield from _refused(request))
+            return (yield from _refused(context, request))
         by_id = by_id or wanted.topic_id != ZERO_UUID
         yield
     for wanted in request.topics:

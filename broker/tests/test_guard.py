@@ -313,6 +313,17 @@ def test_settings_belong_to_what_they_are_of(
     assert seen[1] is request
 
 
+@pytest.mark.parametrize("at_controller", [False, True])
+def test_where_a_kind_is_unknown_it_is_not_said_either_what_may_not_be_seen(at_controller: bool) -> None:
+    """The handler refuses all of them, as ``ConfigHelper`` does."""
+    request: Any = request_class(ApiKey.DESCRIBE_CONFIGS)()
+    row_class: Any = sys.modules[type(request).__module__].DescribeConfigsResource
+    request.resources = [row_class(2, "secret"), row_class(99, "?")]
+    seen, handler = handed(empty)
+    answer = ask(Asking(1), request, handler, at_controller=at_controller)
+    assert (len(seen[0].resources), answer.results) == (2, [])
+
+
 SEE, DELETE = (O.DESCRIBE, R.TOPIC, "t"), (O.DELETE, R.TOPIC, "t")
 NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"?" * 16)
 

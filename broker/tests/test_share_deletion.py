@@ -201,6 +201,23 @@ def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_la
     assert stage.ask(alter).partitions == {T: frozenset([0])}
 
 
+def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a_state() -> None:
+    """Each step of both is in order; only the group hears of the beginning after it was asked for the deletion."""
+    stage = shared("t")
+    stage.image({"t": 2})
+    altered = stage.ask(partial(so.alter, group_id="g", topics={"t": frozenset([1])}))
+    assert stage.persister(pm.Initialize(None, SharePartitionKey("g", T, 1), altered.epoch, 7)) is True
+    doomed = stage.ask(partial(so.delete, group_id="g", topics=["t"]))
+    assert doomed.partitions == {T: frozenset([0, 1])}
+    for number in (0, 1):
+        assert stage.persister(pm.Delete(None, SharePartitionKey("g", T, number))) is True
+    stage.asked.append(altered.partitions)
+    stage.ready()
+    stage.ask(partial(so.deleted, group_id="g", topics=frozenset([T])))
+    assert (stage.remembered, stage.group.initializing, stage.group.initialized) == ([], {}, {})
+    assert read_again(stage, "t") == {"t": [0, 1]}
+
+
 def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group() -> None:
     """No more than `AT_ONCE` are begun at once: the others would come when the deletion is over."""
     node = Node()

@@ -254,8 +254,9 @@ def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(
     assert at_once(in_order(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
 
 
-def test_all_eligible_leaders_are_forgotten_in_steps() -> None:
-    controller = filled(1_000, 2)
+@pytest.mark.parametrize(("partitions", "topics"), [(1_000, 2), (80, 25)])
+def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: int) -> None:
+    controller = filled(partitions, topics)
     image = controller.image
     for topic in image.topics.values():
         for number in topic.partitions:

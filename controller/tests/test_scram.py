@@ -169,3 +169,7 @@ def test_of_an_empty_salted_password_no_key_is_made() -> None:
     empty = au.ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
     codes, records = decided([], [fine, empty])
     assert (codes, len(records)) == ({"f": 0, "e": ErrorCode.UNKNOWN_SERVER_ERROR}, 1)
+    for twice in ([fine, fine], [fine, empty]):
+        twice[0].name = twice[1].name = "t"
+        for order in (twice, twice[::-1]):
+            assert decided([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "which is seen first"

@@ -66,19 +66,22 @@ def delete(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: l
     """
     group = _empty(groups.group(group_id))
     image, initialized, deleting = groups.topics.image, dict(group.initialized), dict(group.deleting)
+    initializing = dict(group.initializing)
     places: dict[bytes, frozenset[int]] = {}
     unknown = []
     for name in topics:
         topic = image.topics.get(name)
         if topic is not None and topic.id in initialized:
             places[topic.id] = initialized.pop(topic.id).partitions
+            if topic.id in initializing:  # who has it begun now must not find it here: it would have no state
+                places[topic.id] |= initializing.pop(topic.id).partitions
             deleting[topic.id] = name
         elif topic is not None and topic.id in deleting:
             places[topic.id] = frozenset(range(len(topic.partitions)))
         else:
             unknown.append(name)
     fx = Fx(replies=[Reply(ticket, ToDelete(places, unknown))])
-    fx.records.append(sr.ready_record(group.id, group.initializing, initialized, deleting))
+    fx.records.append(sr.ready_record(group.id, initializing, initialized, deleting))
     return fx
 
 
