@@ -103,9 +103,7 @@ def _has_no_ids_yet(context: Context, wanted: MetadataRequestTopic) -> bool:
 
 def _refused(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
-    refused = MetadataResponse(
-        error_code=ErrorCode.INVALID_REQUEST, topics=Written(MetadataResponse, context.version)
-    )
+    refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=Written(MetadataResponse, context.version))
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
         yield
