@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,8 @@ def closed_after(node: OttlaProcess, raw: bytes) -> bytes:
 
 
 def alive(node: OttlaProcess | ClusterNode) -> bool:
-    peer = RawClient(node.port)
-    answer = peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
-    peer.close()
+    with closing(RawClient(node.port)) as peer:
+        answer = peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
     return bool(answer.error_code == 0)
 
 

@@ -55,14 +55,6 @@ def _config_kind(kind: int, name: str) -> tuple[Resource, str] | None:
     return None if known is None else (known, name)
 
 
-def _names_unknown_kind(request: Any) -> Steps[bool]:
-    for asked in request.resources:
-        yield
-        if _config_kind(asked.resource_type, "") is None:
-            return True
-    return False
-
-
 def _configs(operation: Operation, row_class_name: str) -> Split:
     """The rows of a request about settings."""
 
@@ -71,12 +63,12 @@ def _configs(operation: Operation, row_class_name: str) -> Split:
         keys = ((r.resource_type, r.resource_name) for r in request.resources)
         twice = (yield from named_twice(keys)) if operation is Operation.ALTER_CONFIGS else set()
         left, refused = [], {}
-        if operation is Operation.DESCRIBE_CONFIGS and (yield from _names_unknown_kind(request)):
-            return request, []  # then nothing is told of any
         for asked in request.resources:
             yield
             at = asked.resource_type, asked.resource_name
             of = _config_kind(*at)
+            if of is None and operation is Operation.DESCRIBE_CONFIGS:
+                return request, []  # then nothing is told of any
             if of is None or at in twice or asking.may(operation, *of):
                 left.append(asked)
                 continue

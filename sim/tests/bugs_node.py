@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 
 from ottla.broker.groups import records
@@ -19,7 +19,7 @@ from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.world.memory_disk import MemoryFile
-from sim.tests.sowing import replace as put
+from sim.tests.sowing import replace
 
 
 def acknowledge_without_writing() -> None:
@@ -35,7 +35,7 @@ def acknowledge_without_writing() -> None:
 
         return append
 
-    put(PartitionLog, "append_as_leader", make)
+    replace(PartitionLog, "append_as_leader", make)
 
 
 def forget_producers() -> None:
@@ -68,7 +68,7 @@ def forget_names_of_a_roll_during_a_sync() -> None:
 
         return finish
 
-    put(PartitionLog, "finish_sync", make)
+    replace(PartitionLog, "finish_sync", make)
 
 
 def leave_what_recovery_cuts() -> None:
@@ -87,7 +87,7 @@ def sync_only_the_newest_segment() -> None:
 
         return begin
 
-    put(PartitionLog, "begin_sync", make)
+    replace(PartitionLog, "begin_sync", make)
 
 
 def believe_a_predecessors_checkpoints() -> None:
@@ -100,12 +100,12 @@ def believe_a_predecessors_checkpoints() -> None:
 
         return adopt
 
-    put(LogDirectory, "adopt", make)
+    replace(LogDirectory, "adopt", make)
 
 
 def compact_the_newest_away() -> None:
     """The newest record of a key goes, too."""
-    put(
+    replace(
         compaction,
         "survivors",
         lambda real: lambda data, count, base, *rest, **named: real(data, count, base - 1, *rest, **named),
@@ -128,7 +128,7 @@ def answer_before_metadata_is_synced() -> None:
 
         return begin
 
-    put(MetadataStore, "begin_sync", make)
+    replace(MetadataStore, "begin_sync", make)
 
 
 def answer_a_setting_without_writing_it() -> None:
@@ -146,11 +146,11 @@ def keep_deleted_topics() -> None:
 
     def make(real: Any) -> Any:
         def delete(*rest: Any) -> Any:
-            return replace((yield from real(*rest)), records=[])
+            return dataclasses.replace((yield from real(*rest)), records=[])
 
         return delete
 
-    put(topics, "delete_topics", make)
+    replace(topics, "delete_topics", make)
 
 
 def widen_nothing() -> None:
@@ -176,7 +176,7 @@ def read_metadata_but_the_last() -> None:
 
         return read
 
-    put(MetadataStore, "committed_batches", make)
+    replace(MetadataStore, "committed_batches", make)
 
 
 def forget_committed_positions() -> None:
@@ -189,7 +189,7 @@ def forget_committed_positions() -> None:
 
         return decode
 
-    put(records, "decode", make)
+    replace(records, "decode", make)
 
 
 def serve_a_wrong_byte() -> None:
@@ -204,12 +204,12 @@ def serve_a_wrong_byte() -> None:
 
         return pread
 
-    put(MemoryFile, "pread", make)
+    replace(MemoryFile, "pread", make)
 
 
 def read_one_too_far() -> None:
     """A fetch begins one record later."""
-    put(
+    replace(
         PartitionLog,
         "read",
         lambda real: (
@@ -222,7 +222,7 @@ def read_one_too_far() -> None:
 
 def leave_a_deleted_topics_files() -> None:
     """The files of a deleted topic keep their names."""
-    put(
+    replace(
         directory.LogDirectory,
         "rename_for_deletion",
         lambda _: (
@@ -236,7 +236,9 @@ def leave_a_deleted_topics_files() -> None:
 
 def cut_one_record_too_many() -> None:
     """DeleteRecords takes the record it should leave as the first, too."""
-    put(PartitionLog, "raise_start", lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark)))
+    replace(
+        PartitionLog, "raise_start", lambda real: lambda self, offset: real(self, min(offset + 1, self.high_watermark))
+    )
 
 
 def give_producer_ids_twice() -> None:
@@ -246,7 +248,7 @@ def give_producer_ids_twice() -> None:
 
 def look_at_no_checksum() -> None:
     """Recovery believes bytes whose checksum is wrong."""
-    put(Segment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
+    replace(Segment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
 
 
 def mark_a_clean_stop_too_early() -> None:
@@ -259,7 +261,7 @@ def mark_a_clean_stop_too_early() -> None:
 
         return close
 
-    put(LogDirectory, "close", make)
+    replace(LogDirectory, "close", make)
 
 
 def believe_indexes_after_a_crash() -> None:
@@ -277,7 +279,7 @@ def answer_before_the_sync() -> None:
 
         return due
 
-    put(Flusher, "flush_due", make)
+    replace(Flusher, "flush_due", make)
 
 
 def delete_records_of_a_neighbour() -> None:
@@ -292,4 +294,4 @@ def delete_records_of_a_neighbour() -> None:
 
         return handle
 
-    put(delete_records, "handle", make)
+    replace(delete_records, "handle", make)
