@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.shown import shown
@@ -18,6 +18,8 @@ from ottla import cluster
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PORTS = range(15_000, 32_000)
+KAFKAS_AT_ONCE = 2
+"""One for each test worker of CI. A Kafka process takes up to 1 GiB, so more of them wait for a slot."""
 READY_WITHIN_S = 180.0
 """Three Kafkas beside a full test run take a minute; one that ends is not waited for."""
 
@@ -115,6 +117,21 @@ class OttlaProcess(Process):
         assert not found, f"secrets in {self.log}: {found}"
 
 
+def _wait_for_slot() -> IO[str]:
+    """Return an open file whose lock is one of ``KAFKAS_AT_ONCE`` slots; closing it frees the slot."""
+    CACHE.mkdir(exist_ok=True)
+    while True:
+        for number in range(KAFKAS_AT_ONCE):
+            slot = (CACHE / f"kafka-slot-{number}.lock").open("w")
+            try:
+                fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                slot.close()
+            else:
+                return slot
+        time.sleep(0.1)
+
+
 class KafkaProcess(Process):
     """Apache Kafka, one node, combined roles."""
 
@@ -149,26 +166,25 @@ class KafkaProcess(Process):
             )
 
     def start(self) -> Any:
-        """Start; one at a time on this machine: each takes a gibibyte."""
-        self._turn = (CACHE / "kafka-9093.lock").open("w")
-        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        """Start, once fewer than ``KAFKAS_AT_ONCE`` such processes of this checkout run."""
+        self._slot = _wait_for_slot()
         try:
             return super().start()
         except BaseException:
-            self._turn.close()
+            self._slot.close()
             raise
 
     def kill(self) -> None:
         """``kill -9``."""
         super().kill()
-        self._turn.close()
+        self._slot.close()
 
     def stop(self) -> int:
         """SIGTERM; gives the exit status."""
         try:
             return super().stop()
         finally:
-            self._turn.close()
+            self._slot.close()
 
     def _java(self, *arguments: str) -> None:
         subprocess.run(["java", "-cp", classpath(), *arguments], check=True, capture_output=True)

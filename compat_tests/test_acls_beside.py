@@ -35,13 +35,13 @@ def compare(where: Path, asked: Callable[[int], dict[str, Any]], **more: str) ->
     return len(theirs)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_rules_decide_as_kafkas_do(tmp_path: Path) -> None:
     cells = compare(tmp_path, lambda port: walk(port, 1 if ALL else 10))
     assert cells >= (1600 if ALL else 160)
 
 
 @pytest.mark.skipif(not ALL, reason="one more start of both: OTTLA_ACL_CELLS=all")
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_rules_say_nothing_to_super_users(tmp_path: Path) -> None:
     assert compare(tmp_path, walk_as_super_user, super_users="User:ANONYMOUS") >= 80

@@ -29,7 +29,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
 pytestmark = [
-    pytest.mark.xdist_group("kafka-9093"),
+    pytest.mark.xdist_group(__name__),
     pytest.mark.skipif(
         os.environ.get("OTTLA_APPS") != "all", reason="two minutes: only where OTTLA_APPS=all asks for it"
     ),

@@ -53,7 +53,7 @@ def told(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
     return out
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_decisions_are_told_as_kafka_tells_them(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla", ottla_audit_log="DEBUG", **SETTINGS) as node:
         ours = told(node)

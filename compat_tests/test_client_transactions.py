@@ -24,7 +24,7 @@ from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
 from compat_tests.jars import classpath, jars
 from compat_tests.test_transactions import committed, make
 
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 SEEN = {"read_committed": "ace", "read_uncommitted": "abcdex"}
 NOWHERE = -1001
 

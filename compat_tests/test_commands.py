@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess
 from compat_tests.round_trip import round_trip
 
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 
 
 @pytest.fixture(scope="module", params=["ottla", "kafka"])

@@ -116,7 +116,7 @@ class Node:
         return next((int(row[2]) for row in rows if row[:2] == [TOPIC, "0"]), -1)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -> None:
     first, second = batches(1, 900), batches(2, 500)
     quick = {"log_cleaner_backoff_ms": "300"}

@@ -227,7 +227,7 @@ def test_333_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path)
         assert "secret" not in log
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_the_same_is_told_as_by_kafka(tmp_path: Path) -> None:
     with Issuing(tmp_path / "ottla") as process:
         add_users(process)

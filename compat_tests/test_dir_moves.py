@@ -156,7 +156,7 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
         assert found == {(x, f"t-{n}"): False for x, n in wanted}
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 def test_what_is_refused_and_what_is_not(tmp_path: Path, node_class: type[Process]) -> None:
     with kind(node_class, tmp_path) as node:
@@ -184,7 +184,7 @@ def filled(node: Process, count: int) -> None:
         until(lambda: RawClient(node.port).produce("t", 0, raw).error_code == 0)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("first", [OttlaProcess, KafkaProcess])
 def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[Process]) -> None:
     """Killed in the middle of it; the other kind of node finds the copy, and brings it to its end."""

@@ -94,7 +94,7 @@ def run_and_see(process: Process, *, fresh: bool) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_a_real_kafka_starts_on_our_directory_and_we_on_it_again(data_dir: Path) -> None:
     first = run_and_see(OttlaProcess(data_dir), fresh=True)
     assert len(first["plain-0"]) == len(first["plain-1"]) == 500
@@ -103,7 +103,7 @@ def test_a_real_kafka_starts_on_our_directory_and_we_on_it_again(data_dir: Path)
     assert run_and_see(OttlaProcess(data_dir), fresh=False) == first
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_we_start_on_a_real_kafkas_directory_and_it_again_on_ours(data_dir: Path) -> None:
     first = run_and_see(KafkaProcess(data_dir), fresh=True)
     assert len(first["packed-0"]) == 1000
@@ -146,7 +146,7 @@ def read_committed(bootstrap: str) -> list[bytes]:
     return out
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_transactions_a_real_kafka_aborted_stay_unseen(data_dir: Path, ending: str) -> None:
     with KafkaProcess(data_dir) as kafka:

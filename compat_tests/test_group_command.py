@@ -20,7 +20,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import streams_group_heartbeat as sh
 
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 WITHIN_S = 60.0
 RECORDS = 30
 

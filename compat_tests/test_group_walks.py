@@ -216,7 +216,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         yield Side(node.port), Side(kafka.port)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("kind", [Walk, StreamsWalk])
 def test_members_at_random_are_told_what_kafka_tells_them(sides: tuple[Side, Side], kind: type[Walk]) -> None:
     for seed in range(WALKS):

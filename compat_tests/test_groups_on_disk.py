@@ -137,7 +137,7 @@ def described(port: int) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize(("first", "second"), [(OttlaProcess, KafkaProcess), (KafkaProcess, OttlaProcess)])
 def test_all_kinds_of_groups_are_told_alike_by_who_comes_after(
     data_dir: Path, first: type[Process], second: type[Process]

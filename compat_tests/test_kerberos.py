@@ -28,7 +28,7 @@ from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.world.tests.authority import Authority
 
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 with_a_kdc = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 ALL = os.environ.get("OTTLA_KERBEROS") == "all"

@@ -20,7 +20,7 @@ from compat_tests.raw import until
 from compat_tests.test_kerberos import MODULE, Place, Taking, TakingKafka
 
 pytestmark = [
-    pytest.mark.xdist_group("kafka-9093"),
+    pytest.mark.xdist_group(__name__),
     pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
 ]
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"

@@ -122,7 +122,7 @@ def start_with_topic(node: Process) -> list[int]:
 
 
 @pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 @pytest.mark.parametrize("fault", ["full", "broken"])
 def test_a_directory_fails_alone_and_comes_back_with_everything(
@@ -170,7 +170,7 @@ def test_a_directory_fails_alone_and_comes_back_with_everything(
     assert node.stop() == 0 or node_class is KafkaProcess
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) -> None:
     first = kind(OttlaProcess, tmp_path)
     in_second = start_with_topic(first)
@@ -210,7 +210,7 @@ def new_topic(node: Process, name: str) -> int:
     return int(RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path, node_class: type[Process]) -> None:
     with kind(node_class, tmp_path) as node:

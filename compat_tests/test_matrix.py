@@ -10,7 +10,7 @@ from compat_tests.cluster import KafkaProcess, OttlaProcess
 from compat_tests.matrix import BASE_MS, CELLS, CLIENTS, NO, NOT_OFFERED, YES, judge, measure, table
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from ottla.broker.tests.token_maker import EC, RSA, published
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl"),
-    pytest.mark.xdist_group("kafka-9093"),
+    pytest.mark.xdist_group(__name__),
 ]
 ALL = os.environ.get("OTTLA_MECHANISMS") == "all"
 ASKED = [client for client in CLIENTS if ALL or client.is_sampled]

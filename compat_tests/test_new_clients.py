@@ -20,7 +20,7 @@ from compat_tests.consumer_stories import ready
 from compat_tests.matrix import CLIENTS, MEMBERS_WITHIN_S, Member, Missing, command_of, two_members
 from compat_tests.stage import Stage
 
-pytestmark = pytest.mark.xdist_group("kafka-9093")
+pytestmark = pytest.mark.xdist_group(__name__)
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
 PEERS = ["ottla", "kafka"] if os.environ.get("OTTLA_NEW_CLIENTS") == "both" else ["ottla"]
 NEW_PROTOCOL = ("confluent-kafka", "Java kafka-clients", "franz-go", "rdkafka (Rust)")

@@ -19,7 +19,7 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Everything:
         return everything(kafka.port)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_every_answer_is_kafkas(tmp_path: Path, kafkas: Everything) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = everything(node.port)
@@ -38,7 +38,7 @@ def test_every_answer_is_kafkas(tmp_path: Path, kafkas: Everything) -> None:
     assert not compare_stories(ours.told, kafkas.told)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: Everything) -> None:
     with KafkaProcess(tmp_path / "kafka") as other:
         again = everything(other.port)
@@ -47,7 +47,7 @@ def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: Everythi
     assert not compare_stories(again.told, kafkas.told)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_the_recorded_answers_are_what_this_kafka_says(kafkas: Everything) -> None:
     assert recording(kafkas) == recorded(), "run python -m compat_tests.golden"
 

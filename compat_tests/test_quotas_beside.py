@@ -194,7 +194,7 @@ def both(where: Path, story: Any, **settings: str) -> tuple[list[Told], list[Tol
     return ours, theirs
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_who_changes_or_comes_too_much_is_refused_and_waits_as_at_kafka(tmp_path: Path) -> None:
     ours, theirs = both(tmp_path, stories, max_connection_creation_rate="20")
     assert [x[:2] for x in ours] == [x[:2] for x in theirs]
@@ -241,7 +241,7 @@ def rates(port: int) -> dict[str, float]:
 
 
 @pytest.mark.skipif(not ALL, reason="takes a minute: OTTLA_QUOTAS=all")
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_who_would_have_twice_as_much_has_its_quota_here_and_at_kafka(tmp_path: Path) -> None:
     nodes = OttlaProcess(tmp_path / "ottla"), KafkaProcess(tmp_path / "kafka")
     with nodes[0], nodes[1], ThreadPoolExecutor() as both:

@@ -124,7 +124,7 @@ def play(process: Any) -> list[Any]:
     return seen
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_both_logs_begin_at_the_same_offsets(tmp_path: Path) -> None:
     quick = {"log_retention_check_interval_ms": "500"}
     kafka = play(KafkaProcess(tmp_path / "kafka", log_initial_task_delay_ms="500", **quick))

@@ -87,7 +87,7 @@ def story(port: int) -> list[tuple[str, Any]]:
     return out
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_clients_are_told_what_kafka_would_tell_them(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = story(node.port)

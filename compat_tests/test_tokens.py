@@ -135,7 +135,7 @@ def told_java(port: int, where: Path) -> dict[str, str]:
     return by_java(all_settings, where, ALLOWED + ",".join(urls))
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(where: Path, taking: Taking, tmp_path: Path) -> None:
     jars("kafka")
     ours = told_java(taking.ports["TOKENS"], tmp_path / "ours")

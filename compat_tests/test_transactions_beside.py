@@ -24,7 +24,7 @@ def told(port: int) -> Told:
     return out
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_every_answer_is_kafkas(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = told(node.port)

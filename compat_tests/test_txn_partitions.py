@@ -140,7 +140,7 @@ def rows_of(path: Path) -> list[tuple[int, ...]]:
     return sorted((*row[:5], *row[6:]) for row in rows)
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 def test_a_partition_under_transactions_is_what_it_is_in_kafka(tmp_path: Path) -> None:
     off = {"transaction_partition_verification_enable": "false"}
     began_ms = int(time.time() * 1000)

@@ -256,7 +256,7 @@ def take_up(node: Process, txns: dict[str, Txn]) -> None:
         assert one.position() == (0, 7 if name in seen and "empty" not in name else -1), name
 
 
-@pytest.mark.xdist_group("kafka-9093")
+@pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("kind", [Held, HeldKafka], ids=["ottla", "kafka"])
 def test_each_transaction_ends_as_the_log_says_whoever_opens_the_directory_after_a_kill(
     data_dir: Path, kind: type[Held] | type[HeldKafka]
