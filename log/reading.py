@@ -43,9 +43,14 @@ class ReadableLog(LogState):
             )
 
     def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
-        """A range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below ``upper_offset``.
+        """Return a range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below
+        ``upper_offset``.
 
-        With ``at_least_one`` the first batch comes whole even when it is larger. None: nothing to read there.
+        The range begins with a whole batch; a later batch may be cut off at ``max_bytes``. A first batch larger than
+        ``max_bytes`` is returned whole with ``at_least_one`` and not at all without it: consumers fail on a partition
+        whose records hold no whole batch. None if there is nothing to read.
+
+        Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
         Raises:
             ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged.
@@ -66,11 +71,19 @@ class ReadableLog(LogState):
             end = whole_until(segment.damage, batch.position, end)
             if end <= batch.position:
                 raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
-        size = min(max_bytes, end - batch.position)
-        if at_least_one:
-            size = max(size, batch.size_bytes)
-        if size <= 0:
-            return None
+        size, least = end - batch.position, batch.size_bytes
+        if size < least:
+            if batch.position + least > segment.size_bytes:
+                text = f"{segment.path}.log: the batch at {batch.position} ends behind the segment ({least} bytes)"
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+            return None  # the upper offset lies within the batch
+        if max_bytes < size:
+            if max_bytes >= least:
+                size = max_bytes
+            elif at_least_one:
+                size = least
+            else:
+                return None
         return FileSlice(segment.file, batch.position, size)
 
     def bytes_between(self, offset: int, upper_offset: int, at_most: int) -> int:

@@ -107,7 +107,45 @@ def test_only_the_first_partition_that_has_something_may_exceed_the_limits(stage
     stage.hosted.host("empty")
     stage.hosted.host("u").append(a_batch(10), 1_000_000)
     answer, _ = send(stage, request(("empty", 0, 0), ("t", 0, 0), ("u", 0, 0), each=1, most=1 << 20))
-    assert [len(r.records) for r in rows_of(answer)] == [0, SIZE, 1]
+    assert [len(r.records) for r in rows_of(answer)] == [0, SIZE, 0]
+
+
+LIMITS = [
+    # each, most -> bytes of t (4 batches), u (1 batch), v (2 batches)
+    pytest.param(SIZE - 1, 1 << 20, [SIZE, 0, 0], id="each below a batch"),
+    pytest.param(SIZE, 1 << 20, [SIZE, SIZE, SIZE], id="each a batch"),
+    pytest.param(SIZE + 1, 1 << 20, [SIZE + 1, SIZE, SIZE + 1], id="each above a batch"),
+    pytest.param(1 << 20, 1, [SIZE, 0, 0], id="all below a batch"),
+    pytest.param(1 << 20, 4 * SIZE, [4 * SIZE, 0, 0], id="all used up by the first"),
+    pytest.param(1 << 20, 5 * SIZE - 1, [4 * SIZE, 0, 0], id="the rest below a batch"),
+    pytest.param(1 << 20, 5 * SIZE, [4 * SIZE, SIZE, 0], id="the rest a batch"),
+    pytest.param(1 << 20, 6 * SIZE + 7, [4 * SIZE, SIZE, SIZE + 7], id="a second batch cut off"),
+    pytest.param(2 * SIZE, 3 * SIZE - 1, [2 * SIZE, 0, 0], id="both, too little for another"),
+    pytest.param(2 * SIZE - 1, 3 * SIZE, [2 * SIZE - 1, SIZE, 0], id="both, one goes, one does not"),
+]
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        pytest.param({"version": version, "isolation": isolation}, id=f"consumer v{version} isolation {isolation}")
+        for version in (4, 7, 10, 12, 18)
+        for isolation in (0, 1)
+    ]
+    + [pytest.param({"version": version, "replica": 2}, id=f"follower v{version}") for version in (4, 12, 14)],
+)
+@pytest.mark.parametrize(("each", "most", "sizes"), LIMITS)
+def test_fetch_with_limits_below_the_first_batch_returns_no_records(
+    reader: dict[str, Any], each: int, most: int, sizes: list[int]
+) -> None:
+    stage = Stage()
+    for topic, batches in (("t", 4), ("u", 1), ("v", 2)):
+        replica = stage.hosted.host(topic, replicas=(1, 2))
+        for _ in range(batches):
+            replica.append(a_batch(10), 1_000_000)
+    more = {"each": each, "most": most, **reader}
+    answer, _ = send(stage, request(("t", 0, 0), ("u", 0, 0), ("v", 0, 0), **more), more["version"])
+    assert [len(r.records) for r in rows_of(answer)] == sizes
 
 
 REFUSED = [

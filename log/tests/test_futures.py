@@ -324,10 +324,11 @@ def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and
     file = stage.current.active.file
     length = int.from_bytes(file.pread(4, 8), "big")
     file.pwrite((length + 1000).to_bytes(4, "big"), 8)
-    piece = f.next_piece(stage.future, stage.current, 500)
-    assert piece is not None
     with pytest.raises(ProtocolError) as refused:
-        f.take_piece(stage.future, stage.current, piece.read(), NOW)
+        f.next_piece(stage.future, stage.current, 500)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(ProtocolError) as refused:
+        f.take_piece(stage.future, stage.current, file.pread(500, 0), NOW)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 

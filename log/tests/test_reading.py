@@ -70,12 +70,23 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
         (0, SIZE, 27, False, [0]),  # at most so many bytes
         (0, SIZE + 1, 27, False, SIZE + 1),
         (0, 2 * SIZE, 27, False, [0, 3]),
-        (0, 1, 27, False, 1),
+        (0, 2 * SIZE - 1, 27, False, 2 * SIZE - 1),  # a later batch may be cut off
+        (0, SIZE - 1, 27, False, None),  # never the first
+        (0, 1, 27, False, None),
         (0, 0, 27, False, None),
+        (4, SIZE - 1, 27, False, None),
+        (26, SIZE - 1, 27, False, None),
+        (26, SIZE, 27, False, [24]),
+        (0, SIZE - 1, 3, False, None),
+        (0, SIZE, 3, False, [0]),
         (0, 0, 27, True, [0]),  # at least one batch whole
         (0, 1, 27, True, [0]),
         (0, SIZE - 1, 27, True, [0]),
         (0, SIZE + 1, 27, True, SIZE + 1),
+        (0, 1, 4, True, [0]),
+        (3, 10_000, 4, True, None),  # the upper offset lies within the batch
+        (3, 1, 5, True, None),
+        (0, 10_000, 4, True, [0]),
     ],
 )
 def test_read(offset: int, max_bytes: int, upper: int, *, whole: bool, found: list[int] | int | None) -> None:
@@ -108,7 +119,8 @@ def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_give
         assert b.parse_header(part.read()).base_offset == at
     assert log.read(3, size, 9, at_least_one=True) is None
     assert log.read(12, size, 20, at_least_one=True) is None
-    assert log.read(12, size, 21, at_least_one=True) is not None
+    assert log.read(12, size, 22, at_least_one=True) is None, "it lies within the batch"
+    assert log.read(12, size, 23, at_least_one=True) is not None
     assert [h.base_offset for h, _ in log.batches(3)] == [9, 20]
     assert list(log.batches(23)) == []
 
