@@ -77,14 +77,17 @@ def finding_by_time(log: PartitionLog, timestamp: int, upper_offset: int) -> Loo
             raw, header = found
             record = yield from r.finding_by_time(raw, header, timestamp, log.log_start_offset)
             if record is not None:
-                return None if record[0] >= upper_offset else _told(log, *record)
+                return None if record[0] >= upper_offset else _told(header, *record)
             offset = header.next_offset
         yield None
     return None
 
 
-def _told(log: PartitionLog, offset: int, timestamp_ms: int) -> TimeOffset:
-    return TimeOffset(timestamp_ms, offset, log.epochs.epoch_at(offset))
+def _told(header: BatchHeader, offset: int, timestamp_ms: int) -> TimeOffset:
+    """Return a record with the leader epoch of its batch, as ``FileRecords.maybeLeaderEpoch``: the epoch cache holds
+    nothing below the log start, and nothing of formats 0 and 1.
+    """
+    return TimeOffset(timestamp_ms, offset, header.partition_leader_epoch)
 
 
 def _batch_by_time(
@@ -116,7 +119,10 @@ def _batch_by_time(
 
 
 def finding_max_time(log: PartitionLog) -> Looking:
-    """The record with the largest timestamp; the first of them where several have it. Pauses as `finding_by_time`."""
+    """The record with the largest timestamp; the first of them where several have it. Pauses as `finding_by_time`.
+
+    Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
+    """
     best, base = None, -1
     while not log.closed and (number := bisect_right(log.bases, base)) < len(log.bases):
         segment, base = log.segments[number], log.bases[number]
@@ -137,4 +143,4 @@ def finding_max_time(log: PartitionLog) -> Looking:
             record = yield from r.finding_latest(raw, header)
     except WireError:
         return None
-    return None if record is None else _told(log, *record)
+    return None if record is None else _told(header, *record)

@@ -1,8 +1,8 @@
 """DeleteRecords (21), v0-2: move the log start forward; segments that lie wholly below it are removed.
 
-Behaviour: -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic whose cleanup policy lacks ``delete`` is
-refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The answer carries the new log start, and
--1 with an error. It waits until the replicas that are alive start there too: then nothing of it is anywhere.
+Behaviour: -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic whose cleanup policy is ``compact`` alone
+is refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The answer carries the new log start,
+and -1 with an error. It waits until the replicas that are alive start there too: then nothing of it is anywhere.
 
 Source: ``ReplicaManager.deleteRecords``, ``DelayedDeleteRecords.java`` (apache/kafka 4.3.1).
 
@@ -18,7 +18,6 @@ from ottla.broker.handlers.metadata import INTERNAL_TOPICS
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
-from ottla.controller.config_keys import TOPIC_KEYS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -50,14 +49,12 @@ Told = Row | ErrorCode
 
 
 def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
-    services = context.services
-    replica = services.replicas.leader(topic, partition)
-    if topic in INTERNAL_TOPICS:
-        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    policy = services.config.topic_text(context.image, topic, TOPIC_KEYS["cleanup.policy"]) or ""
-    if "delete" not in policy.split(","):
-        raise ProtocolError(ErrorCode.POLICY_VIOLATION)
+    if topic in INTERNAL_TOPICS and topic in context.image.topics:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
+    replica = context.services.replicas.leader(topic, partition)
     log = replica.log
+    if log.settings.compact and not log.settings.delete:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION)
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0 or wanted > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -3,9 +3,11 @@
 Behaviour: -1 latest (high watermark, or last stable offset with read_committed), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; the same as -2 without tiered storage), -5 latest tiered (v9) and -6
 earliest pending upload (v11), both -1 here. A timestamp finds the first record, in offset order, as late as it.
-A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST. A broker that
-asks as a replica is told the log end as the latest. While a new leader does not know yet how much of its log is
-committed, nobody else is told what lies there: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5).
+A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST. A consumer finds
+no record at or above the high watermark, or the last stable offset with read_committed: neither by time nor by the
+largest timestamp. Any replica id but -1 is answered up to the log end, and -2 also by a follower. While the high
+watermark of a new leader lags, a consumer gets OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5) instead of the
+latest offset and of what it does not find below the high watermark.
 
 Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
 
@@ -35,6 +37,7 @@ from ottla.wire.written import Written
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID = -1, -2
 KNOWS_NOT_AVAILABLE = 5
 
 
@@ -54,23 +57,23 @@ def _find(
             return -1, upper, replica.leader_epoch
         case -2 | -4:
             return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
-        case -3:
-            found = yield from unpackings.steps(finding_max_time(log))
-            return (-1, -1, -1) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
         case -5 | -6:
             return -1, -1, -1
+        case -3:
+            found = yield from unpackings.steps(finding_max_time(log))
         case _:
-            beyond = log.log_end_offset if unknown else upper
-            at = yield from unpackings.steps(finding_by_time(log, part.timestamp, beyond))
-            if unknown and at is not None and at.offset >= upper:
-                raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return (-1, -1, -1) if at is None else (at.timestamp_ms, at.offset, at.leader_epoch)
+            found = yield from unpackings.steps(finding_by_time(log, part.timestamp, log.log_end_offset))
+    if found is not None and found.offset < upper:
+        return found.timestamp_ms, found.offset, found.leader_epoch
+    if unknown:
+        raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return -1, -1, -1
 
 
 def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
-    """Up to where somebody is told of the log."""
+    """Return the first offset that is not told (``lastFetchableOffset``)."""
     log = replica.log
-    if request.replica_id >= 0:
+    if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
@@ -78,7 +81,9 @@ def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
 def _is_unknown(replica: Replica, request: ListOffsetsRequest) -> bool:
     """Whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
     state = replica.state
-    return request.replica_id < 0 and type(state) is Leading and state.epoch_start > replica.log.high_watermark
+    if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not Leading:
+        return False
+    return state.is_lagging(replica.log.high_watermark)
 
 
 def _one(
@@ -96,7 +101,10 @@ def _one(
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     replica = context.services.replicas.any(topic, part.partition_index)
-    replica.check_leads(part.current_leader_epoch)
+    if request.replica_id == DEBUGGING_REPLICA_ID:
+        replica.check_epoch(part.current_leader_epoch)
+    else:
+        replica.check_leads(part.current_leader_epoch)
     upper, unknown = _upper(replica, request), _is_unknown(replica, request)
     try:
         timestamp_ms, offset, epoch = yield from _find(

@@ -192,6 +192,12 @@ class Leading:
         others = {i: Follower(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
         return cls(local, epoch, partition_epoch, isr, log_end, others)
 
+    def is_lagging(self, high_watermark: int) -> bool:
+        """Return whether the high watermark is below the start of this leader epoch: records that an earlier leader has
+        committed may lie above it. Source: ``Partition.fetchOffsetForTimestamp``.
+        """
+        return self.epoch_start > high_watermark
+
     def follow_image(self, partition_epoch: int, replicas: Iterable[int], isr: Committed) -> bool:
         """The same leader epoch, told anew by the image; an older partition epoch is ignored (R329)."""
         if partition_epoch <= self.partition_epoch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -73,13 +74,16 @@ class ShareGroupRules:
         """Where it begins in a partition it has never read.
 
         Raises:
-            ProtocolError: OFFSET_NOT_AVAILABLE: there is no record as late; CORRUPT_MESSAGE.
+            ProtocolError: OFFSET_NOT_AVAILABLE: there is no record as late, or the latest offset of a new leader is not
+                known yet; CORRUPT_MESSAGE.
         """
         reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log
         if reset == "earliest":
             return log.log_start_offset
         back_ms = by_duration_ms(reset)
         if back_ms is None:  # the latest
+            if type(replica.state) is Leading and replica.state.is_lagging(log.high_watermark):
+                raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE, f"high watermark {log.high_watermark} is lagging")
             return log.high_watermark
         since = self._env.now_ms() - back_ms
         try:

@@ -305,7 +305,8 @@ def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset
         (11, -1, E.OFFSET_NOT_AVAILABLE),
         (4, -1, E.LEADER_NOT_AVAILABLE),
         (5, 0, E.OFFSET_NOT_AVAILABLE),
-        (5, NOW_MS * 9, E.NONE),
+        (5, NOW_MS * 9, E.OFFSET_NOT_AVAILABLE),
+        (7, -3, E.OFFSET_NOT_AVAILABLE),
         (5, -2, E.NONE),
     ],
 )
