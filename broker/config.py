@@ -29,6 +29,7 @@ from ottla.controller.config_keys import (
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
+from ottla.log.java_properties import MalformedProperties, load_settings
 from ottla.log.settings import LogSettings
 from ottla.wire.compression import Codec
 from ottla.wire.schema import Message
@@ -329,17 +330,26 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Settings as Kafka's container image takes them: ``KAFKA_NUM_PARTITIONS`` is ``num.partitions``.
 
     Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting is somebody else's
-    (``KAFKA_HEAP_OPTS``, ``KAFKA_HOME``) and is left alone.
+    (``KAFKA_HEAP_OPTS``, ``KAFKA_HOME``) and is left alone. The image appends ``KEY=VALUE`` lines to
+    ``server.properties``, so that values are read with their escapes and line ends, as in that file.
+
+    Source: ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
+
+    Raises:
+        BadConfig: a value has a malformed escape.
     """
-    out = {}
+    lines = []
     for name, value in environment.items():
         if name.startswith("KAFKA_"):
             text = name[len("KAFKA_") :].lower()
             key = text.replace("___", "\x00").replace("__", "\x01").replace("_", ".")
             key = key.replace("\x00", "-").replace("\x01", "_")
-            if key in BROKER_KEYS:
-                out[key] = value
-    return out
+            if key in BROKER_KEYS or key.startswith("listener.name."):
+                lines.append(f"{key}={value}\n")
+    try:
+        return load_settings("".join(lines).encode(errors="surrogateescape"))
+    except MalformedProperties:
+        raise BadConfig("Malformed \\uxxxx encoding: the value of a KAFKA_ variable") from None
 
 
 def check_values(values: Mapping[str, str]) -> list[str]:

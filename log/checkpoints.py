@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from ottla.log import java_properties
 from ottla.wire.primitives import uuid_bytes, uuid_text
 from ottla.world.disk import Disk, read_file, write_file
 
@@ -127,21 +128,21 @@ def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, syn
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
-    """A Java properties file of plain ``key=value`` lines."""
-    out = {}
-    for line in read_file(disk, path).decode("utf-8", "replace").split("\n"):
-        stripped = line.strip()
-        if stripped and stripped[0] not in "#!":
-            key, _, value = stripped.partition("=")
-            out[key.strip()] = value.strip()
-    return out
+    """Read a Java properties file.
+
+    Raises:
+        CorruptFile: Java cannot read it either.
+    """
+    try:
+        return java_properties.loads(read_file(disk, path))
+    except java_properties.MalformedProperties as error:
+        raise CorruptFile(f"{path}: {error}") from None
 
 
 def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: int) -> None:
     """A Java properties file, headed by its date as Java writes it."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
-    lines = ["#", f"#{date}", *(f"{key}={value}" for key, value in values.items())]
-    write_file(disk, path, "".join(f"{line}\n" for line in lines).encode())
+    write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
 
 
 def read_clean_shutdown(disk: Disk, directory: str) -> int | None:

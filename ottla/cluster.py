@@ -27,6 +27,7 @@ from ottla.controller.format import Plan, Voter, format_directories, known_voter
 from ottla.controller.levels import starting_levels
 from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import LogDirectory
+from ottla.log.java_properties import dumps_settings
 from ottla.wire.primitives import uuid_text
 from ottla.world.this_machine import ThisMachine
 
@@ -100,7 +101,7 @@ class ClusterNode:
     def start(self, settings: Mapping[str, str]) -> None:
         """Write its settings down and start the process; `wait` tells when it serves."""
         with open(self.config, "w", encoding="utf-8") as file:
-            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+            file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
         self._told, self._ready = threading.Event(), False
         with open(self.log, "ab") as log:

@@ -56,6 +56,21 @@ def test_the_environment_of_kafkas_container_image_is_read() -> None:
     assert from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
 
 
+def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
+    environment = {
+        "KAFKA_SASL_JAAS_CONFIG": 'M required username=\\"a\\" password=\\u0062;',
+        "KAFKA_LISTENER_NAME_SASL__SSL_SSL_KEYSTORE_LOCATION": " C:\\\\x\u00e9 ",
+        "KAFKA_LOG_DIRS": "/x,\\\n  /y\n",
+    }
+    assert from_environment(environment) == {
+        "sasl.jaas.config": 'M required username="a" password=b;',
+        "listener.name.sasl_ssl.ssl.keystore.location": "C:\\x\u00c3\u00a9",
+        "log.dirs": "/x,/y",
+    }
+    with pytest.raises(BadConfig, match="Malformed"):
+        from_environment({"KAFKA_LOG_DIRS": "\\u12"})
+
+
 def test_listeners_are_read_as_kafka_writes_them() -> None:
     assert parse_listener("PLAINTEXT://0.0.0.0:9092") == ("PLAINTEXT", "0.0.0.0", 9092)
     assert parse_listener("127.0.0.1:0") == ("PLAINTEXT", "127.0.0.1", 0)

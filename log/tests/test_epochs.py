@@ -278,12 +278,15 @@ def test_properties_are_written_with_their_date_and_read_without_comments() -> N
     disk = memory_disk().session()
     disk.makedirs("/d")
     c.write_properties(disk, "/d/p", {"node.id": "1", "cluster.id": "x=y"}, NOW)
-    assert read_file(disk, "/d/p") == b"#\n#Thu Jan 01 00:16:40 UTC 1970\nnode.id=1\ncluster.id=x=y\n"
+    assert read_file(disk, "/d/p") == b"#\n#Thu Jan 01 00:16:40 UTC 1970\nnode.id=1\ncluster.id=x\\=y\n"
     assert c.read_properties(disk, "/d/p") == {"node.id": "1", "cluster.id": "x=y"}
     write_file(disk, "/d/p", b"# a=1\n! b=2\n\n c = 3 \nd\n")
-    assert c.read_properties(disk, "/d/p") == {"c": "3", "d": ""}
+    assert c.read_properties(disk, "/d/p") == {"c": "3 ", "d": ""}
     write_file(disk, "/d/p", b"a=\xff1\nb=2\n")
-    assert c.read_properties(disk, "/d/p") == {"a": "\ufffd1", "b": "2"}, "what is no text is told where it is used"
+    assert c.read_properties(disk, "/d/p") == {"a": "\xff1", "b": "2"}
+    write_file(disk, "/d/p", b"a=\\u12\n")
+    with pytest.raises(c.CorruptFile, match="/d/p: Malformed"):
+        c.read_properties(disk, "/d/p")
 
 
 @pytest.mark.parametrize(

@@ -81,15 +81,15 @@ def access(path: str | None) -> Access:
     """
     if path is None:
         return OPEN
+    from ottla.log.java_properties import MalformedProperties, load_settings
     from ottla.peers.security import BadAccess, access_of  # most clusters that are spoken to ask for nothing
-    from ottla.tools.doctor import lines_of
 
     try:
-        with open(path, encoding="utf-8") as file:
-            return access_of({line.key: line.value for line in lines_of(file.read())})
+        with open(path, "rb") as file:
+            return access_of(load_settings(file.read()))
     except OSError as error:
         raise Failed(f"{path}: {error.strerror}") from None
-    except BadAccess as error:
+    except (BadAccess, MalformedProperties) as error:
         raise Failed(f"{path}: {error}") from None
 
 

@@ -7,7 +7,8 @@ import sys
 
 from ottla.broker.config import from_environment
 from ottla.cli.common import command_parser, show
-from ottla.tools.doctor import WRONG, Finding, Line, diagnose, lines_of
+from ottla.log.java_properties import MalformedProperties, Property
+from ottla.tools.doctor import WRONG, Finding, diagnose, settings_of
 
 TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
 wrong in it: addresses clients cannot reach, listeners without a protocol, more copies than nodes, misspelt names,
@@ -36,13 +37,13 @@ def run(arguments: list[str]) -> int:
         parser.error("name a file, or --env")
     lines, name = [], "environment"
     if options.env:
-        lines = [Line(0, key, value) for key, value in from_environment(os.environ).items()]
+        lines = [Property(0, key, value) for key, value in from_environment(os.environ).items()]
     else:
         name = options.file
         try:
-            with open(name, encoding="utf-8") as file:
-                lines = list(lines_of(file.read()))
-        except (OSError, UnicodeDecodeError) as error:
+            with open(name, "rb") as file:
+                lines = settings_of(file.read())
+        except (OSError, MalformedProperties) as error:
             print(f"ottla doctor: {name}: {error}", file=sys.stderr)
             return 2
     findings = diagnose(lines)

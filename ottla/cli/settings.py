@@ -29,13 +29,15 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     if options.config is not None:
-        from ottla.tools.doctor import lines_of  # whom nothing is set for needs no doctor
+        from ottla.log.java_properties import MalformedProperties, load_settings
 
         try:
-            with open(options.config, encoding="utf-8", errors="replace") as file:
-                values = {line.key: line.value for line in lines_of(file.read())}
+            with open(options.config, "rb") as file:
+                values = load_settings(file.read())
         except OSError as error:
             raise BadConfig(f"{options.config}: {error.strerror}") from None
+        except MalformedProperties as error:
+            raise BadConfig(f"{options.config}: {error}") from None
     values.update(from_environment(os.environ))
     for item in options.set:
         key, separator, value = item.partition("=")

@@ -118,29 +118,32 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     show([row], options.output)
 
 
-def settings_for(text: str, token_id: str, hmac: str) -> str:
+def settings_for(raw: bytes, token_id: str, hmac: str) -> str:
     """The settings a command was given, with a token's login, and without what only who made it should have.
 
     Raises:
         Failed: nobody logs in at the listener they name.
     """
-    from ottla.tools.doctor import lines_of
+    from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
 
-    lines = list(lines_of(text))
-    protocol = next((x.value for x in lines if x.key == "security.protocol"), "PLAINTEXT")
+    try:
+        given = load_settings(raw)
+    except MalformedProperties as error:
+        raise Failed(f"--command-config: {error}") from None
+    protocol = given.get("security.protocol", "PLAINTEXT")
     if not protocol.startswith("SASL_"):
         raise Failed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
-    kept = [f"{x.key}={x.value}\n" for x in lines if not x.key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))]
+    kept = {key: given[key] for key in given if not key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))}
     jaas = f'{_MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";'
-    return "".join([*kept, f"sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"])
+    return dumps_settings({**kept, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas})
 
 
-def _given(options: argparse.Namespace) -> str:
+def _given(options: argparse.Namespace) -> bytes:
     """The settings this command itself was given."""
     if options.command_config is None:
-        return ""
-    with open(options.command_config, encoding="utf-8") as file:
-        return str(file.read())
+        return b""
+    with open(options.command_config, "rb") as file:
+        return bytes(file.read())
 
 
 def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = re.compile(r"\\([0-3][0-7]{1,2}|[0-7]{1,2}|.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -30,6 +31,12 @@ class LoginModule(NamedTuple):
         return f"LoginModule({self.name})"
 
 
+def _unescape(found: re.Match[str]) -> str:
+    """Return the character of an escape in quotation marks, as ``StreamTokenizer`` reads it."""
+    escaped = found[1]
+    return chr(int(escaped, 8)) if escaped[0] in "01234567" else _CONTROLS.get(escaped, escaped)
+
+
 def _tokens(text: str) -> list[tuple[str, bool]]:
     """(text, whether it was quoted)."""
     out, pos = [], 0
@@ -38,7 +45,7 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
         if found is None:
             raise BadJaas("a quotation mark is not closed")
         quoted = found[1] if found[1] is not None else found[2]
-        out.append((_ESCAPED.sub(r"\1", quoted), True) if quoted is not None else (found[3] or found[4], False))
+        out.append((_ESCAPED.sub(_unescape, quoted), True) if quoted is not None else (found[3] or found[4], False))
         pos = found.end()
     return out
 

@@ -14,6 +14,7 @@ from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listen
 from ottla.broker.config import NodeConfig, nearest
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import broker_key, check_value
+from ottla.log.java_properties import Property, parse, trim
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
 _OF_ZOOKEEPER = (
@@ -22,14 +23,6 @@ _OF_ZOOKEEPER = (
     "inter.broker.protocol.version",
     "log.message.format.version",
 )
-
-
-class Line(NamedTuple):
-    """A setting and where it stands."""
-
-    number: int
-    key: str
-    value: str
 
 
 class Finding(NamedTuple):
@@ -41,28 +34,19 @@ class Finding(NamedTuple):
     text: str
 
 
-def lines_of(text: str) -> Iterator[Line]:
-    """The settings of a properties file with their line numbers; a backslash at the end goes on in the next line."""
-    held, begun = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = held + raw.strip() if held else raw.strip()
-        begun = begun if held else number
-        held = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\") and not line.endswith("\\\\"):
-            held = line[:-1]
-            continue
-        ends = [i for i in (line.find(c) for c in "=: ") if i >= 0]
-        at = min(ends, default=len(line))
-        rest = line[at:].lstrip()
-        yield Line(begun, line[:at].strip(), rest[1:].strip() if rest[:1] in ("=", ":") else rest.strip())
+def settings_of(raw: bytes) -> list[Property]:
+    """Return the settings of a properties file with their line numbers.
+
+    Raises:
+        MalformedProperties: the file has a Unicode escape without four hexadecimal digits.
+    """
+    return [Property(number, key, trim(value)) for number, key, value in parse(raw)]
 
 
 class _Config:
     """The settings of a file by name."""
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[Property]) -> None:
         self.lines = {line.key: line for line in lines}
 
     def get(self, key: str) -> str:
@@ -259,7 +243,7 @@ RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
 )
 
 
-def diagnose(lines: list[Line]) -> list[Finding]:
+def diagnose(lines: list[Property]) -> list[Finding]:
     """Everything that is wrong or doubtful, in the order of the lines."""
     config = _Config(lines)
     return sorted({finding for rule in RULES for finding in rule(config)})
@@ -267,6 +251,6 @@ def diagnose(lines: list[Line]) -> list[Finding]:
 
 def refusals(values: Mapping[str, str]) -> list[str]:
     """What a node must not start with: settings it could not keep to."""
-    config = _Config([Line(0, key, value) for key, value in values.items()])
+    config = _Config([Property(0, key, value) for key, value in values.items()])
     rules = (_advertised, _listeners_clash, _cannot_be, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

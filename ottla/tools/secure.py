@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.controller.scram import credential
+from ottla.log.java_properties import dumps_settings
 from ottla.peers.scram import MIN_ITERATIONS, SCRAM_SHA_512, TYPES, salted_password
 from ottla.wire.schema import Message
 
@@ -158,12 +159,15 @@ def write_client_files(made: Secured, directory: str, bootstrap: str) -> list[st
     """Client settings in every form, for their owner alone; gives a line for each that says what it is for."""
     for kind, name in FORMS.items():
         values = client_config(made, kind, bootstrap)
-        is_json = name.endswith(".json")
-        _write(Path(directory, name), json.dumps(values, indent=2) + "\n" if is_json else _properties(values))
+        _write(Path(directory, name), _written(values, kind))
     heads = {"java": "Java, Kafka's tools", "librdkafka": "kcat and librdkafka"}
     width = max(len(name) for name in FORMS.values())
     return [f"  {directory}/{name.ljust(width)}  {heads.get(kind, kind)}" for kind, name in FORMS.items()]
 
 
-def _properties(values: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+def _written(values: Mapping[str, str], kind: str) -> str:
+    if kind == "java":
+        return dumps_settings(values)
+    if kind == "librdkafka":  # it knows no escapes
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+    return json.dumps(values, indent=2) + "\n"

@@ -28,6 +28,11 @@ def test_a_jaas_line_is_read_as_pasted(text, options):
     assert parse_jaas(text).options == options
 
 
+def test_parse_jaas_reads_escapes_as_stream_tokenizer() -> None:
+    text = r"""x.Y required a="\t\n\r\f\b\a\v\q\"\\" b='\101\60\7\477\08';"""
+    assert parse_jaas(text).options == {"a": '\t\n\r\f\b\a\vq"\\', "b": "A0\x07\x277\x008"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, lines_of, refusals
+from ottla.tools.doctor import DOUBTFUL, WRONG, diagnose, refusals, settings_of
 
 GOOD = """
 # a node as Kafka's own sample has it
@@ -51,7 +51,7 @@ MISTAKES = {
 
 
 def test_a_good_configuration_has_nothing_wrong() -> None:
-    assert diagnose(list(lines_of(GOOD))) == []
+    assert diagnose(settings_of(GOOD.encode())) == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -62,7 +62,7 @@ def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
     if text not in lines:
         lines.insert(6, text)
     number = lines.index(text) + 1
-    findings = diagnose(list(lines_of("\n".join(lines))))
+    findings = diagnose(settings_of("\n".join(lines).encode()))
     mine = [f for f in findings if says in f.text]
     assert mine, findings
     assert mine[0].severity == severity
@@ -72,13 +72,13 @@ def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
 
 def test_a_node_among_others_may_ask_for_copies_on_them() -> None:
     text = GOOD.replace("servers=localhost:9093", "servers=localhost:9093,other:9093").replace("factor=1", "factor=3")
-    assert diagnose(list(lines_of(text))) == []
-    assert any("write 1" in f.text for f in diagnose(list(lines_of(GOOD.replace("factor=1", "factor=3")))))
+    assert diagnose(settings_of(text.encode())) == []
+    assert any("write 1" in f.text for f in diagnose(settings_of(GOOD.replace("factor=1", "factor=3").encode())))
 
 
 def test_lines_are_read_as_java_reads_properties() -> None:
     text = "# a\n! b\n a.b : 1\nc.d=2\ne f g\nlong=one,\\\n   two\nlast ="
-    assert [(x.number, x.key, x.value) for x in lines_of(text)] == [
+    assert [(x.number, x.key, x.value) for x in settings_of(text.encode())] == [
         (3, "a.b", "1"),
         (4, "c.d", "2"),
         (5, "e", "f g"),
@@ -93,4 +93,4 @@ def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
     assert refusals({"listeners": "SASL_SSL://:9092"})
     assert refusals({"controller.quorum.voters": "1@a:9093,2@b"})
     assert not refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})
-    assert not refusals({line.key: line.value for line in lines_of(GOOD)})
+    assert not refusals({line.key: line.value for line in settings_of(GOOD.encode())})

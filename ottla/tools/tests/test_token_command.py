@@ -7,7 +7,7 @@ import pytest
 from ottla.cli.common import Failed
 from ottla.cli.token import settings_for
 
-GIVEN = """
+GIVEN = b"""
 security.protocol=SASL_SSL
 ssl.truststore.location=/ca.pem
 ssl.keystore.location=/own.pem
@@ -34,4 +34,4 @@ def test_nothing_secret_of_who_made_it_is_passed_on() -> None:
 @pytest.mark.parametrize("text", ["", "security.protocol=SSL\n", "security.protocol=PLAINTEXT\n"])
 def test_where_nobody_logs_in_there_is_no_token_to_give(text: str) -> None:
     with pytest.raises(Failed, match="takes no login"):
-        settings_for(text, "id", "hmac")
+        settings_for(text.encode(), "id", "hmac")
