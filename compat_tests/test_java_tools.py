@@ -201,3 +201,13 @@ def test_the_verifiable_clients_agree(node: OttlaProcess, topic: str) -> None:
         consumed = java_tool(tool, *at, *more)
         counts = [json.loads(x) for x in consumed.splitlines() if '"records_consumed"' in x]
         assert sum(c["count"] for c in counts) == 200, (tool, more)
+
+
+def test_levels_of_loggers_are_described_set_and_unset(node: OttlaProcess) -> None:
+    at = ["--bootstrap-server", node.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1"]
+    java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--add-config", "ottla.txn=TRACE,ottla.isr=ERROR")
+    java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--delete-config", "ottla.isr")
+    described = java_tool("kafka.admin.ConfigCommand", *at, "--describe")
+    assert "ottla.txn=TRACE" in described
+    assert "ottla.isr=INFO" in described
+    assert "Updated the log level of ottla.isr to ERROR" in node.log.read_text()

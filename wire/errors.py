@@ -169,6 +169,11 @@ class ErrorCode(IntEnum):
 
 _TEXTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent "
+        "to an incompatible broker. See the broker logs for more details."
+    ),
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
     ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
     ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",

@@ -73,8 +73,6 @@ class Audit:
         """``level``: the least that is written, of `logging`."""
         logger.setLevel(level)
         self._env = env
-        self.tells_allowed = level <= logging.DEBUG
-        """Whether also what is allowed is told."""
         self._since_ms = float("-inf")
         self._told: dict[tuple[int, str], int] = {}
         """Levels and lines of this minute, and how often each would have been written again."""
@@ -89,6 +87,11 @@ class Audit:
         """As ``ottla.audit.log`` has it; None where it is off."""
         found = _LEVELS.get(level.strip().upper())
         return None if found is None else Audit(env, found)
+
+    @property
+    def tells_allowed(self) -> bool:
+        """Whether decisions that allow are logged; the level of the logger may change at run time."""
+        return logger.isEnabledFor(logging.DEBUG)
 
     def decided(
         self,

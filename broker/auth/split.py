@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ottla.broker.auth.operations import DENIED
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.turn import Steps
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
 from ottla.controller.decision import named_twice
@@ -27,8 +28,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import ZERO_UUID
 
-BROKER_LOGGER = 8
-_OF_CLUSTER = (RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
+_OF_CLUSTER = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
 
 
 class Asking(Protocol):
@@ -67,6 +67,8 @@ def _configs(operation: Operation, row_class_name: str) -> Split:
             yield
             at = asked.resource_type, asked.resource_name
             of = _config_kind(*at)
+            if asked.resource_type == RESOURCE_BROKER_LOGGER and operation is Operation.ALTER_CONFIGS:
+                of = None  # the handler asks, after it has looked at the form of the changes
             if of is None and operation is Operation.DESCRIBE_CONFIGS:
                 return request, []  # then nothing is told of any
             if of is None or at in twice or asking.may(operation, *of):

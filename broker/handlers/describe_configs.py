@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, java_int, levels
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -46,7 +47,7 @@ TYPES = {
     "CLASS": 8,
     "PASSWORD": 9,
 }
-TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, CLIENT_METRICS, GROUP = 1, 2, 3, 4, 5, 7, 8
+TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, BROKER_LOGGER, CLIENT_METRICS, GROUP = range(1, 9)
 KINDS = (2, 4, 8, 16, 32)
 """Kinds of resources there are in Kafka; a request that names another is refused as a whole."""
 
@@ -112,12 +113,9 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
 
 
 def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Iterable[DescribeConfigsResourceResult]:
-    if name and name != str(context.services.config.node_id):
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.services.config.node_id} or empty string, but received {name}",
-        )
-    if not name:
+    if name:
+        _check_broker_id(context, name, " or empty string,")
+    else:
         for key_name, value in context.image.config(RESOURCE_BROKER, "").items():
             synonyms = [DescribeConfigsSynonym(key_name, value, DYNAMIC_DEFAULT)]
             yield _row(any_broker_key(key_name), value, synonyms, request, BROKER_DOCS, read_only=False)
@@ -130,12 +128,35 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
 
 
+def _check_broker_id(context: Context, name: str, or_what: str) -> None:
+    """Check that a resource names this node.
+
+    Raises:
+        ProtocolError: it names another node, or is no number.
+    """
+    node_id, number = context.services.config.node_id, java_int(name)
+    if number is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if number != node_id:
+        text = f"Unexpected broker id, expected {node_id}{or_what} but received {name}"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _loggers(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
+    if not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_broker_id(context, name, "")
+    for logger, level in levels().items():
+        yield DescribeConfigsResourceResult(logger, level, config_source=BROKER_LOGGER)
+
+
 def _table(
     context: Context, kind: int, name: str, request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
     if not name:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
+        what = "Group name" if kind == RESOURCE_GROUP else "Client metrics subscription name"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
     own = context.image.config(kind, name)
     if kind == RESOURCE_GROUP:
         own = {name: meant(keys.get(name), value) for name, value in own.items()}
@@ -156,6 +177,8 @@ def _describe(
             rows = _topic(context, resource.resource_name, request)
         case 4:
             rows = _broker(context, resource.resource_name, request)
+        case 8:
+            rows = _loggers(context, resource.resource_name)
         case 16 | 32:
             rows = _table(context, resource.resource_type, resource.resource_name, request)
         case kind:
@@ -165,6 +188,7 @@ def _describe(
 
 
 assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP) == (2, 4, 16, 32)
+assert RESOURCE_BROKER_LOGGER == 8
 
 
 def handle(context: Context, request: DescribeConfigsRequest) -> Answer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.decision import PAUSE_EVERY, in_order
@@ -22,14 +23,13 @@ from ottla.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-BROKER_LOGGER = 8
-KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+KINDS = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
 
 def _names(image: Image, kind: int) -> Steps[list[str]]:
     if kind == RESOURCE_TOPIC:
         return (yield from in_order(image.topics))
-    if kind in (RESOURCE_BROKER, BROKER_LOGGER):
+    if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         return [str(broker) for broker in sorted(image.brokers)]
     names: list[str] = []
     for number, (resource, name) in enumerate(image.configs, 1):

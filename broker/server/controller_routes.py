@@ -27,7 +27,7 @@ CONTROLLER_ROUTES: dict[ApiKey, Route] = {
     ApiKey.RENEW_DELEGATION_TOKEN: Route(1, 2, "quorum.delegation_tokens"),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Route(1, 2, "quorum.delegation_tokens"),
     ApiKey.ELECT_LEADERS: Route(0, 2, "quorum.decided"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "quorum.decided"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "quorum.incremental_alter_configs"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "quorum.decided"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "quorum.decided"),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(0, 0, "quorum.decided"),

@@ -107,7 +107,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(1, 3, "describe_delegation_token"),
     ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
     ApiKey.ELECT_LEADERS: Route(0, 2, "forwarded"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "forwarded"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "forwarded"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "forwarded"),
     ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),

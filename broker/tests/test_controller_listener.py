@@ -169,7 +169,11 @@ def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> 
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    passed_on = {key for key, route in ROUTES.items() if route.module in ("forwarded", "delete_topics")}
+    passed_on = {
+        key
+        for key, route in ROUTES.items()
+        if route.module in ("forwarded", "delete_topics", "incremental_alter_configs")
+    }
     assert passed_on <= set(CONTROLLER_ROUTES) & FORWARDABLE
     assert passed_on
 

@@ -97,6 +97,21 @@ def test_configurations_of_a_kind_nobody_knows_refuse_all_that_is_asked_with_the
     assert [(row.error_code, len(row.configs)) for row in known.results] == [(E.NONE, 1)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (4, "abc", "Broker id must be an integer, but it is: abc"),
+        (4, "77", "Unexpected broker id, expected 1 or empty string, but received 77"),
+        (16, "", "Client metrics subscription name must not be empty"),
+        (32, "", "Group name must not be empty"),
+    ],
+)
+def test_describe_configs_of_a_wrong_resource_name_says_why(kind: int, name: str, message: str) -> None:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name)])
+    result = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
+    assert (result.error_code, result.error_message, result.configs) == (E.INVALID_REQUEST, message, [])
+
+
 @pytest.mark.parametrize(("level", "code"), [(-1, E.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, E.UNKNOWN_SERVER_ERROR)])
 def test_there_are_two_levels_of_isolation(level: int, code: int) -> None:
     asked = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])

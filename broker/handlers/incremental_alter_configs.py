@@ -1,0 +1,124 @@
+"""IncrementalAlterConfigs (44), v0-1, of a broker: it changes the levels of its loggers, the controller all else.
+
+Behaviour: a resource of type BROKER_LOGGER must name this node; its changes are applied together or not at all, and are
+not stored. Its row of the answer comes after those of the controller. A controller asks for CLUSTER_ACTION, a broker
+for ALTER_CONFIGS on the cluster.
+
+Source: ``ConfigAdminManager.preprocess``, ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
+
+From KIP-339; loggers: KIP-412.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ottla.broker import loggers
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.acl import Operation, Resource
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.wire.schema import Message
+
+_NAMES_SHOWN = 20
+Forward = Callable[[Context, Message], Awaitable[Any]]
+
+
+def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
+    """Change levels of loggers here; ask the controller for all else."""
+    forward = context.services.admin.forward
+    return context.turn.go(changed(context, request, forward, Operation.ALTER_CONFIGS))
+
+
+def changed(
+    context: Context, request: IncrementalAlterConfigsRequest, forward: Forward, operation: Operation
+) -> Steps[Any]:
+    """Apply changes of loggers and hand on the rest of the request.
+
+    Args:
+        context: of the request.
+        request: with resources of any type.
+        forward: answers what is not about loggers.
+        operation: what a client must be allowed to do to the cluster in order to change loggers.
+
+    Returns:
+        The answer, or an awaitable of it.
+    """
+    own: dict[str, list[AlterConfigsResource]] = {}
+    others = []
+    for resource in request.resources:
+        yield
+        if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            own.setdefault(resource.resource_name, []).append(resource)
+        else:
+            others.append(resource)
+    if not own:
+        return forward(context, request)
+    rows = []
+    for name, resources in own.items():
+        code, text = yield from _applied(context, resources, operation, validate_only=request.validate_only)
+        rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
+    if not others:
+        return IncrementalAlterConfigsResponse(responses=rows)
+    return _with_rows(forward(context, replace(request, resources=others)), rows)
+
+
+def _applied(
+    context: Context, resources: list[AlterConfigsResource], operation: Operation, *, validate_only: bool
+) -> Steps[tuple[ErrorCode, str | None]]:
+    """Change the loggers of one resource; return its error and message."""
+    changes = resources[0].configs
+    try:
+        if len(resources) > 1:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        yield from _check_form(changes)
+        if not context.may(operation, Resource.CLUSTER):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise ProtocolError(code, code.text if operation is Operation.CLUSTER_ACTION else None)
+        loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
+        for change in changes:
+            yield
+            loggers.check_change(change)
+    except ProtocolError as error:
+        return error.code, error.message
+    if not validate_only:
+        loggers.apply_changes(changes)
+    return ErrorCode.NONE, None
+
+
+def _check_form(changes: list[AlterableConfig]) -> Steps[None]:
+    """Check that no logger is named twice and no level is null.
+
+    Raises:
+        ProtocolError: one is.
+    """
+    names: set[str] = set()
+    without_value: list[str] = []
+    for change in changes:
+        yield
+        names.add(change.name)
+        if change.value is None and change.config_operation != loggers.DELETE:
+            without_value.append(change.name)
+    if len(names) < len(changes):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if without_value:
+        text = f"Null value not supported for : {', '.join(without_value[:_NAMES_SHOWN])}"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
+
+
+async def _with_rows(waited: Awaitable[Any], rows: list[AlterConfigsResourceResponse]) -> Any:
+    answer = await waited
+    for row in rows:
+        answer.responses.append(row)
+    return answer

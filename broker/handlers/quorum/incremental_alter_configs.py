@@ -1,0 +1,22 @@
+"""IncrementalAlterConfigs (44), v0-1, of a controller: it changes the levels of its own loggers, and decides all else.
+
+Source: ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.incremental_alter_configs import changed
+from ottla.broker.handlers.quorum.decided import submitted
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.controller.acl import Operation
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.wire.schema import Message
+
+
+def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
+    """Change levels of loggers of this node; submit the rest to the controller in this process."""
+    return context.turn.go(changed(context, request, _submit, Operation.CLUSTER_ACTION))
+
+
+async def _submit(context: Context, request: Message) -> Message:
+    return await submitted(context, request, request)
