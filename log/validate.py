@@ -25,10 +25,10 @@ from ottla.wire.compression import (
     Codec,
     Unpacking,
     UnpacksTooLarge,
-    begins_like,
     codec_of,
     packer,
 )
+from ottla.wire.compression_headers import check_beginning
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer, read_varlong
@@ -41,6 +41,7 @@ MOST_RECORD_ERRORS = 1000
 """So many records at fault are named; the rest of their batch is not looked at."""
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
+_GOOD = ErrorCode.NONE
 _LAST_CODEC = int(Codec.ZSTD)
 _MOST_RECORDS_A_BYTE = [most // SMALLEST_RECORD_BYTES + 1 for most in MOST_TIMES]
 """So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
@@ -174,8 +175,8 @@ def check_client_batch(data: Data, header: BatchHeader, settings: LogSettings, w
     if codec == 0:
         if not _first_fits(data, size_bytes, count):
             raise _invalid(f"the first of {count} records is none")
-    elif not begins_like(codec, view[HEADER_BYTES:size_bytes]):
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records are no {Codec(codec).name.lower()} data")
+    elif (code := check_beginning(codec, view[HEADER_BYTES:size_bytes])) is not _GOOD:
+        raise ProtocolError(code, f"the records are no {Codec(codec).name.lower()} data")
     elif count > (size_bytes - HEADER_BYTES) * _MOST_RECORDS_A_BYTE[codec]:
         raise _invalid(f"{size_bytes} bytes cannot hold {count} records")
 

@@ -1,7 +1,7 @@
 """The five codecs of record batches, each unpacking in bounded memory.
 
-Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker here gives
-pieces, and whoever takes them stops at a limit.
+Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker gives pieces, and whoever
+takes them stops at a limit; `decompression` has the readers, `compression_headers` the check of a Produce request.
 lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as
 librdkafka may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial
 snappy-java's ``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
@@ -15,26 +15,15 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
+from ottla.wire.compression_headers import SNAPPY_MAX_RATIO, XERIAL_MAGIC, snappy_size
+from ottla.wire.decompression import FREE_BYTES, gzip_pieces, lz4_pieces, snappy_blocks, snappy_pieces, zstd_pieces
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
 DEFAULT_LIMIT_BYTES = 128 * 1024 * 1024
-FREE_BYTES = 1 << 20
-"""So much of what others sent is unpacked without asking: beyond it a codec may keep up to 128 MiB, its window."""
-_GZIP = b"\x1f\x8b"
-_LZ4 = b"\x04\x22\x4d\x18"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
-_SNAPPY_MOST_TIMES = 32
-"""A copy of 64 bytes takes at least two or three: no snappy block unpacks to more than this many times its size."""
-MOST_TIMES = (1, 1032, _SNAPPY_MOST_TIMES, 255, 32 * 1024)
+MOST_TIMES = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
 """How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""
-_FEED_BYTES = 64 * 1024
-"""So much is given to a library at once: it copies what it does not use."""
-_FIRST_FEED_BYTES = 1024
-"""So much of a gzip member at first, then twice as much each time: of many tiny members each copies but little."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -59,97 +48,6 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def _gzip_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    view, at = memoryview(data), 0
-    while True:
-        unpacker, feed = zlib.decompressobj(31), _FIRST_FEED_BYTES
-        while not unpacker.eof:
-            more: Buffer = unpacker.unconsumed_tail
-            if not more:
-                more = view[at : at + feed]
-                at += len(more)
-                feed = min(2 * feed, _FEED_BYTES)
-            out = unpacker.decompress(more, size_bytes)
-            if out:
-                yield out
-            elif not more:
-                raise WireError("gzip data ends early")
-        at -= len(unpacker.unused_data)
-        if view[at : at + 2] != _GZIP:  # members may follow one another; anything else is passed over, as in Java
-            return
-        yield b""  # there may be fifty thousand without a byte in them
-
-
-def _snappy_raw_size(data: Buffer) -> int:
-    """What a raw snappy block says it unpacks to."""
-    if len(data) and data[0] < 0x80:
-        return data[0]
-    value = 0
-    for index, shift in enumerate((0, 7, 14, 21, 28)):
-        if index >= len(data):
-            break
-        value |= (data[index] & 0x7F) << shift
-        if data[index] < 0x80:
-            return value
-    raise WireError("snappy block without a length")
-
-
-def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    if view[:8] != _XERIAL:
-        yield view
-        return
-    at = _XERIAL_HEADER_BYTES
-    if len(view) < at:
-        raise WireError("snappy header cut off")
-    while at + 4 <= len(view):  # fewer bytes than a length are passed over, as in Java
-        (size,) = struct.unpack_from(">i", view, at)
-        at += 4
-        if size < 0 or size > len(view) - at:
-            raise WireError(f"snappy block of {size} bytes")
-        yield view[at : at + size]
-        at += size
-
-
-def _snappy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    import snappy
-
-    for block in _snappy_blocks(memoryview(data)):
-        claimed = _snappy_raw_size(block)
-        if claimed > _SNAPPY_MOST_TIMES * len(block):
-            raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
-        if claimed > FREE_BYTES:
-            yield b""  # it is there as a whole from now on: see `Unpacking`
-        out: bytes = snappy.uncompress(bytes(block))
-        yield out[:size_bytes]  # a block may hold nothing: whoever takes the pieces shall hear of it too
-        for at in range(size_bytes, len(out), size_bytes):
-            yield out[at : at + size_bytes]
-
-
-def _lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    import lz4.frame
-
-    unpacker = lz4.frame.LZ4FrameDecompressor()
-    view, at = memoryview(data), 0
-    while not unpacker.eof:
-        hungry = unpacker.needs_input
-        more = view[at : at + _FEED_BYTES] if hungry else view[:0]
-        at += len(more)
-        out: bytes = unpacker.decompress(bytes(more), max_length=size_bytes)
-        if out:
-            yield out
-        elif hungry and not more:
-            raise WireError("lz4 frame ends early")
-
-
-def _zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    import zstandard
-
-    # One-shot decompress() believes the frame's own content size; the streaming reader keeps to what we ask for.
-    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data, read_across_frames=True) as reader:
-        while piece := reader.read(size_bytes):
-            yield piece
-
-
 def _plain_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     for at in range(0, len(view), size_bytes):
@@ -158,10 +56,10 @@ def _plain_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 _PIECES: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
     Codec.NONE: _plain_pieces,
-    Codec.GZIP: _gzip_pieces,
-    Codec.SNAPPY: _snappy_pieces,
-    Codec.LZ4: _lz4_pieces,
-    Codec.ZSTD: _zstd_pieces,
+    Codec.GZIP: gzip_pieces,
+    Codec.SNAPPY: snappy_pieces,
+    Codec.LZ4: lz4_pieces,
+    Codec.ZSTD: zstd_pieces,
 }
 
 
@@ -177,7 +75,7 @@ class _Xerial:
 
     def __init__(self) -> None:
         self._waiting = b""
-        self._head = _XERIAL + struct.pack(">ii", 1, 1)
+        self._head = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 
     def add(self, piece: bytes, *, least: int = _XERIAL_BLOCK_BYTES) -> bytes:
         import snappy
@@ -207,7 +105,9 @@ def packer(codec: Codec, level: int | None = None) -> Packer:
         import lz4.frame
 
         frame = lz4.frame.LZ4FrameCompressor(
-            compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
         )
         head = [frame.begin()]
 
@@ -244,7 +144,10 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         import lz4.frame
 
         frame: bytes = lz4.frame.compress(
-            bytes(data), compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
+            bytes(data),
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
         )
         return frame
     if codec is Codec.ZSTD:
@@ -329,29 +232,6 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> 
 
 def _check_claims(data: Buffer, limit: int) -> None:
     """A snappy block is unpacked whole: that it is too large must be known before."""
-    claimed = sum(_snappy_raw_size(block) for block in _snappy_blocks(memoryview(data)))
+    claimed = sum(snappy_size(block) for block in snappy_blocks(memoryview(data)))
     if claimed > limit:
         raise UnpacksTooLarge(Codec.SNAPPY, limit)
-
-
-_MAGIC = {int(Codec.GZIP): _GZIP, int(Codec.LZ4): _LZ4}
-_SKIPPABLE = b"\x2a\x4d\x18"
-"""The last three bytes with which a zstd frame begins that holds no data."""
-_SNAPPY_HEAD_BYTES = 6
-"""A length of at most five bytes, and the first element."""
-
-
-def begins_like(codec: int, data: Buffer) -> bool:
-    """Whether data begins as this codec's does: a look at its first bytes, which unpacks nothing."""
-    magic = _MAGIC.get(codec)
-    if magic is not None:
-        return data[: len(magic)] == magic
-    if codec == Codec.ZSTD:
-        return data[:4] == _ZSTD or data[1:4] == _SKIPPABLE
-    if codec == Codec.SNAPPY:
-        start = _XERIAL_HEADER_BYTES + 4 if data[:8] == _XERIAL else 0
-        head, at = data[start : start + _SNAPPY_HEAD_BYTES], 0
-        while at < len(head) and head[at] >= 0x80:  # the length of what the block unpacks to
-            at += 1
-        return at + 1 < len(head) and head[at + 1] & 3 == 0  # nothing was written yet that could be copied
-    return True

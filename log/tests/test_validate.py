@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 
+import lz4.frame
 import pytest
 
 from ottla.log import validate as v
@@ -17,9 +18,9 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, memory_disk, new_log
 from ottla.wire import batch as b
-from ottla.wire import compression
 from ottla.wire import records as r
 from ottla.wire.compression import Codec, compress
+from ottla.wire.compression_headers import check_beginning
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -181,7 +182,7 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
         for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
         for what, body, code, whole in (
             ("garbage", b"\x07garbage garbage garbage", UNKNOWN, UNKNOWN),
-            ("nothing", b"", UNKNOWN, UNKNOWN),  # Kafka: INVALID_RECORD for zstd
+            ("nothing", b"", *((INVALID, INVALID) if codec is Codec.ZSTD else (UNKNOWN, UNKNOWN))),
             # which might well be the beginning of raw snappy
             ("records as they are", body_of(good()), TAKEN if codec is Codec.SNAPPY else UNKNOWN, UNKNOWN),
             ("of garbage", compress(codec, b"\x07garbage garbage garbage"), TAKEN, INVALID),
@@ -336,33 +337,68 @@ def test_when_records_are_looked_at(what: str, settings: LogSettings, fields: di
     assert v.must_look(header, settings, NOW) is must
 
 
-BEGINNINGS: list[tuple[Codec, bytes, bool]] = [
-    (Codec.GZIP, b"\x1f\x8b\x08", True),
-    (Codec.GZIP, b"\x1f\x8c\x08", False),
-    (Codec.GZIP, b"\x1f", False),
-    (Codec.LZ4, b"\x04\x22\x4d\x18@", True),
-    (Codec.LZ4, b"\x04\x22\x4d\x19@", False),
-    (Codec.ZSTD, b"\x28\xb5\x2f\xfd@", True),
-    (Codec.ZSTD, b"\x28\xb5\x2f\xfc@", False),
-    (Codec.ZSTD, b"\x53\x2a\x4d\x18@", True),
-    (Codec.ZSTD, b"\x28\xb5\x2f", False),
-    (Codec.ZSTD, b"", False),
-    (Codec.SNAPPY, b"", False),
-    (Codec.SNAPPY, b"\x05", False),
-    (Codec.SNAPPY, b"\x05\x10hello", True),
-    (Codec.SNAPPY, b"\x85\x01\x10hello", True),
-    (Codec.SNAPPY, b"\x05\x11hello", False),
-    (Codec.SNAPPY, b"\x82SNAPPY\x00" + bytes(8) + b"\x00\x00\x00\x07\x05\x10hello", True),
-    (Codec.SNAPPY, b"\x82SNAPPY\x00" + bytes(8) + b"\x00\x00\x00\x07\x05\x12hello", False),
-    (Codec.SNAPPY, b"\x82SNAPPY\x00" + bytes(8), False),
-    (Codec.NONE, b"anything", True),
+HELLO_SNAPPY = b"\x05\x10hello"
+XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
+GZIP_HELLO = compress(Codec.GZIP, b"hello")
+LZ4_HELLO = compress(Codec.LZ4, b"hello")
+ZSTD_HELLO = compress(Codec.ZSTD, b"hello")
+ZSTD_HEAD = b"\x28\xb5\x2f\xfd"
+RAW_BLOCK = b"\x29\x00\x00hello"
+BEGINNINGS: list[tuple[Codec, bytes, ErrorCode]] = [
+    (Codec.GZIP, GZIP_HELLO, TAKEN),
+    (Codec.GZIP, b"\x1f\x8c" + GZIP_HELLO[2:], UNKNOWN),
+    (Codec.GZIP, b"\x1f\x8b\x07" + GZIP_HELLO[3:], UNKNOWN),
+    (Codec.GZIP, GZIP_HELLO[:10] + b"\x07" + GZIP_HELLO[11:], UNKNOWN),
+    (Codec.GZIP, GZIP_HELLO[:3] + b"\xe0" + GZIP_HELLO[4:], TAKEN),
+    (Codec.GZIP, b"\x1f", UNKNOWN),
+    (Codec.LZ4, LZ4_HELLO, TAKEN),
+    (Codec.LZ4, LZ4_HELLO[:3] + b"\x19" + LZ4_HELLO[4:], UNKNOWN),
+    (Codec.LZ4, LZ4_HELLO[:5], UNKNOWN),
+    (Codec.LZ4, lz4.frame.compress(bytes(70_000), block_size=4, block_linked=True), UNKNOWN),
+    (Codec.LZ4, lz4.frame.compress(b""), INVALID),
+    (Codec.ZSTD, ZSTD_HELLO, TAKEN),
+    (Codec.ZSTD, ZSTD_HEAD[:3] + b"\xfc" + ZSTD_HELLO[4:], UNKNOWN),
+    (Codec.ZSTD, b"\x53\x2a\x4d\x18\x02\0\0\0xx" + ZSTD_HELLO, TAKEN),
+    (Codec.ZSTD, b"\x53\x2a\x4d\x18\x02\0\0\0xx", INVALID),
+    (Codec.ZSTD, b"\x53\x2a\x4d\x18\x02\0\0\0x", UNKNOWN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x00\x88" + RAW_BLOCK, TAKEN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x00\x89" + RAW_BLOCK, UNKNOWN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x80\x90\x05\0\0\0" + RAW_BLOCK, TAKEN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x08\x88" + RAW_BLOCK, UNKNOWN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x01\x88\x01" + RAW_BLOCK, UNKNOWN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x01\x88\x00" + RAW_BLOCK, TAKEN),
+    (Codec.ZSTD, ZSTD_HEAD + b"\x00\x88\x2f" + RAW_BLOCK[1:], UNKNOWN),
+    (Codec.ZSTD, ZSTD_HEAD[:3], UNKNOWN),
+    (Codec.ZSTD, b"", INVALID),
+    (Codec.SNAPPY, b"", UNKNOWN),
+    (Codec.SNAPPY, b"\x05", UNKNOWN),
+    (Codec.SNAPPY, HELLO_SNAPPY, TAKEN),
+    (Codec.SNAPPY, b"\x85\x01\x10hello", TAKEN),
+    (Codec.SNAPPY, b"\x05\x11hello", UNKNOWN),
+    (Codec.SNAPPY, b"\x05\x14hello", UNKNOWN),
+    (Codec.SNAPPY, XERIAL_HEADER + b"\0\0\0\x07" + HELLO_SNAPPY, TAKEN),
+    (Codec.SNAPPY, XERIAL_HEADER + b"\0\0\0\x07\x05\x12hello", UNKNOWN),
+    (Codec.SNAPPY, XERIAL_HEADER + b"\0\0\0\x08" + HELLO_SNAPPY, UNKNOWN),
+    (Codec.SNAPPY, XERIAL_HEADER * 2 + b"\0\0\0\x01\0\0\0\0\x07" + HELLO_SNAPPY, TAKEN),
+    (Codec.SNAPPY, XERIAL_HEADER + XERIAL_HEADER[:8] + bytes(8) + b"\0\0\0\x07" + HELLO_SNAPPY, UNKNOWN),
+    (Codec.SNAPPY, XERIAL_HEADER, INVALID),
+    (Codec.NONE, b"anything", TAKEN),
 ]
 
 
-@pytest.mark.parametrize(("codec", "data", "like"), BEGINNINGS)
-def test_how_the_data_of_a_codec_begins(codec: Codec, data: bytes, like: bool) -> None:
-    assert compression.begins_like(codec, data) is like
-    assert compression.begins_like(codec, memoryview(data)) is like
+@pytest.mark.parametrize(("codec", "data", "code"), BEGINNINGS)
+def test_check_beginning_with_a_header_returns_kafkas_code(codec: Codec, data: bytes, code: ErrorCode) -> None:
+    assert check_beginning(codec, data) is code
+    assert check_beginning(codec, memoryview(data)) is code
+
+
+def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
+    """A Java consumer stops at it: "Dependent block stream is unsupported"."""
+    plain = good(value=bytes(range(256)) * 300)
+    for linked, code in ((True, UNKNOWN), (False, TAKEN)):
+        body = lz4.frame.compress(body_of(plain), block_size=4, block_linked=linked)
+        for settings in (PLAIN, WHOLE, COMPACT, replace(PLAIN, codec=Codec.GZIP)):
+            assert outcome(changed(plain, body, attributes=Codec.LZ4), settings)[0] is code
 
 
 @pytest.mark.parametrize("codec", list(Codec))

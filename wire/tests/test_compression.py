@@ -17,10 +17,12 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
+from xxhash import xxh32_intdigest
 
-from ottla.wire import compression as c
-from ottla.wire.compression import Codec, UnpacksTooLarge, begins_like, codec_of, compress, decompress, packer, pieces
-from ottla.wire.errors import WireError
+from ottla.wire.compression import Codec, UnpacksTooLarge, codec_of, compress, decompress, packer, pieces
+from ottla.wire.compression_headers import check_beginning, snappy_size
+from ottla.wire.decompression import snappy_blocks
+from ottla.wire.errors import ErrorCode, WireError
 
 TEXT = b"a line that comes again and again\n" * 5000
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -50,6 +52,15 @@ def test_numbers_that_name_no_codec_are_refused(attributes: int) -> None:
 # ---------------------------------------------------------------- what other programs write
 
 
+def lz4_frame(data: bytes, *, linked: bool = False, content_size: int | None = None) -> bytes:
+    """A frame with a content size, right unless given, and a content checksum."""
+    raw = lz4.frame.compress(data, content_checksum=True, block_linked=linked, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+    if content_size is None:
+        return bytes(raw)
+    descriptor = raw[4:6] + struct.pack("<Q", content_size)
+    return bytes(raw[:4] + descriptor + bytes((xxh32_intdigest(descriptor) >> 8 & 0xFF,)) + raw[15:])
+
+
 def other_programs() -> dict[str, tuple[Codec, bytes]]:
     xerial = XERIAL + b"".join(block(snappy.compress(TEXT[at : at + 5000])) for at in range(0, len(TEXT), 5000))
     zstd_frames = zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:])
@@ -62,7 +73,23 @@ def other_programs() -> dict[str, tuple[Codec, bytes]]:
         "snappy with less than a length behind it": (Codec.SNAPPY, xerial + b"\0\0\0"),
         "snappy with blocks that hold nothing": (Codec.SNAPPY, XERIAL + block(b"\0") + xerial[16:] + block(b"\0")),
         "lz4 in large blocks": (Codec.LZ4, lz4.frame.compress(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX4MB)),
-        "lz4 with checksums": (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True)),
+        "lz4 with checksums": (
+            Codec.LZ4,
+            lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True, block_linked=False),
+        ),
+        "lz4 whose content size and checksum are wrong, which Kafka does not compare": (
+            Codec.LZ4,
+            lz4_frame(TEXT, content_size=1)[:-4] + b"sum!",
+        ),
+        "lz4 with another frame behind it": (Codec.LZ4, lz4_frame(TEXT) + lz4_frame(TEXT)),
+        "lz4 with an empty block and something behind it": (Codec.LZ4, lz4_frame(TEXT)[:-8] + b"\1\0\0\0\0what"),
+        "two snappy streams": (
+            Codec.SNAPPY,
+            XERIAL + block(snappy.compress(TEXT[:7])) + XERIAL + block(snappy.compress(TEXT[7:])),
+        ),
+        "gzip with reserved flags": (Codec.GZIP, gzip.compress(TEXT)[:3] + b"\xe0" + gzip.compress(TEXT)[4:]),
+        "gzip with a bad member's header behind it": (Codec.GZIP, gzip.compress(TEXT) + b"\x1f\x8b\x07" + bytes(30)),
+        "zstd with the beginning of another frame behind it": (Codec.ZSTD, zstd_frames + zstd_frames[:12]),
         "zstd without its size": (Codec.ZSTD, zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)),
         "two zstd frames": (Codec.ZSTD, zstd_frames),
         "a zstd frame that is to be skipped": (Codec.ZSTD, b"\x50\x2a\x4d\x18\x02\0\0\0xx" + zstd_frames),
@@ -72,7 +99,7 @@ def other_programs() -> dict[str, tuple[Codec, bytes]]:
 @pytest.mark.parametrize("name", other_programs())
 def test_what_other_programs_write_is_read(name: str) -> None:
     codec, data = other_programs()[name]
-    assert begins_like(codec, data)
+    assert check_beginning(codec, data) is ErrorCode.NONE
     for kind in (bytes, bytearray, memoryview):
         assert bytes(decompress(codec, kind(data))) == TEXT
 
@@ -91,28 +118,30 @@ def test_what_is_packed_in_pieces_or_at_once_is_read_again(codec: Codec, size: i
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_codecs_data_is_known_by_its_beginning(codec: Codec) -> None:
     data = compress(codec, TEXT)
-    assert begins_like(codec, data)
-    assert begins_like(codec, memoryview(bytearray(data)))
+    assert check_beginning(codec, data) is ErrorCode.NONE
+    assert check_beginning(codec, memoryview(bytearray(data))) is ErrorCode.NONE
     for other in PACKED:
         if other is not codec:
-            assert not begins_like(other, data)
-    assert begins_like(Codec.NONE, data)
+            assert check_beginning(other, data) is not ErrorCode.NONE
+    assert check_beginning(Codec.NONE, data) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_what_no_codec_writes_does_not_begin_like_one(codec: Codec) -> None:
     for data in (b"", b"\x1f", b"\x28\xb5\x2f", b"\x04\x22\x4d", b"\x80" * 100, b"\x05\x01", b"some text"):
-        assert not begins_like(codec, data)
+        assert check_beginning(codec, data) is not ErrorCode.NONE
 
 
 def test_snappy_begins_with_a_size_and_then_bytes_as_they_are() -> None:
     for size in (1, 127, 128, 20_000, 3_000_000):
-        assert begins_like(Codec.SNAPPY, snappy.compress(bytes(size)))
-        assert begins_like(Codec.SNAPPY, XERIAL + block(snappy.compress(bytes(size))))
+        assert check_beginning(Codec.SNAPPY, snappy.compress(bytes(size))) is ErrorCode.NONE
+        assert check_beginning(Codec.SNAPPY, XERIAL + block(snappy.compress(bytes(size)))) is ErrorCode.NONE
     for kind in (1, 2, 3):  # a copy: of what?
-        assert not begins_like(Codec.SNAPPY, bytes([40, kind]) + bytes(40))
-        assert not begins_like(Codec.SNAPPY, XERIAL + block(bytes([40, kind]) + bytes(40)))
-    assert not begins_like(Codec.SNAPPY, b"\x80\x80\x80\x80\x80\x00\x00"), "a size has five bytes at most"
+        assert check_beginning(Codec.SNAPPY, bytes([40, kind]) + bytes(40)) is not ErrorCode.NONE
+        assert check_beginning(Codec.SNAPPY, XERIAL + block(bytes([40, kind]) + bytes(40))) is not ErrorCode.NONE
+    assert check_beginning(Codec.SNAPPY, b"\x80\x80\x80\x80\x80\x00\x00") is not ErrorCode.NONE, (
+        "a size has five bytes at most"
+    )
 
 
 def test_a_long_run_of_bytes_that_never_end_a_size_is_not_gone_through() -> None:
@@ -123,7 +152,7 @@ def test_a_long_run_of_bytes_that_never_end_a_size_is_not_gone_through() -> None
             Watched.read += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
             return super().__getitem__(key)
 
-    assert not begins_like(Codec.SNAPPY, Watched(b"\x80" * 1_000_000))
+    assert check_beginning(Codec.SNAPPY, Watched(b"\x80" * 1_000_000)) is not ErrorCode.NONE
     assert Watched.read < 50
 
 
@@ -151,9 +180,27 @@ def broken() -> dict[str, tuple[Codec, bytes]]:
         "a second gzip member cut off": (Codec.GZIP, gzip.compress(TEXT) + gzip.compress(TEXT)[:20]),
         "lz4 cut off": (Codec.LZ4, lz4.frame.compress(TEXT)[:-4]),
         "lz4 of nothing": (Codec.LZ4, b""),
-        "lz4 with a wrong checksum": (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True)[:-4] + bytes(4)),
+        "lz4 with linked blocks": (Codec.LZ4, lz4_frame(TEXT, linked=True)),
+        "lz4 with a wrong header checksum": (Codec.LZ4, lz4_frame(TEXT)[:14] + b"!" + lz4_frame(TEXT)[15:]),
+        "lz4 with a dictionary": (
+            Codec.LZ4,
+            lz4_frame(TEXT)[:4] + bytes((lz4_frame(TEXT)[4] | 1,)) + lz4_frame(TEXT)[5:],
+        ),
+        "lz4 without its checksum": (Codec.LZ4, lz4_frame(TEXT)[:-4]),
+        "lz4 block with a wrong checksum": (
+            Codec.LZ4,
+            lz4.frame.compress(b"abc", block_checksum=True, block_linked=False)[:-8] + bytes(8),
+        ),
+        "zstd cut off": (Codec.ZSTD, compress(Codec.ZSTD, TEXT)[:-1]),
+        "zstd without its checksum": (Codec.ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)[:-4]),
+        "zstd with something behind it": (Codec.ZSTD, compress(Codec.ZSTD, TEXT) + b"more"),
+        "zstd that needs a dictionary": (Codec.ZSTD, b"\x28\xb5\x2f\xfd\x01\x88\x07\x09\x00\x00x"),
+        "a thousand snappy headers": (Codec.SNAPPY, XERIAL * 1002 + block(snappy.compress(TEXT))),
+        "snappy header of version 0": (Codec.SNAPPY, XERIAL + XERIAL[:8] + bytes(8) + block(snappy.compress(TEXT))),
+        "gzip header with a wrong checksum": (Codec.GZIP, b"\x1f\x8b\x08\x02" + bytes(8) + gzip.compress(TEXT)[10:]),
+        "gzip with a wrong size": (Codec.GZIP, gzip.compress(TEXT)[:-1] + b"!"),
         "zstd of something else": (Codec.ZSTD, b"something else"),
-        "zstd with a window of 256 MiB": (Codec.ZSTD, b"\x28\xb5\x2f\xfd\x00\x90" + b"\x01\x00\x00"),
+        "zstd with a window above 128 MiB": (Codec.ZSTD, b"\x28\xb5\x2f\xfd\x00\x89" + b"\x09\x00\x00x"),
     }
 
 
@@ -281,7 +328,7 @@ def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
     data = random.Random(2).randbytes(70_000)
     raw = compress(Codec.SNAPPY, data)
     assert raw[:16] == XERIAL
-    sizes = [c._snappy_raw_size(one) for one in c._snappy_blocks(memoryview(raw))]
+    sizes = [snappy_size(one) for one in snappy_blocks(memoryview(raw))]
     assert sizes == [32 * 1024, 32 * 1024, 70_000 - 64 * 1024]
 
 
@@ -289,6 +336,7 @@ def test_lz4_is_written_in_blocks_of_64_kib_as_kafka_does() -> None:
     pack = packer(Codec.LZ4)
     for raw in (compress(Codec.LZ4, TEXT), pack.add(TEXT) + pack.finish()):
         assert lz4.frame.get_frame_info(raw)["block_size"] == 64 * 1024
+        assert not lz4.frame.get_frame_info(raw)["block_linked"], "Java reads independent blocks only"
 
 
 def test_a_packer_without_a_codec_gives_what_it_gets() -> None:
@@ -301,3 +349,14 @@ def test_what_unpacks_to_too_much_is_told_by_another_process_as_by_this_one() ->
     error = UnpacksTooLarge(Codec.ZSTD, 5)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (UnpacksTooLarge, str(error))
+
+
+def test_pieces_of_a_zstd_frame_within_a_large_window_are_bounded() -> None:
+    """A block of 4 bytes unpacks to 128 KiB: the library gets one at a time."""
+    raw = b"\x28\xb5\x2f\xfd\x00\x88"
+    raw += b"".join(((128 * 1024) << 3 | 2 | (number == 999)).to_bytes(3, "little") + b"x" for number in range(1000))
+    tracemalloc.start()
+    assert sum(len(piece) for piece in pieces(Codec.ZSTD, raw, 4096)) == 1000 * 128 * 1024
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20

@@ -1,0 +1,73 @@
+"""Drawn compressed batches beside Kafka's own LogValidator and the reader of its consumer."""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+
+from compat_tests.drawn_batches import CUT, DAMAGE, BatchDrawer, Drawn
+from compat_tests.test_controller_rules import kafka
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import NOW, memory_disk, new_log
+from ottla.wire import batch as b
+from ottla.wire import records as r
+from ottla.wire.errors import ProtocolError, WireError
+
+BATCHES = int(os.environ.get("OTTLA_BATCHES", "1500"))
+SEED = int(os.environ.get("OTTLA_SEED", "1"))
+
+
+def appended(raw: bytes, *, validate: bool) -> int:
+    """The error code of an append; with `validate` every record is looked at, as Kafka does."""
+    log: PartitionLog = new_log(memory_disk().session(), LogSettings(validate_records=validate))
+    try:
+        log.append_as_leader(bytearray(raw), 0, NOW)
+    except ProtocolError as error:
+        return int(error.code)
+    return 0
+
+
+def consumed(raw: bytes) -> str:
+    """What a reader gets, in the words of Validate.java."""
+    crc = count = 0
+    try:
+        for record in r.iterate(raw, b.parse_header(raw)):
+            count += 1
+            crc = zlib.crc32(record.value or b"", zlib.crc32(record.key or b"", crc))
+    except WireError:
+        return "refused"
+    return f"read {count} {crc}"
+
+
+def difference(one: Drawn, answer: str) -> str | None:
+    """How one batch's acceptance differs from Kafka's.
+
+    Where bytes were changed, the records inside may be damaged, and Kafka's append does not look at all of them: there,
+    what is accepted must be readable by a consumer, and what its reader reads must not be refused by its first bytes.
+    Where data is cut off, two faults meet, and another one may be reported.
+    """
+    kafkas, told = answer.split(" ", 1)
+    told = "refused" if told.startswith("refused") else told
+    validated, early = appended(one.batch, validate=True), appended(one.batch, validate=False)
+    read = consumed(one.batch)
+    if DAMAGE in one.what:
+        good = validated != 0 or read == told != "refused"
+        good = good and (early == 0 or told == "refused")
+    elif CUT in one.what:
+        good = (validated != 0, read) == (kafkas != "0", told) and early in (0, validated)
+    else:
+        good = (validated, read) == (int(kafkas), told) and early in (0, validated)
+    return None if good else f"{one.what}: {validated} {early} {read}, Kafka {answer}"
+
+
+def test_drawn_compressed_batches_are_accepted_and_read_as_by_kafka() -> None:
+    """What the first bytes show is refused without unpacking, and nothing is that Kafka accepts."""
+    drawer = BatchDrawer(SEED)
+    drawn = [drawer.draw() for _ in range(BATCHES)]
+    answers = kafka("Validate.java", [base64.b64encode(one.batch).decode() for one in drawn])
+    bad = [found for one, answer in zip(drawn, answers, strict=True) if (found := difference(one, answer))]
+    assert not bad, f"{len(bad)} of {len(drawn)}:\n" + "\n".join(bad[:60])
+    refused = sum(not answer.startswith("0 ") for answer in answers)
+    assert 0.2 * len(drawn) < refused < 0.8 * len(drawn)
