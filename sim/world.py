@@ -19,6 +19,7 @@ from sim.ledger import Ledger
 from sim.network import Network
 from sim.patches import make_deterministic
 from sim.processes import Process
+from sim.strict import end_on_failure
 
 
 class Trace:
@@ -51,6 +52,7 @@ class World:
         self.network = Network(self.rng, self.host, self.now_s)
         self.ledger = Ledger()
         self.history = History()
+        end_on_failure()
         self.draining = False
         """Clients finish what they have begun, and begin nothing."""
         self._nursery: trio.Nursery | None = None

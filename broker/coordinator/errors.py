@@ -5,7 +5,14 @@ Source: ``CoordinatorOperationExceptionHelper.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.wire.errors import ErrorCode
+import logging
+from collections.abc import Iterator
+from typing import TypeVar
+
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+T = TypeVar("T")
+logger = logging.getLogger("ottla.coordinator")
 
 _TOLD: dict[ErrorCode, ErrorCode] = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -23,3 +30,36 @@ _TOLD: dict[ErrorCode, ErrorCode] = {
 def told(error: ErrorCode) -> ErrorCode:
     """The code a client gets for what went wrong inside; most say it themselves."""
     return _TOLD.get(error, error)
+
+
+class StateError(Exception):
+    """A state machine raised over the state that was replayed from its log, or over a record of that log.
+
+    Any client that may write to the internal topic may have written that state, so this is no broken invariant of the
+    node: it fails the shard whose state it is. The cause is in ``__cause__``.
+    """
+
+
+def guarded(results: Iterator[T]) -> Iterator[T]:
+    """Yield the results of a state machine.
+
+    Raises:
+        ProtocolError, WireError: raised by the state machine as an answer.
+        StateError: the state machine raised anything else.
+    """
+    while True:
+        try:
+            result = next(results)
+        except StopIteration:
+            return
+        except (ProtocolError, WireError):
+            raise
+        except Exception as error:
+            raise StateError from error
+        yield result
+
+
+def report(error: StateError, topic: str, partition: int, event: str) -> None:
+    """Log that a coordinator has failed. Tests and the simulator replace this: there it is a bug of our own."""
+    text = "Coordinator failed: %s-%d (%s raised over its state); it answers NOT_COORDINATOR until it is loaded again"
+    logger.critical(text, topic, partition, event, exc_info=error.__cause__)

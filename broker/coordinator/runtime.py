@@ -17,7 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from ottla.broker.coordinator import errors
 from ottla.broker.coordinator.batches import Serde, replayed
+from ottla.broker.coordinator.errors import StateError, guarded
 from ottla.broker.coordinator.shard import Ground, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
@@ -39,6 +41,9 @@ SLICE_BYTES = 32_768
 RECORD_COST_BYTES = 64
 BATCH_COST_BYTES = 128
 RETRY_S = 0.2
+FIRST_RELOAD_MS = 1_000
+LONGEST_RELOAD_MS = 60_000
+"""An active shard that fails is reloaded after a pause, which doubles with each failure."""
 
 
 class CoordinatorRuntime(Generic[R]):
@@ -57,6 +62,7 @@ class CoordinatorRuntime(Generic[R]):
         acks_all: bool = False,
     ) -> None:
         self._env = env
+        self._timers = timers
         self._fail = fail
         self._topic = topic
         self._machine_of = machine_of
@@ -64,6 +70,8 @@ class CoordinatorRuntime(Generic[R]):
         self._ground = Ground(env, timers, fail, self._start, write_timeout_ms, acks_all)
         self._shards: dict[int, Shard[R]] = {}
         self._to_load: deque[Shard[R]] = deque()
+        self._reload_ms: dict[int, int] = {}
+        """The next pause before a shard is reloaded, by partition."""
         self._wanted = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._waiting: list[Callable[[], Awaitable[None]]] = []
@@ -86,7 +94,8 @@ class CoordinatorRuntime(Generic[R]):
         self._begin(replica)
 
     def _begin(self, replica: Replica) -> None:
-        shard = Shard(self._ground, replica, self._machine_of(), self._serde, partial(self._begin_again, replica))
+        again, failed = partial(self._begin_again, replica), partial(self._reload_later, replica)
+        shard = Shard(self._ground, replica, self._machine_of(), self._serde, again, failed)
         self._shards[replica.partition] = shard
         end = replica.log.log_end_offset
         if end == replica.log.log_start_offset:
@@ -100,11 +109,25 @@ class CoordinatorRuntime(Generic[R]):
         self._shards[replica.partition].unload()
         self._begin(replica)
 
+    def _reload_later(self, replica: Replica) -> None:
+        """Reload a failed shard after a pause: its state is what its log holds, and the other keys may be sound."""
+        number = replica.partition
+        pause_ms = self._reload_ms.get(number, FIRST_RELOAD_MS)
+        self._reload_ms[number] = min(2 * pause_ms, LONGEST_RELOAD_MS)
+        at_ms, failed = self._env.now_ms() + pause_ms, self._shards.get(number)
+
+        def reload() -> None:
+            if failed is not None and self._shards.get(number) is failed:
+                self._begin_again(replica)
+
+        self._timers.arm(("reload", self._topic, number), at_ms, reload)
+
     def resign(self, replica: Replica) -> None:
         """Stop serving a partition; whoever waits there gets NOT_COORDINATOR."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             del self._shards[replica.partition]
+            self._reload_ms.pop(replica.partition, None)
             shard.unload()
 
     def advance(self, replica: Replica) -> None:
@@ -194,7 +217,7 @@ class CoordinatorRuntime(Generic[R]):
                 await self._wanted.wait()
 
     async def _load(self, shard: Shard[R]) -> None:
-        """Replay a shard's log. What does not parse fails the shard: Kafka's rule, and it is served by nobody then."""
+        """Replay a shard's log. A record that is invalid fails the shard, as in Kafka: it answers NOT_COORDINATOR."""
         at = shard.replica.log.log_start_offset
         while shard.state is State.LOADING:
             try:
@@ -205,8 +228,11 @@ class CoordinatorRuntime(Generic[R]):
                 await self._replay(shard, batches)
                 await trio.lowlevel.checkpoint()
                 at = batches[-1][0].next_offset
-            except WireError as error:
+            except (WireError, ProtocolError) as error:
                 logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
+                shard.state = State.FAILED
+            except StateError as error:
+                errors.report(error, *self._name(shard), "Load")
                 shard.state = State.FAILED
             except OSError as error:
                 if shard.state is not State.LOADING:
@@ -243,7 +269,7 @@ class CoordinatorRuntime(Generic[R]):
         work = 0
         for header, raw in batches:
             work += BATCH_COST_BYTES
-            for size in replayed(shard.machine, self._serde, header, raw):
+            for size in guarded(replayed(shard.machine, self._serde, header, raw)):
                 work += RECORD_COST_BYTES + size
                 if work >= SLICE_BYTES:
                     work = 0

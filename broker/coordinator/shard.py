@@ -5,6 +5,9 @@ written up to that turn is committed. An append that is refused has changed noth
 rolled back: the answers become errors, and the machine learns of it where it asked to. While something goes in slices
 events queue up, as behind each other in Kafka's event loop of a partition.
 
+Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
+machine fails its shard and nothing else: `StateError`. The shard is reloaded from its log after a pause.
+
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
 
@@ -12,26 +15,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator
-from enum import Enum
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
+from ottla.broker.coordinator import errors
 from ottla.broker.coordinator.batches import Batch, Serde, batches
-from ottla.broker.coordinator.errors import told
+from ottla.broker.coordinator.errors import StateError, guarded, told
 from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
+from ottla.broker.coordinator.queued import Ground, Held, Queued, State
 from ottla.broker.coordinator.ticket import Ticket
-from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.storage import Fail
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.log.machine import Arm, Cancel, Effects, Machine, Reply
 from ottla.log.validate import Origin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.world.env import Env
 
 R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")
@@ -41,53 +42,23 @@ TURNS_AT_ONCE = 50
 """So many queued events at most are worked off before others get the loop; fewer where they take long."""
 
 
-class State(Enum):
-    """Where a shard is in its life."""
-
-    LOADING = "Loading"
-    ACTIVE = "Active"
-    FAILED = "Failed"
-    CLOSED = "Closed"
-
-
-class Ground(NamedTuple):
-    """What a shard has of its node."""
-
-    env: Env
-    timers: Timers
-    fail: Fail
-    start: Callable[[Callable[[], Awaitable[None]]], None]
-    write_timeout_ms: int
-    acks_all: bool = False
-    """Whether nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
-
-
-class Queued(NamedTuple):
-    """An event behind others: with the ticket that hears if it is never handed in, and the arming it was fired by."""
-
-    event: Any
-    ticket: Ticket | None = None
-    arming: int = 0
-
-
-class Held(NamedTuple):
-    """Answers that wait until the partition is committed up to ``end``."""
-
-    end: int
-    deadline_ms: int
-    replies: list[Reply]
-    settle: Any
-
-
 class Shard(Generic[R]):
     """One partition's coordinator."""
 
     def __init__(
-        self, ground: Ground, replica: Replica, machine: Machine[R], serde: Serde[R], out_of_step: Callable[[], None]
+        self,
+        ground: Ground,
+        replica: Replica,
+        machine: Machine[R],
+        serde: Serde[R],
+        out_of_step: Callable[[], None],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
+        """``failed``: called after the active shard has failed, to have it reloaded."""
         self._ground = ground
         self._serde = serde
         self._out_of_step = out_of_step
+        self._failed = failed
         self.replica = replica
         self.machine = machine
         self.state = State.LOADING
@@ -106,10 +77,14 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def take_up(self, end: int) -> Iterator[None]:
-        """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all."""
-        fx = self.machine.handle(self._ground.env.now_ms(), Loaded())
+        """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all.
+
+        Raises:
+            StateError: the state machine cannot take up the state that was replayed.
+        """
+        fx = self._handle(Loaded())
         at_once: list[Reply] = []
-        for part in chain([fx], fx.then or ()):
+        for part in guarded(chain([fx], fx.then or ())):
             assert not part.records, "nothing is written before all is read"
             self._set(part.timers)
             at_once += part.at_once
@@ -145,9 +120,26 @@ class Shard(Generic[R]):
 
     # ------------------------------------------------------------------ a turn
 
+    def _handle(self, event: Any) -> Effects[R]:
+        """Return what the state machine makes of an event.
+
+        Raises:
+            StateError: the state machine raised.
+        """
+        try:
+            return self.machine.handle(self._ground.env.now_ms(), event)
+        except Exception as error:
+            raise StateError from error
+
     def _turn(self, event: Any) -> None:
+        try:
+            self._decide(event)
+        except StateError as error:
+            self._fail(error, event)
+
+    def _decide(self, event: Any) -> None:
         """Decide, append, replay, set timers, answer: in that order."""
-        fx = self.machine.handle(self._ground.env.now_ms(), event)
+        fx = self._handle(event)
         self._give(fx.at_once)
         error = self._write(fx)
         self._set(fx.timers)
@@ -183,7 +175,7 @@ class Shard(Generic[R]):
     async def _go_on(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
         try:
-            for part in fx.then or ():
+            for part in guarded(iter(fx.then or ())):
                 assert part.then is None
                 assert part.settle is None, "only the whole has something to settle"
                 self._give(part.at_once)
@@ -197,6 +189,8 @@ class Shard(Generic[R]):
                     break
         except ProtocolError as refusal:
             error = refusal.code
+        except StateError as failure:
+            self._fail(failure, None)
         if self.state is State.ACTIVE:  # else `unload` has answered
             self._long = None
             self._finish(fx, error)
@@ -226,7 +220,7 @@ class Shard(Generic[R]):
         if what is None:
             return
         if self.state is State.CLOSED:
-            self._give(self.machine.handle(self._ground.env.now_ms(), Settled(what, error)).replies)
+            self._give(self._last_replies(Settled(what, error)))
         else:
             self.hand_in(Settled(what, error))
 
@@ -237,13 +231,16 @@ class Shard(Generic[R]):
 
         A record larger than ``max.message.bytes`` is refused by the log. What was appended before a batch that is
         refused stays.
+
+        Raises:
+            StateError: a record cannot be encoded or replayed.
         """
         assert self.state is State.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
         now, limit = self._ground.env.now_ms(), self.replica.log.settings.max_message_bytes
         try:
-            for batch in batches(self.machine, self._serde, fx, limit, now):
+            for batch in guarded(batches(self.machine, self._serde, fx, limit, now)):
                 self._append(batch, now)
         except ProtocolError as error:
             return error.code
@@ -264,7 +261,10 @@ class Shard(Generic[R]):
             logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
             self._out_of_step()
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        batch.replay(done.first_offset)
+        try:
+            batch.replay(done.first_offset)
+        except Exception as error:
+            raise StateError from error
         self.written = self.replica.log.log_end_offset
 
     @property
@@ -342,6 +342,24 @@ class Shard(Generic[R]):
 
     # ------------------------------------------------------------------ the end
 
+    def _fail(self, error: StateError, event: Any) -> None:
+        """Fail this shard: answer the event with UNKNOWN_SERVER_ERROR, everything else with NOT_COORDINATOR."""
+        errors.report(error, self.replica.topic, self.replica.partition, type(event).__name__)
+        ticket = getattr(event, "ticket", None)
+        if ticket is not None:
+            ticket.give(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self.unload()
+        self.state = State.FAILED
+        self._failed()
+
+    def _last_replies(self, event: Any) -> list[Reply]:
+        """Return the replies to an event that ends something; none where the state machine raises."""
+        try:
+            return self._handle(event).replies
+        except StateError as error:
+            errors.report(error, self.replica.topic, self.replica.partition, type(event).__name__)
+            return []
+
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Answer everybody who waits for anything here, and do nothing more."""
         if self.state is State.CLOSED:
@@ -365,4 +383,4 @@ class Shard(Generic[R]):
                 ticket.give(ProtocolError(error))
             elif isinstance(event, Settled):
                 self._settle(event.what, error)
-        self._give(self.machine.handle(self._ground.env.now_ms(), Unloaded(error)).replies)
+        self._give(self._last_replies(Unloaded(error)))

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.groups import java_order
 from ottla.broker.groups.assignors.named import assignor
-from ottla.broker.groups.assignors.spec import Claim, Spec, Target
+from ottla.broker.groups.assignors.spec import Claim, Spec, Target, Unassignable
 from ottla.broker.tests.at_once import done
 
 
@@ -96,3 +96,8 @@ def test_texts_ids_and_numbers_come_as_from_javas_tables() -> None:
     assert java_order.numbers([17, 16, 1, 0]) == (16, 0, 17, 1)
     assert java_order.numbers(range(30)) == tuple(range(30))
     assert java_order.id_hash(bytes(15) + b"\x07") == 7
+
+
+def test_assignor_of_an_unknown_name_is_an_error_of_the_group() -> None:
+    with pytest.raises(Unassignable):
+        assignor("sticky-from-a-newer-version")

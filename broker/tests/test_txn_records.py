@@ -99,3 +99,24 @@ def test_fact_119_what_a_newer_broker_may_have_written_is_skipped(key: str, valu
 def test_what_does_not_parse_is_told(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(WireError):
         decode(key, value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"producer_id": -1},
+        {"producer_id": -(2**63)},
+        {"producer_epoch": -1},
+        {"state": S.DEAD},
+        {"state": S.PREPARE_EPOCH_FENCE},
+        {"next_producer_id": -2},
+        {"previous_producer_id": -2},
+        {"client_version": -1},
+        {"client_version": 3},
+    ],
+    ids=str,
+)
+def test_decode_of_a_value_no_coordinator_writes_is_an_error(field: dict[str, int]) -> None:
+    txn = Transaction(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, client_version=2)._replace(**field)  # type: ignore[arg-type]
+    with pytest.raises(WireError):
+        decode(*encode(TransactionRecord("x", txn), 2))

@@ -17,6 +17,7 @@ from ottla.broker.txn.state import (
     S,
     Transaction,
 )
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def prepared(txn: Transaction, now_ms: int, *, commits: bool) -> Transaction:
@@ -35,8 +36,10 @@ def prepared_with_bump(txn: Transaction, now_ms: int, fresh: Fresh, *, commits: 
     What has no partitions, because nothing was ever written, begins now.
 
     Raises:
-        ProtocolError: as `Fresh`.
+        ProtocolError: UNKNOWN_SERVER_ERROR where no epoch follows the one that commits, as in Kafka; as `Fresh`.
     """
+    if txn.producer_epoch >= LARGEST_EPOCH and commits:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     next_id = fresh() if txn.is_exhausted else NO_PRODUCER_ID
     stuck = txn.producer_epoch == LARGEST_EPOCH and not commits
     return txn.to(

@@ -8,7 +8,16 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from ottla.broker.txn.state import LONG_RECORDS, NO_EPOCH, S, Transaction, TransactionState
+from ottla.broker.txn.state import (
+    EPOCH_BUMP,
+    LONG_RECORDS,
+    NEVER_WRITTEN,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    S,
+    Transaction,
+    TransactionState,
+)
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -77,11 +86,30 @@ def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
     return TransactionRecord(transactional_id, _taken(compiler.decode(TransactionLogValue, version, value, 2)[0]))
 
 
-def _taken(value: TransactionLogValue) -> Transaction:
+def _check(value: TransactionLogValue) -> TransactionState:
+    """Check the fields of a record: a client may have written it, and no transition starts from an impossible value.
+
+    Raises:
+        WireError: a field has a value that no coordinator writes.
+    """
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
-        raise WireError(f"a transaction in state {value.transaction_status}") from None
+        raise WireError(f"invalid transaction state: {value.transaction_status}") from None
+    if state in NEVER_WRITTEN:
+        raise WireError(f"invalid transaction state: {state.title}")
+    if value.producer_id < 0 or value.producer_epoch < 0:
+        raise WireError(f"invalid producer: id {value.producer_id}, epoch {value.producer_epoch}")
+    if min(value.previous_producer_id, value.next_producer_id) < NO_PRODUCER_ID:
+        ids = f"previous {value.previous_producer_id}, next {value.next_producer_id}"
+        raise WireError(f"invalid producer ids of a transition: {ids}")
+    if not 0 <= value.client_transaction_version <= EPOCH_BUMP:
+        raise WireError(f"invalid client transaction version: {value.client_transaction_version}")
+    return state
+
+
+def _taken(value: TransactionLogValue) -> Transaction:
+    state = _check(value)
     topics = value.transaction_partitions or () if state is not S.EMPTY else ()
     return Transaction(
         producer_id=value.producer_id,

@@ -54,6 +54,8 @@ MAY_FOLLOW: Mapping[TransactionState, frozenset[TransactionState]] = {
 """After which states a state may come; the diagram in the documentation is drawn from this."""
 PREPARED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
 """It is decided how the transaction ends, and its partitions are being told."""
+NEVER_WRITTEN = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
+"""The log never has them: a tombstone stands for the first, and the second is replaced before it is written."""
 AT_REST = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 """No transaction is open, so the id may begin anew, or be forgotten."""
 

@@ -1,0 +1,54 @@
+"""States of a shard, its queued events, and its responses that wait for the high watermark.
+
+Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.ticket import Ticket
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replica.storage import Fail
+from ottla.log.machine import Reply
+from ottla.world.env import Env
+
+
+class State(Enum):
+    """Where a shard is in its life."""
+
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    FAILED = "Failed"
+    CLOSED = "Closed"
+
+
+class Ground(NamedTuple):
+    """What a shard has of its node."""
+
+    env: Env
+    timers: Timers
+    fail: Fail
+    start: Callable[[Callable[[], Awaitable[None]]], None]
+    write_timeout_ms: int
+    acks_all: bool = False
+    """Whether nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
+
+
+class Queued(NamedTuple):
+    """An event behind others: with the ticket that hears if it is never handed in, and the arming it was fired by."""
+
+    event: Any
+    ticket: Ticket | None = None
+    arming: int = 0
+
+
+class Held(NamedTuple):
+    """Answers that wait until the partition is committed up to ``end``."""
+
+    end: int
+    deadline_ms: int
+    replies: list[Reply]
+    settle: Any

@@ -1,0 +1,172 @@
+"""Exceptions of a state machine: the shard fails and is loaded again; the node and the other shards go on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator.events import Fired, Loaded, Unloaded
+from ottla.broker.coordinator.shard import State
+from ottla.broker.tests.register import E, House, Many, Park, Promise, Put, Register, Remind, code_of, with_runtime
+from ottla.log.machine import Arm
+
+pytestmark = pytest.mark.invalid_state
+
+
+def fails_on(house: House, method: str, when: Callable[..., bool]) -> None:
+    """Have the state machines of a house raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
+
+    class Failing(Register):
+        def handle(self, now_ms: int, event: Any) -> Any:
+            if method == "handle" and when(event):
+                raise AssertionError("an impossible state")
+            return super().handle(now_ms, event)
+
+        def replay(self, offset: int, record: Any) -> None:
+            if method == "replay" and when(record):
+                raise KeyError("an impossible record")
+            super().replay(offset, record)
+
+        def _many(self, many: Many) -> Iterator[Any]:
+            for number, pair in enumerate(super()._many(many)):
+                if method == "slice" and number == 600:
+                    raise IndexError("an impossible slice")
+                yield pair
+
+    def machine() -> Register:
+        house.machines.append(Failing())
+        return house.machines[-1]
+
+    house.runtime._machine_of = machine
+
+
+def run(house: House, story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story with both partitions led."""
+    for number in (1, 0):
+        house.runtime.lead(house.stage.hosted.replicas["state", number])
+
+    async def main() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await story()
+        assert house.runtime.ask(1, lambda t: Put(t, [])).answer == "put", "the other shard serves"
+
+    with_runtime(house, main)
+
+
+def test_shard_whose_event_raises_answers_server_error_and_is_loaded_again() -> None:
+    house = House(partitions=2)
+    fails_on(house, "handle", lambda event: isinstance(event, Put) and ("x", "1") in event.pairs)
+
+    async def story() -> None:
+        held, parked = house.put(("a", "1")), house.runtime.ask(0, Park)
+        promised = house.runtime.ask(0, lambda t: Promise(t, [("b", "1")]))
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        assert code_of(held) is E.NOT_COORDINATOR
+        assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+        assert promised.answer == ("settled", E.NOT_COORDINATOR)
+        assert house.shard_state() is State.FAILED
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        await trio.sleep(rt.FIRST_RELOAD_MS / 1000 + 0.01)
+        assert house.machines[-1].values == {"a": "1", "b": "1"}, "its log is its state"
+        house.commit()
+        assert house.put().answer == "put"
+
+    run(house, story)
+
+
+def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
+    house = House(followed=False, partitions=2)
+    house.write(b"k")
+    fails_on(house, "handle", lambda event: isinstance(event, Put) and bool(event.pairs))
+
+    async def story() -> None:
+        for pause_s in (1, 2, 4, 8, 16, 32, 60, 60):
+            assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+            await trio.sleep(pause_s - 0.1)
+            assert house.shard_state() is State.FAILED
+            await trio.sleep(0.2)
+            assert house.shard_state() is State.ACTIVE
+
+    run(house, story)
+
+
+def test_record_that_cannot_be_replayed_after_its_append_fails_the_shard() -> None:
+    house = House(followed=False, partitions=2)
+    fails_on(house, "replay", lambda record: record[0] == "x")
+
+    async def story() -> None:
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        await trio.sleep(rt.FIRST_RELOAD_MS / 1000 + 0.01)
+        assert house.shard_state() is State.FAILED, "its log holds the record now"
+        await trio.sleep(120)
+        assert house.shard_state() is State.FAILED, "loading has failed: it is not tried again, as in Kafka"
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("method", ["replay", "handle"])
+def test_shard_that_cannot_be_loaded_answers_not_coordinator(method: str) -> None:
+    house = House(followed=False, partitions=2)
+    house.write(b"x")
+
+    def when(what: Any) -> bool:
+        return isinstance(what, Loaded) and bool(house.machine.values) if method == "handle" else what[0] == "x"
+
+    fails_on(house, method, when)
+
+    async def story() -> None:
+        assert house.shard_state() is State.FAILED
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        house.runtime.tell("event")
+        assert "event" not in house.machines[1].heard
+
+    run(house, story)
+
+
+def test_slice_that_raises_fails_the_shard_and_answers_what_waits() -> None:
+    house = House(followed=False, partitions=2)
+    fails_on(house, "slice", lambda _: True)
+
+    async def story() -> None:
+        many = house.runtime.ask(0, lambda t: Many(t, 2_000))
+        behind = house.put(("b", "1"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (code_of(many), code_of(behind)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
+        assert house.shard_state() is State.FAILED
+
+    run(house, story)
+
+
+def test_timer_that_raises_fails_the_shard_and_not_the_node() -> None:
+    house = House(followed=False, partitions=2)
+    fails_on(house, "handle", lambda event: isinstance(event, Fired))
+
+    async def story() -> None:
+        house.shard.hand_in(Remind(Arm(("t",), house.env.now_ms() + 50)))
+        house.shard.hand_in(Remind(Arm(("u",), house.env.now_ms() + 60)))
+        await trio.sleep(0.1)
+        assert house.shard_state() is State.FAILED
+        assert sum(isinstance(event, Fired) for event in house.machines[0].heard) == 0, (
+            "the first raised, no other came"
+        )
+
+    run(house, story)
+
+
+def test_shard_whose_end_raises_as_well_is_closed() -> None:
+    house = House(followed=False, partitions=2)
+    fails_on(house, "handle", lambda event: isinstance(event, Unloaded | Put) and getattr(event, "pairs", ["x"]) != [])
+
+    async def story() -> None:
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        house.runtime.resign(house.replica)
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        await trio.sleep(5)
+        assert len(list(house.runtime)) == 1, "what has moved away is not loaded again"
+
+    run(house, story)
