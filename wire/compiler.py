@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from ottla.wire.budget import Budget
-from ottla.wire.emit import Emitter, row_counter
+from ottla.wire.emit import Emitter, many_elements_test
 from ottla.wire.emit_decode import DecodeEmitter
 from ottla.wire.emit_encode import EncodeEmitter
 from ottla.wire.errors import WireError
@@ -33,7 +33,7 @@ _encoders: dict[tuple[type[Message], int], _Encoder] = {}
 _sliced_decoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
 _sliced_encoders: dict[tuple[type[Message], int], Callable[..., Any]] = {}
 _part_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
-_row_counters: dict[type[Message], Callable[[Any], int]] = {}
+_many_elements_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
 
 _WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
 _JOIN_CHUNKS = 2048
@@ -200,13 +200,16 @@ def joined(chunks: list[Chunk]) -> list[Chunk]:
     return out
 
 
-def rows(message: Message) -> int:
-    """How many structs lie in a message's arrays: what writing it takes goes by that."""
+def has_many_elements(message: Message, most: int) -> bool:
+    """Return whether a message's arrays hold more than ``most`` elements at all depths together.
+
+    Arrays of numbers are left out: they are written in one call.
+    """
     cls = type(message)
-    count = _row_counters.get(cls)
-    if count is None:
-        count = _row_counters[cls] = row_counter(cls)
-    return count(message)
+    test = _many_elements_tests.get(cls)
+    if test is None:
+        test = _many_elements_tests[cls] = many_elements_test(cls)
+    return test(message, most)
 
 
 def encode(message: Message, version: int) -> bytes:

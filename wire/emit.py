@@ -153,25 +153,36 @@ class Emitter:
         return self.flexible and not spec.never_compact
 
 
-def row_counter(cls: type[Message]) -> Callable[[Any], int]:
-    """A function that counts the structs in the arrays of a message, at any depth."""
-    lines = ["def rows(m):", "    total = 0"]
-    _count_rows(cls, "m", 1, lines)
-    lines.append("    return total")
+def many_elements_test(cls: type[Message]) -> Callable[[Any, int], bool]:
+    """Return a function ``(message, most)``: whether its arrays hold more elements than ``most``, numbers left out.
+
+    It stops to count as soon as that is known.
+    """
+    lines = ["def has_many(m, most):", "    total = 0"]
+    _count_elements(cls, "m", 1, lines)
+    lines.append("    return total > most")
     names: dict[str, Any] = {}
-    exec(compile("\n".join(lines), f"<rows of {cls.__name__}>", "exec"), names)  # noqa: S102 - our own text
-    function: Callable[[Any], int] = names["rows"]
+    exec(compile("\n".join(lines), f"<elements of {cls.__name__}>", "exec"), names)  # noqa: S102 - our own text
+    function: Callable[[Any, int], bool] = names["has_many"]
     return function
 
 
-def _count_rows(cls: type[Message], owner: str, depth: int, lines: list[str]) -> None:
+def _count_elements(cls: type[Message], owner: str, depth: int, lines: list[str]) -> None:
     indent = "    " * depth
     for spec in fields_of(cls):
-        if spec.is_array and spec.struct is not None:
-            lines.append(f"{indent}if {owner}.{spec.name}:")
-            lines.append(f"{indent}    total += len({owner}.{spec.name})")
+        value = f"{owner}.{spec.name}"
+        if not spec.is_array and spec.struct is not None:
             inner: list[str] = []
-            _count_rows(spec.struct, f"x{depth}", depth + 2, inner)
+            _count_elements(spec.struct, value, depth + 1, inner)
             if inner:
-                lines.append(f"{indent}    for x{depth} in {owner}.{spec.name}:")
+                lines += [f"{indent}if {value} is not None:", *inner]
+        elif spec.is_array and spec.element not in FIXED:
+            lines.append(f"{indent}if {value}:")
+            lines.append(f"{indent}    total += len({value})")
+            lines.append(f"{indent}    if total > most: return True")
+            inner = []
+            if spec.struct is not None:
+                _count_elements(spec.struct, f"x{depth}", depth + 2, inner)
+            if inner:
+                lines.append(f"{indent}    for x{depth} in {value}:")
                 lines += inner

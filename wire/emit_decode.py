@@ -9,7 +9,7 @@ from ottla.wire.emit import CODES, SLICE_ELEMENTS, SLICE_NUMBERS, Emitter
 from ottla.wire.interpreter import smallest_size
 from ottla.wire.primitives import FIXED, MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 from ottla.wire.schema import FieldSpec, Message, fields_of
-from ottla.wire.unread import compact_string, read_array, string
+from ottla.wire.unread import compact_string, plain_compact_string, plain_string, read_array, string
 
 
 class DecodeEmitter(Emitter):
@@ -21,7 +21,14 @@ class DecodeEmitter(Emitter):
 
     def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
         super().__init__(version, flexible=flexible, sliced=sliced)
-        self.names |= {"read_array": read_array, "read_compact": compact_string, "read_string": string}
+        self._plain: DecodeEmitter | None = None
+        self.names |= {
+            "read_array": read_array,
+            "read_compact": compact_string,
+            "read_string": string,
+            "plain_compact": plain_compact_string,
+            "plain_string": plain_string,
+        }
 
     def parameters(self) -> str:
         """The parameters of every function."""
@@ -122,10 +129,11 @@ class DecodeEmitter(Emitter):
             self.numbers(CODES[kind], smallest, into, depth)
             return
         if is_read_again:
-            read = "read_compact" if self.compact(spec) else "read_string"
+            form = "compact" if self.compact(spec) else "string"
+            read, plain = f"read_{form}", f"plain_{form}"
             if spec.struct is not None:
-                read = self.struct(spec.struct)
-            arguments = f"{read}, n, {self.element_bytes(spec)}, buf, pos, end, budget"
+                read, plain = self.struct(spec.struct), self.plain(spec.struct)
+            arguments = f"{read}, {plain}, n, {self.element_bytes(spec)}, buf, pos, end, budget"
             self.line(f"{into}, pos = yield from read_array({arguments})", depth)
             return
         self.line(f"{into} = []", depth)
@@ -140,6 +148,13 @@ class DecodeEmitter(Emitter):
         self.line(f"{into}.append(item)", depth + 1)
         if self.sliced:
             self.line(f"if not i & {SLICE_ELEMENTS - 1}: yield", depth + 1)
+
+    def plain(self, cls: type[Message]) -> str:
+        """Write the function that reads a struct in one go (once) and give its name."""
+        if self._plain is None:
+            self._plain = DecodeEmitter(self.version, flexible=self.flexible)
+            self._plain.functions, self._plain.names = self.functions, self.names
+        return self._plain.struct(cls)
 
     def numbers(self, code: str, size: int, into: str, depth: int) -> None:
         """Read ``n`` numbers at once, or so many at a time."""

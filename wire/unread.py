@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
+from types import GeneratorType
 from typing import Any
 
 from ottla.wire.budget import SHORT_BYTES, Budget
@@ -19,31 +20,19 @@ FEW = 256
 LARGE_ELEMENT_BYTES = 4096
 """An element that is longer than this may be a long array itself: reading it again in one go would take too long."""
 READ_AT_ONCE = 64
+_BYTES_AT_ONCE = 2 * LARGE_ELEMENT_BYTES
+"""Elements are read without a pause until they reach one of both."""
 UNREAD_BYTES = 64
 """What an element that is no object costs a budget: 200,000 are always let in, and what all of them may take of the
 processor, some ten microseconds each, has its end."""
 _INT16 = struct.Struct(">h").unpack_from
-
-
-class _Paid(Budget):
-    """For elements of which nothing stays."""
-
-    __slots__ = ()
-
-    def take(self, size_bytes: int) -> None:
-        """For nothing."""
-
-    def spend(self, size_bytes: int) -> None:
-        """For nothing."""
-
-
-_PAID = _Paid(0)
+_WRONG_BYTES = (WireError, struct.error, IndexError)
 
 
 class Unread:
     """The elements of an array, as bytes: good for as long as the buffer is, so nobody may keep it.
 
-    It can be gone through as often as one likes; each time its elements are made anew.
+    It can be gone through as often as one likes; each time its elements are made anew. Arrays in them are lists.
     """
 
     __slots__ = ("_buf", "_count", "_end", "_pos", "_read")
@@ -59,9 +48,9 @@ class Unread:
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        pos = self._pos
+        read, buf, pos, end = self._read, self._buf, self._pos, self._end
         for _ in range(self._count):
-            element, pos = _at_once(self._read(self._buf, pos, self._end, _PAID))
+            element, pos = read(buf, pos, end)
             yield element
 
     def __eq__(self, other: object) -> bool:
@@ -78,11 +67,20 @@ def compact_string(buf: memoryview, pos: int, end: int, budget: Budget) -> tuple
     Raises:
         WireError, IndexError: there is none.
     """
+    text, after = plain_compact_string(buf, pos, end)
+    return _paid(text, budget), after
+
+
+def plain_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `compact_string`, without a budget."""
     size = buf[pos]
     pos += 1
     if size > 127:
         size, pos = long_uvarint(buf, pos, size)
-    return _string(buf, pos, size - 1, end, budget)
+    stop = pos + size - 1
+    if not 0 < size <= min(end - pos, MAX_STRING_BYTES) + 1:
+        raise WireError(f"length of a string: {size - 1}")
+    return str(buf[pos:stop], "utf-8", "replace"), stop
 
 
 def string(buf: memoryview, pos: int, end: int, budget: Budget) -> tuple[str, int]:
@@ -91,25 +89,41 @@ def string(buf: memoryview, pos: int, end: int, budget: Budget) -> tuple[str, in
     Raises:
         WireError, struct.error: there is none.
     """
+    text, after = plain_string(buf, pos, end)
+    return _paid(text, budget), after
+
+
+def plain_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `string`, without a budget."""
     (size,) = _INT16(buf, pos)
-    return _string(buf, pos + 2, size, end, budget)
-
-
-def _string(buf: memoryview, pos: int, size: int, end: int, budget: Budget) -> tuple[str, int]:
-    if not 0 <= size <= min(end - pos, MAX_STRING_BYTES):
+    pos += 2
+    stop = pos + size
+    if size < 0 or stop > end:
         raise WireError(f"length of a string: {size}")
-    text = str(buf[pos : pos + size], "utf-8", "replace")
-    if size:
-        (budget.take if size < SHORT_BYTES else budget.spend)(text.__sizeof__())
-    return text, pos + size
+    return str(buf[pos:stop], "utf-8", "replace"), stop
+
+
+def _paid(text: str, budget: Budget) -> str:
+    if text:
+        size_bytes = text.__sizeof__()
+        (budget.take if len(text) < SHORT_BYTES else budget.spend)(size_bytes)
+    return text
 
 
 def read_array(
-    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: Budget
+    read: Callable[..., Any],
+    plain: Callable[[memoryview, int, int], tuple[Any, int]],
+    count: int,
+    each_bytes: int,
+    buf: memoryview,
+    pos: int,
+    end: int,
+    budget: Budget,
 ) -> Generator[None, None, tuple[Any, int]]:
-    """Read an array of structs or strings with ``read``, stopping often; gives it and the position behind it.
+    """Read an array of structs or strings, stopping often; gives it and the position behind it.
 
-    As objects its elements cost ``each_bytes`` and what is in them; else they cost time, and that is little each.
+    ``read`` reads an element within a budget, and stops often; ``plain`` reads one that is not large. As objects the
+    elements cost ``each_bytes`` and what is in them; else they cost time, and that is little each.
 
     Raises:
         WireError, struct.error, IndexError: the bytes are not such an array, or it would take too much.
@@ -117,17 +131,18 @@ def read_array(
     if budget.keeps or count <= FEW:
         return (yield from _read_all(read, count, each_bytes, buf, pos, end, budget))
     budget.take(count * UNREAD_BYTES)
-    first, longest = pos, 0
-    for number in range(count):
-        at = pos
-        element = read(buf, pos, end, _PAID)
-        _, pos = (yield from element) if isinstance(element, Generator) else element
-        longest = max(longest, pos - at)
-        if number % READ_AT_ONCE == 0:
-            yield
-    if longest <= LARGE_ELEMENT_BYTES:
-        return Unread(read, count, buf, first, end), pos
-    return (yield from _read_all(read, count, each_bytes, buf, first, end, budget))
+    first, since, stop_at = pos, 0, pos + _BYTES_AT_ONCE
+    try:
+        for _ in range(count):
+            bound = pos + LARGE_ELEMENT_BYTES
+            _, pos = plain(buf, pos, bound if bound < end else end)
+            since += 1
+            if since >= READ_AT_ONCE or pos >= stop_at:
+                since, stop_at = 0, pos + _BYTES_AT_ONCE
+                yield
+    except _WRONG_BYTES:  # an element that is large, or none: what is wrong is told below
+        return (yield from _read_all(read, count, each_bytes, buf, first, end, budget))
+    return Unread(plain, count, buf, first, end), pos
 
 
 def _read_all(
@@ -138,19 +153,8 @@ def _read_all(
     elements: list[Any] = []
     for number in range(count):
         element = read(buf, pos, end, budget)
-        element, pos = (yield from element) if isinstance(element, Generator) else element
+        element, pos = (yield from element) if type(element) is GeneratorType else element
         elements.append(element)
         if number % READ_AT_ONCE == 0:
             yield
     return elements, pos
-
-
-def _at_once(element: Any) -> tuple[Any, int]:
-    """An element that was read, or is read in steps."""
-    if not isinstance(element, Generator):
-        return element  # type: ignore[no-any-return]
-    while True:
-        try:
-            next(element)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]

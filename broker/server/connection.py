@@ -14,12 +14,12 @@ from typing import Any
 
 import trio
 
-from ottla.broker.server.dispatch import LARGE_BYTES, Dispatcher, Preparing
+from ottla.broker.server.dispatch import Dispatcher, Preparing, is_large
 from ottla.broker.server.peer import Peer
 from ottla.broker.turn import Turn
 from ottla.broker.upkeep.supervise import is_ours
 from ottla.wire.apis import ApiKey
-from ottla.wire.compiler import Chunk, rows
+from ottla.wire.compiler import Chunk, has_many_elements
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response_chunks, response_slices
 from ottla.wire.messages.fetch import FetchResponse
@@ -39,7 +39,7 @@ _LOOK_EVERY = 4
 _FETCH = ApiKey.FETCH
 _LIGHT = frozenset({ApiKey.PRODUCE, _FETCH})
 """Small requests of these never hold the loop; a fetch may have many rows to answer where it goes on with a session."""
-_MANY_ROWS = 500
+_MANY_ELEMENTS = 500
 
 
 class CloseConnection(Exception):
@@ -208,7 +208,7 @@ class Connection:
         if self._observer is not None:
             self._observer.received(self._peer, request)
         key = request.key
-        is_light = key in _LIGHT and len(frame) < LARGE_BYTES
+        is_light = key in _LIGHT and not is_large(key, len(frame))
         result = self._dispatcher.answer(self._peer, request, self._turn)
         if result is not None and not isinstance(result, Message):
             await self._flush()
@@ -223,7 +223,7 @@ class Connection:
         if self._peer.stopwatch is not None:
             self._peer.stopwatch.tell(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.answered_version(request)
-        if (not is_light or (key is _FETCH and _goes_on(result))) and rows(result) > _MANY_ROWS:
+        if (not is_light or (key is _FETCH and _goes_on(result))) and has_many_elements(result, _MANY_ELEMENTS):
             chunks = await self._turn.through(response_slices(key, version, request.correlation_id, result))
         else:
             chunks = response_chunks(key, version, request.correlation_id, result)

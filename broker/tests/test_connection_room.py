@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from ottla.broker.server import connection as connection_module
-from ottla.broker.server.dispatch import LARGE_BYTES
+from ottla.broker.server.dispatch import LARGE_PRODUCE_BYTES
 from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import fetch as f
@@ -119,7 +119,7 @@ def fetched(rows: int, session: int) -> f.FetchResponse:
     return f.FetchResponse(session_id=session, responses=[f.FetchableTopicResponse("t", partitions=parts)])
 
 
-SHORT, LONG = 0, LARGE_BYTES
+SHORT, LONG = 0, LARGE_PRODUCE_BYTES
 WRITTEN = [
     (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(500), False),
     (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(501), True),

@@ -37,13 +37,13 @@ def find(count: int, more_bytes: int = 0) -> bytes:
     ("raw", "prepares"),
     [
         (find(1), False),
-        (find(9000), False),
+        (find(2300), False),
         (find(100, LARGE_BYTES), False),
-        (find(9400), True),
-        (find(64 * 7, LARGE_BYTES), False),
-        (find(64 * 7 + 1, LARGE_BYTES), True),
+        (find(2400), True),
+        (find(64 * 8 - 1, LARGE_BYTES), False),
+        (find(64 * 8, LARGE_BYTES), True),
     ],
-    ids=["small", "just below 64 KiB", "few elements", "many elements", "seven stops", "eight stops"],
+    ids=["small", "just below 16 KiB", "few elements", "many elements", "seven stops", "eight stops"],
 )
 def test_only_many_elements_in_a_large_request_are_read_in_slices(
     monkeypatch: pytest.MonkeyPatch, raw: bytes, *, prepares: bool

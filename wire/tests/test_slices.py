@@ -14,6 +14,11 @@ from ottla.wire.budget import Budget
 from ottla.wire.errors import WireError
 from ottla.wire.interpreter import spec_of
 from ottla.wire.messages.catalogue import all_messages
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    TopicRequest,
+)
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -25,6 +30,7 @@ from ottla.wire.messages.fetch import (
 )
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.list_transactions import ListTransactionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -38,6 +44,7 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.schema import Message
 from ottla.wire.tests.instances import instance
+from ottla.wire.unread import READ_AT_ONCE
 
 T = TypeVar("T")
 
@@ -109,10 +116,10 @@ def test_reading_and_writing_stop_every_64_elements_of_an_array() -> None:
     assert encoded(message, 8)[1] == 10 + 1
 
 
-def test_many_small_arrays_stop_in_each_of_them() -> None:
+def test_many_small_arrays_stop_between_them() -> None:
     topics = [FetchTopic("t", partitions=[FetchPartition(0)]) for _ in range(500)]
     raw = compiler.encode(FetchRequest(topics=topics), 12)
-    assert decoded(FetchRequest, 12, raw)[1] >= 500
+    assert decoded(FetchRequest, 12, raw)[1] >= 500 // READ_AT_ONCE
 
 
 def test_numbers_are_read_4096_at_a_time() -> None:
@@ -176,16 +183,23 @@ def test_the_text_of_a_sliced_codec_can_be_read() -> None:
     assert "yield" not in compiler.source(FetchRequest, 12, "decode")
 
 
-# ---------------------------------------------------------------- rows
+# ---------------------------------------------------------------- counting
 
 
-def test_rows_are_the_structs_in_all_arrays() -> None:
+def has_just(message: Message, count: int) -> bool:
+    return compiler.has_many_elements(message, count - 1) and not compiler.has_many_elements(message, count)
+
+
+def test_has_many_elements_counts_structs_and_texts_in_arrays_at_all_depths() -> None:
     aborted = [AbortedTransaction(), AbortedTransaction()]
     rows = [PartitionData(0, aborted_transactions=aborted), PartitionData(1, aborted_transactions=None)]
     response = FetchResponse(responses=[FetchableTopicResponse("a", partitions=rows), FetchableTopicResponse("b")])
-    assert compiler.rows(response) == 2 + 2 + 2
-    assert compiler.rows(HeartbeatRequest()) == 0
-    assert compiler.rows(MetadataRequest(None)) == 0
+    assert has_just(response, 2 + 2 + 2)
+    assert has_just(ListTransactionsResponse(unknown_state_filters=["a", "b", "c"]), 3)
+    cursor = DescribeTopicPartitionsRequest([TopicRequest("a")], 1, DescribeTopicPartitionsRequestCursor("a", 0))
+    assert has_just(cursor, 1)
+    for empty in (HeartbeatRequest(), MetadataRequest(None)):
+        assert not compiler.has_many_elements(empty, 0)
 
 
 @pytest.mark.parametrize("many", [65, 66, 10_000])

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.broker.refusals import telling
-from ottla.broker.server.dispatch import LARGE_BYTES, Answer, Context, Route, guarding, handler_of
+from ottla.broker.server.dispatch import Answer, Context, Route, guarding, handler_of, is_large
 from ottla.broker.server.peer import Peer
 from ottla.wire import compiler
 from ottla.wire.apis import ApiKey, request_class
@@ -133,7 +133,7 @@ async def _body(context: Context, request: Request) -> Any:
     """The request's body, within a budget and in slices where it is large."""
     cls, size_bytes = request_class(request.key), len(request.frame)
     try:
-        if size_bytes < LARGE_BYTES:
+        if not is_large(request.key, size_bytes):
             return compiler.decode(cls, request.version, request.frame, request.body)[0]
         steps = compiler.decode_slices(cls, request.version, request.frame, request.body, Budget(size_bytes))
         return (await context.turn.through(steps))[0]
