@@ -5,10 +5,10 @@ Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apach
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
-from ottla.controller.decision import Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, distinct, gathered
 from ottla.controller.image import Image
 from ottla.controller.leadership import partition_changes
 from ottla.controller.leases import Leases
@@ -51,7 +51,9 @@ def _is_another(known: m.RegisterBrokerRecord | None, request: br.BrokerRegistra
     return cluster.leases.is_live(known.broker_id, known.broker_epoch, cluster.now_ms)
 
 
-def _registration_error(image: Image, request: br.BrokerRegistrationRequest, cluster: Cluster) -> ErrorCode:
+def _registration_error(
+    image: Image, request: br.BrokerRegistrationRequest, cluster: Cluster
+) -> Generator[None, None, ErrorCode]:
     """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -59,13 +61,18 @@ def _registration_error(image: Image, request: br.BrokerRegistrationRequest, clu
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
-    dirs = request.log_dirs
-    reserved = any(int.from_bytes(d, "big") < RESERVED_DIRECTORY_IDS for d in dirs)
+    dirs = yield from distinct(request.log_dirs)
     others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
-    if not dirs or reserved or len(set(dirs)) != len(dirs) or not others.isdisjoint(dirs):
+    reserved = {n.to_bytes(16, "big") for n in range(RESERVED_DIRECTORY_IDS)}
+    if not dirs or len(dirs) != len(request.log_dirs) or not reserved.isdisjoint(dirs) or not others.isdisjoint(dirs):
         return ErrorCode.INVALID_REGISTRATION
-    told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     finalized = {**image.features, KRAFT_VERSION: cluster.kraft_version}
+    told: dict[str, tuple[int, int]] = {}
+    for number, f in enumerate(request.features, 1):
+        if f.name in finalized or f.name == METADATA_VERSION:
+            told[f.name] = f.min_supported_version, f.max_supported_version
+        if number % PAUSE_EVERY == 0:
+            yield
     if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
     if METADATA_VERSION not in told:
@@ -88,7 +95,7 @@ def register(
     cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
     registration's own, where there is nothing to clean up.
     """
-    wrong = _registration_error(image, request, cluster)
+    wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
         return Decision(br.BrokerRegistrationResponse(error_code=wrong))
     broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
@@ -98,12 +105,16 @@ def register(
         False,
         request.incarnation_id,
         next_offset if known is None or not amends else known.broker_epoch,
-        [m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners],
-        [m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features],
+        (yield from gathered(m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners)),
+        (
+            yield from gathered(
+                m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+            )
+        ),
         request.rack,
         known.fenced if known is not None and amends else True,
         known.in_controlled_shutdown if known is not None and amends else False,
-        list(request.log_dirs),
+        (yield from gathered(request.log_dirs)),
     )
     records: list[Message] = []
     if not amends:
@@ -118,14 +129,22 @@ def register(
     return Decision(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
 
 
-def register_controller(request: cr.ControllerRegistrationRequest) -> Decision:
+def register_controller(request: cr.ControllerRegistrationRequest) -> Steps:
     """Write a controller's registration (R282)."""
     record = m.RegisterControllerRecord(
         request.controller_id,
         request.incarnation_id,
         request.zk_migration_ready,
-        [m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners],
-        [m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features],
+        (
+            yield from gathered(
+                m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+            )
+        ),
+        (
+            yield from gathered(
+                m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+            )
+        ),
     )
     return Decision(cr.ControllerRegistrationResponse(error_message=None), [record])
 

@@ -16,7 +16,7 @@ from typing import Any
 from ottla.controller import config_rules
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, check_room
 from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, named_twice
+from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, gathered, named_twice
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -48,6 +48,9 @@ class Op(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+_OPERATIONS = frozenset(Op)
 
 
 def any_broker_key(name: str) -> ConfigKey:
@@ -129,21 +132,28 @@ def _alter_one(
     table = _check_resource(image, kind, resource.resource_name)
     if kind == RESOURCE_BROKER and len(resource.configs) > MAX_RECORDS_A_REQUEST:
         raise TooLarge(TOO_MANY_RECORDS)  # plug-ins may have settings of any name
-    for change in resource.configs:
+    names: set[str] = set()
+    is_twice = False
+    for number, change in enumerate(resource.configs, 1):
         config_rules.check_size(change.value)
-    counts = Counter(c.name for c in resource.configs)
-    if any(times > 1 for times in counts.values()):
+        is_twice = is_twice or change.name in names
+        names.add(change.name)
+        if number % PAUSE_EVERY == 0:
+            yield
+    if is_twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     values = image.config(kind, resource.resource_name)
     changed: dict[str, str | None] = {}
-    keys = [table(change.name) for change in resource.configs]
-    for key, change in zip(keys, resource.configs, strict=True):
-        if key is None:
+    for number, change in enumerate(resource.configs, 1):
+        if table(change.name) is None:
             code, text = _UNKNOWN[kind]
             raise ProtocolError(code, text + change.name)
-        if change.config_operation not in tuple(Op):
+        if change.config_operation not in _OPERATIONS:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
-    for number, (key, change) in enumerate(zip(keys, resource.configs, strict=True), 1):
+        if number % PAUSE_EVERY == 0:
+            yield
+    for number, change in enumerate(resource.configs, 1):
+        key = table(change.name)
         assert key is not None
         if number % PAUSE_EVERY == 0:
             yield
@@ -155,11 +165,12 @@ def _alter_one(
             raise ProtocolError(ErrorCode.INVALID_REQUEST if metrics else ErrorCode.INVALID_CONFIG, wrong)
         config_rules.check_size(value)
     _check_together(image, resource, changed, defaults)
-    return [
+    made: Iterable[Message] = (
         m.ConfigRecord(kind, resource.resource_name, name, value)
         for name, value in changed.items()
         if value != values.get(name) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
-    ]
+    )
+    return (yield from gathered(made))
 
 
 def _check_together(
@@ -185,8 +196,12 @@ def _replace_one(
     image: Image, resource: ac.AlterConfigsResource, defaults: Defaults
 ) -> Generator[None, None, list[Message]]:
     """A resource's settings become exactly what is named; the rest goes back to the defaults."""
-    wanted = {c.name: c.value for c in resource.configs}
-    changes = [ia.AlterableConfig(name, Op.SET, value) for name, value in wanted.items()]
+    wanted: dict[str, str | None] = {}
+    for number, config in enumerate(resource.configs, 1):
+        wanted[config.name] = config.value
+        if number % PAUSE_EVERY == 0:
+            yield
+    changes = yield from gathered(ia.AlterableConfig(name, Op.SET, value) for name, value in wanted.items())
     if len(wanted) != len(resource.configs):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     old = image.config(resource.resource_type, resource.resource_name)
@@ -212,7 +227,11 @@ def _each(
     records: list[Message] = []
     size = 0
     twice = yield from named_twice(map(_place_of, resources))
-    for number, resource, is_again in firsts(resources, _place_of, twice):
+    for found in firsts(resources, _place_of, twice):
+        if found is None:
+            yield
+            continue
+        number, resource, is_again = found
         code, message = ErrorCode.NONE, None
         try:
             if is_again:
@@ -235,7 +254,11 @@ def _refuse_all(
     resources: Iterable[Resource], error: TooLarge, row: Row, rows: list[Any]
 ) -> Generator[None, None, None]:
     twice = yield from named_twice(map(_place_of, resources))
-    for number, resource, _ in firsts(resources, _place_of, twice):
+    for found in firsts(resources, _place_of, twice):
+        if found is None:
+            yield
+            continue
+        number, resource, _ = found
         rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
         if number % PAUSE_EVERY == 0:
             yield

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.wire.schema import Message
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -77,13 +78,40 @@ def named_twice(keys: Iterable[Hashable]) -> Generator[None, None, set[Hashable]
     return twice
 
 
-def firsts(items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]) -> Iterator[tuple[int, T, bool]]:
-    """Every item, and of those named twice the first: with its number from 1, and whether it is named again."""
+def gathered(items: Iterable[T]) -> Generator[None, None, list[T]]:
+    """Items as a list: with pauses, as each of them may have to be made."""
+    every: list[T] = []
+    for number, item in enumerate(items, 1):
+        every.append(item)
+        if number % PAUSE_EVERY == 0:
+            yield
+    return every
+
+
+def distinct(items: Iterable[H]) -> Generator[None, None, dict[H, None]]:
+    """Items, each once and in order: as `gathered`, where only the distinct ones are to be kept."""
+    every: dict[H, None] = {}
+    for number, item in enumerate(items, 1):
+        every[item] = None
+        if number % PAUSE_EVERY == 0:
+            yield
+    return every
+
+
+def firsts(
+    items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
+) -> Iterator[tuple[int, T, bool] | None]:
+    """Every item, and of those named twice the first: with its number from 1, and whether it is named again.
+
+    None now and then, to pause at, while items are left out.
+    """
     told: set[Hashable] = set()
     for number, item in enumerate(items, 1):
         at = key(item)
         is_again = at in twice
         if is_again and at in told:
+            if number % PAUSE_EVERY == 0:
+                yield None
             continue
         if is_again:
             told.add(at)

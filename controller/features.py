@@ -10,12 +10,13 @@ From KIP-584, with KRaft's levels: KIP-778.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.controller.brokers import SUPPORTED_FEATURES
 from ottla.controller.config_rules import MIN_ISR
-from ottla.controller.decision import Decision
+from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, gathered, in_order
 from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.controller.records import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode
@@ -108,14 +109,17 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
         raise _Refused(what + why)
 
 
-def _records(image: Image, levels: dict[str, int], min_isr: str) -> list[Message]:
+def _records(image: Image, levels: dict[str, int], min_isr: str) -> Generator[None, None, list[Message]]:
     """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
     out: list[Message] = []
     for name, level in levels.items():
         if name == KRAFT_VERSION or image.features.get(name, 0) == level:
             continue
         if name == ELR_VERSION and level > 0:
-            for kind, resource in sorted(image.configs):
+            places = yield from in_order(image.configs)
+            for number, (kind, resource) in enumerate(places, 1):
+                if number % PAUSE_EVERY == 0:
+                    yield
                 values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
                     out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
@@ -130,18 +134,27 @@ def refused(error: ErrorCode, why: str) -> Decision:
     return Decision(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
 
 
-def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: int, me: Deciding) -> Decision:
+def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: int, me: Deciding) -> Steps:
     """Check every update against what the ones before it made of the levels; write them all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
-    wanted: dict[str, uf.FeatureUpdateKey] = {update.feature: update for update in request.feature_updates}
+    wanted: dict[str, uf.FeatureUpdateKey] = {}
+    for number, update in enumerate(request.feature_updates, 1):
+        wanted[update.feature] = update
+        if number % PAUSE_EVERY == 0:
+            yield
     try:
-        for name, update in wanted.items():
+        for number, (name, update) in enumerate(wanted.items(), 1):
+            if number % PAUSE_EVERY == 0:
+                yield
             # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
             levels[name] = update.max_version_level
     except _Refused as error:
         return refused(ErrorCode.INVALID_UPDATE_VERSION, str(error))
-    rows = [uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates] if version < 2 else []
+    rows: list[uf.UpdatableFeatureResult] = []
+    if version < 2:
+        rows = yield from gathered(uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates)
     response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
-    return Decision(response, [] if request.validate_only else _records(image, levels, me.min_isr))
+    records = yield from _records(image, levels, me.min_isr)
+    return Decision(response, [] if request.validate_only else records)

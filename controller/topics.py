@@ -217,7 +217,11 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
         if (yield from _asked_partitions(request, making.defaults)) > MAX_PARTITIONS_A_REQUEST:
             raise TooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _flat_names(image)
-        for _, topic, is_again in firsts(request.topics, _name_of, twice):
+        for found in firsts(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            _, topic, is_again = found
             try:
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -235,7 +239,11 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
     except TooLarge as error:
         why = ProtocolError(error.code, str(error))
         response.topics = Written(ct.CreateTopicsResponse, version)
-        for number, topic, _ in firsts(request.topics, _name_of, twice):
+        for found in firsts(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, _ = found
             response.topics.append(refused(topic.name, why))
             if number % PAUSE_EVERY == 0:
                 yield
@@ -301,7 +309,11 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
     records: list[Message] = []
     twice = yield from named_twice(_to_delete(request))
     names, ids = yield from _supplied(request, twice)
-    for number, (name, topic_id), is_again in firsts(_to_delete(request), _itself, twice):
+    for found in firsts(_to_delete(request), _itself, twice):
+        if found is None:
+            yield
+            continue
+        number, (name, topic_id), is_again = found
         if number % PAUSE_EVERY == 0:
             yield
         code, message = ErrorCode.NONE, None

@@ -66,7 +66,11 @@ def create_partitions(
     records: list[Message] = []
     twice = yield from named_twice(topic.name for topic in request.topics)
     try:
-        for number, topic, is_again in firsts(request.topics, _name_of, twice):
+        for found in firsts(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, is_again = found
             code, message = ErrorCode.NONE, None
             try:
                 if is_again:
@@ -79,7 +83,11 @@ def create_partitions(
                 yield
     except TooLarge as error:
         response.results = Written(cp.CreatePartitionsResponse, version)
-        for number, topic, _ in firsts(request.topics, _name_of, twice):
+        for found in firsts(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, _ = found
             row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
             response.results.append(row)
             if number % PAUSE_EVERY == 0:

@@ -34,6 +34,8 @@ async def _answer(context: Context, request: AlterReplicaLogDirsRequest) -> Alte
             for number in topic.partitions:
                 paths[topic.name, number] = directory.path
                 await turn.step()
+            await turn.step()
+        await turn.step()
     response = AlterReplicaLogDirsResponse()
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, number), path in paths.items():

@@ -149,6 +149,7 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRec
             if isinstance(row, Row):
                 raised.append(row)
             yield None
+        yield None
     yield from _drop(context, raised)
     elsewhere = _Everywhere(context, raised, request.timeout_ms)
     if elsewhere:
@@ -164,6 +165,7 @@ def _steps(context: Context, request: DeleteRecordsRequest) -> Waiting[DeleteRec
                 rows.append(DeleteRecordsPartitionResult(part.partition_index, -1, row))
             yield None
         response.topics.append(DeleteRecordsTopicResult(topic.name, rows))
+        yield None
     return response
 
 

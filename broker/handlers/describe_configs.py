@@ -22,6 +22,7 @@ from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, meant, synonyms_of
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
+from ottla.controller.decision import distinct
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -171,7 +172,7 @@ def _table(
 
 def _describe(
     context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-) -> list[DescribeConfigsResourceResult]:
+) -> Steps[list[DescribeConfigsResourceResult]]:
     match resource.resource_type:
         case 2:
             rows = _topic(context, resource.resource_name, request)
@@ -183,7 +184,7 @@ def _describe(
             rows = _table(context, resource.resource_type, resource.resource_name, request)
         case kind:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-    wanted = set(resource.configuration_keys or ())
+    wanted = yield from distinct(resource.configuration_keys or ())
     return [row for row in rows if not wanted or row.name in wanted]
 
 
@@ -199,7 +200,10 @@ def handle(context: Context, request: DescribeConfigsRequest) -> Answer:
 def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
     response = DescribeConfigsResponse(results=Written(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
-    refused = any(resource.resource_type not in KINDS for resource in request.resources)
+    refused = False
+    for resource in request.resources:
+        refused = refused or resource.resource_type not in KINDS
+        yield
     for resource in request.resources:
         yield
         names = asked.setdefault(resource.resource_type, set())
@@ -210,7 +214,7 @@ def _each(context: Context, request: DescribeConfigsRequest) -> Steps[Answer]:
         try:
             if refused:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
-            result.configs = _describe(context, resource, request)
+            result.configs = yield from _describe(context, resource, request)
         except ProtocolError as error:
             result.error_code, result.error_message = error.code, error.message or ""
         response.results.append(result)

@@ -74,6 +74,7 @@ def _answer(context: Context, request: DescribeLogDirsRequest) -> Steps[Answer]:
                 if any((topic.topic, number) in directory.logs for directory in directories):
                     wanted.add((topic.topic, number))
                 yield
+            yield
     response = DescribeLogDirsResponse()
     for directory in directories:
         response.results.append((yield from _row(context, directory, wanted)))

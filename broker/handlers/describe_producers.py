@@ -66,6 +66,7 @@ def _answer(context: Context, request: DescribeProducersRequest) -> Steps[Answer
             except ProtocolError as error:
                 rows.append(PartitionResponse(number, error.code, text))
         response.topics.append(TopicResponse(topic.name, rows))
+        yield
     return response
 
 

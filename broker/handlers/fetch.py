@@ -20,16 +20,17 @@ broker epoch: KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.handlers.fetch_available import STEP, Available
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
-from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.server.peer import UNKNOWN, Allowance
+from ottla.broker.server.purgatory import Parked
 from ottla.broker.server.session import FetchContext, Rows, Wanted
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
@@ -54,7 +55,7 @@ SELECTOR = "replica.selector.class"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ANY_REPLICA_SINCE = 11
 """Consumers of this version on may read from followers."""
-_STEP = 16
+
 ROW_BYTES = 60
 """What a partition's row takes besides its records, about."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -205,14 +206,6 @@ def _arrived(
         row.records = b""
 
 
-def _upper(replica: Replica, reader: _Reader) -> int:
-    """Up to where somebody may read now."""
-    log = replica.log
-    if reader.follower >= 0:
-        return log.log_end_offset
-    return log.last_stable_offset if reader.committed else log.high_watermark
-
-
 class _Attempt:
     """One reading of everything a fetch wants."""
 
@@ -261,7 +254,7 @@ def _attempt(
                 attempt.look_elsewhere(context, want, row)
         rows.append((want, row))
         attempt.count = number
-        if number % _STEP == 0:
+        if number % STEP == 0:
             yield
     return attempt
 
@@ -283,14 +276,16 @@ def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     min_bytes = min(request.min_bytes, request.max_bytes)
     nothing = not wanted and session.parks_on is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
-        return _respond(context, reader, session, attempt)
-    return _wait(context, request, reader, session, list(wanted), min_bytes)
+        return (yield from _respond(context, reader, session, attempt))
+    return _wait(context, request, reader, session, wanted, min_bytes)
 
 
-def _count(context: Context, throttle: Throttle, rows: Any) -> None:
+def _count(context: Context, throttle: Throttle, rows: Any) -> Steps[None]:
     """What goes to followers of partitions that may be held back."""
     now = context.services.env.monotonic_ms()
-    for want, row in rows:
+    for number, (want, row) in enumerate(rows, 1):
+        if number % STEP == 0:
+            yield
         if len(row.records) and throttle.names(context.image, want.topic, want.partition):
             throttle.count(len(row.records), now)
 
@@ -303,18 +298,18 @@ def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line
     return replica.watch(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
 
 
-def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> None:
+def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> Steps[None]:
     """What a follower is told counts towards its rate, and may be all there is."""
     if context.peer.stopwatch is not None:
         context.peer.stopwatch.is_exempt = True
     if reader.throttle is not None and isinstance(attempt.rows, list):  # of very many nothing is kept
-        _count(context, reader.throttle, attempt.rows)
+        yield from _count(context, reader.throttle, attempt.rows)
     if session.session is not None and session.session.privileged:
         watch = partial(_watch, context, reader.follower)
-        session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
+        yield from session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 
 
-def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> FetchResponse:
+def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> Steps[FetchResponse]:
     takes = attempt.takes
     if takes is not None and not takes.covers(attempt.bytes + attempt.count * ROW_BYTES, context.now_ms):
         quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
@@ -322,63 +317,13 @@ def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: 
         if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
-    response = session.respond(attempt.rows)
+    response = yield from session.respond(attempt.rows)
     if reader.follower >= 0:
-        _told(context, reader, session, attempt)
+        yield from _told(context, reader, session, attempt)
     elif context.version >= 16 and attempt.urgent:
         endpoints = context.services.metadata.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
     return response
-
-
-class _Available:
-    """How many bytes a reading would bring: only what a change touched is looked at again."""
-
-    def __init__(self, context: Context, reader: _Reader, wanted: list[Wanted], enough: int, besides: Hashable) -> None:
-        self._context = context
-        self._reader = reader
-        self._enough = enough
-        what = "fetch" if reader.follower < 0 else "end"
-        self._wanted = {(what, want.topic, want.partition): want for want in wanted}
-        self._besides = besides
-        """Woken, there is something in a partition that is not among these."""
-        self._anew = None if reader.follower < 0 else asks_anew(reader.follower)
-        self._bytes: dict[Hashable, int] = {}
-        self._total = 0
-
-    @property
-    def keys(self) -> list[Hashable]:
-        """What a reader waits on."""
-        return [*self._wanted, *(key for key in (self._besides, self._anew) if key is not None)]
-
-    def look(self) -> bool:
-        """Look at all of them; says whether it is enough."""
-        enough = False
-        for key in self._wanted:
-            enough = self.is_enough_after(key) or enough
-        return enough
-
-    def is_enough_after(self, key: Hashable) -> bool:
-        """Look at one partition again."""
-        if key in (self._besides, self._anew):
-            return True
-        found = self._of(self._wanted[key])  # type: ignore[index]
-        self._total += found - self._bytes.get(key, 0)
-        self._bytes[key] = found
-        return self._total >= self._enough
-
-    def _of(self, want: Wanted) -> int:
-        """What one partition would bring; any change that must be told counts as enough."""
-        assert want.topic is not None
-        replica = self._context.services.replicas.get(want.topic, want.partition)
-        if replica is None or (self._reader.leader_only and not replica.is_leader):
-            return self._enough
-        log, upper = replica.log, _upper(replica, self._reader)
-        if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
-            return self._enough
-        if self._reader.throttle is not None and self._reader.is_held_back(self._context, replica):
-            return 0
-        return log.bytes_between(want.fetch_offset, upper, want.max_bytes) if upper > want.fetch_offset else 0
 
 
 async def _wait(
@@ -386,15 +331,18 @@ async def _wait(
     request: FetchRequest,
     reader: _Reader,
     session: FetchContext,
-    wanted: list[Wanted],
+    wanted: Iterable[Wanted],
     min_bytes: int,
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    available = _Available(context, reader, wanted, min_bytes, session.parks_on)
-    if not available.look():  # in one go: nobody may change a partition between this look and the parking
-        purgatory = context.services.purgatory
-        await purgatory.wait_for_change(available.keys, available.is_enough_after, request.max_wait_ms)
-        context.now_ms = context.services.env.now_ms()
-    wanted = list(session.wanted())
-    attempt = await context.turn.through(_attempt(context, request, reader, wanted, session.rows(), arrives=False))
-    return _respond(context, reader, session, attempt)
+    available, purgatory = Available(context, reader, min_bytes, session.parks_on), context.services.purgatory
+    parked = Parked(available.is_enough_after)
+    try:
+        if not await context.turn.through(available.look(purgatory, parked, wanted)):
+            await purgatory.wait_for(parked, request.max_wait_ms)
+            context.now_ms = context.services.env.now_ms()
+    finally:
+        await purgatory.release(parked)
+    again = _attempt(context, request, reader, session.wanted(), session.rows(), arrives=False)
+    attempt = await context.turn.through(again)
+    return await context.turn.through(_respond(context, reader, session, attempt))

@@ -19,6 +19,7 @@ from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import distinct
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import Written
@@ -31,8 +32,8 @@ _SPELT = {"NotReady": "not_ready"}
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
     out, waits = ListGroupsResponse(groups=Written(ListGroupsResponse, context.version)), Waits()
     may_all = context.may(Operation.DESCRIBE, Resource.CLUSTER)
-    states = {s.lower() for s in request.states_filter}
-    types = {t.lower() for t in request.types_filter}
+    states = yield from distinct(state.lower() for state in request.states_filter)
+    types = yield from distinct(kind.lower() for kind in request.types_filter)
 
     def take(answer: Any) -> None:
         if isinstance(answer, ProtocolError):

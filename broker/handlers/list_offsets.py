@@ -130,6 +130,7 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
         for part in topic.partitions:
             (twice[topic.name] if part.partition_index in before else before).add(part.partition_index)
             yield None
+        yield None
     for topic in request.topics:
         rows: list[ListOffsetsPartitionResponse] = Written(ListOffsetsResponse, context.version)
         for part in topic.partitions:
@@ -143,6 +144,7 @@ def _answer(context: Context, request: ListOffsetsRequest) -> Waiting[Answer]:
             rows.append(row)
             yield None
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        yield None
     return response
 
 

@@ -20,6 +20,7 @@ from ottla.broker.turn import Steps
 from ottla.broker.txn.coordinator import machine_of
 from ottla.broker.txn.state import BY_TITLE, Transaction
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import distinct, gathered
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -38,9 +39,10 @@ def handle(context: Context, request: ListTransactionsRequest) -> Answer:
 
 
 def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
-    unknown = [name for name in request.state_filters if name not in BY_TITLE]
+    states = yield from distinct(request.state_filters)
+    unknown = yield from gathered(name for name in states if name not in BY_TITLE)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
-    passes = _Filter(request, context.now_ms)
+    passes = _Filter(request, frozenset(name for name in BY_TITLE if name in states), context.now_ms)
     try:
         shards = list(context.services.transactions.shards())
         pattern = _pattern(request.transactional_id_pattern)
@@ -64,18 +66,19 @@ def _list(context: Context, request: ListTransactionsRequest) -> Steps[Answer]:
 
 
 class _Filter:
-    """What a request asks for, however long its lists are."""
+    """What a request asks for, however long its lists are; ``states``: those of its states that are known."""
 
-    def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
+    def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
         self._producers = frozenset(request.producer_id_filters)
-        self._states = frozenset(request.state_filters)
+        self._states = states
+        self._is_by_state = len(request.state_filters) > 0
         self._for_ms = request.duration_filter
         self._now_ms = now_ms
 
     def __call__(self, txn: Transaction) -> bool:
         if self._producers and txn.producer_id not in self._producers:
             return False
-        if self._states and txn.state.title not in self._states:
+        if self._is_by_state and txn.state.title not in self._states:
             return False
         return self._for_ms < 0 or self._now_ms - txn.started_ms > self._for_ms
 

@@ -70,6 +70,7 @@ class _Work:
                 yield
             if good and topic is not None:
                 self.good.append(Good(topic.name, topic.id, good))
+            yield
 
     def ask(self) -> Ticket:
         """Hand the positions to the group's machine."""

@@ -24,6 +24,7 @@ from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import gathered
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_fetch as m
@@ -93,6 +94,7 @@ def _all(reader: _Reader, offsets: Offsets, group_id: str, out: m.OffsetFetchRes
         out.topics.append(topic)
         unstable = reader.unstable(offsets, group_id, name)
         yield from reader.rows(topic.partitions, list(stored), stored, topic_id, unstable)
+        yield
 
 
 def _some(
@@ -116,6 +118,7 @@ def _some(
             stored = offsets.of_topic(wanted.group_id, name)
             unstable = reader.unstable(offsets, wanted.group_id, name)
             yield from reader.rows(topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable)
+        yield
     out.topics += failed
 
 
@@ -181,10 +184,9 @@ def _read_all(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
 
 def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse) -> Waiting[None]:
     """The form up to v7: one group, topics by name."""
-    asked = request.topics
-    topics = (
-        None if asked is None else [m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked]
-    )
+    asked, topics = request.topics, None
+    if asked is not None:
+        topics = yield from gathered(m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked)
     out = m.OffsetFetchResponseGroup(request.group_id)
     yield from _read(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
     yield from settle(reader.waits)
@@ -192,11 +194,13 @@ def _read_old(reader: _Reader, request: m.OffsetFetchRequest, response: m.Offset
     for found in out.topics:
         rows: list[Any] = found.partitions
         response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
+        yield None
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
         for wanted in asked or ():
             topic = m.OffsetFetchResponseTopic(wanted.name, Written(m.OffsetFetchResponse, reader.context.version))
             response.topics.append(topic)
             yield from reader.refused(topic.partitions, wanted.partition_indexes, out.error_code)
+            yield None
 
 
 def handle(context: Context, request: m.OffsetFetchRequest) -> Answer:

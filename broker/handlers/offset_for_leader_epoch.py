@@ -46,6 +46,7 @@ def _answer(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Ans
             _refused,
         )
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
+        yield
     return response
 
 

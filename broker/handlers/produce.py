@@ -317,6 +317,7 @@ def _corrupt(request: ProduceRequest) -> Steps[ProtocolError | None]:
             if wrong is not None:
                 return wrong
             yield
+        yield
     return None
 
 

@@ -119,7 +119,7 @@ class _Fetch:
             if not enough and not parked.event.is_set():
                 await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
         finally:
-            purgatory.forget(parked)
+            await purgatory.release(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Something has changed under a key: look at its partition again."""

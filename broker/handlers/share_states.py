@@ -47,16 +47,20 @@ def _each(
 ) -> Waiting[Message]:
     response_class, topic_class, row_class = kinds
     response, waits = response_class(results=Written(response_class, context.version)), Waits()
-    empty = any(not topic.partitions for topic in request.topics) and doing != "initialize"
+    empty = False
+    for topic in request.topics:
+        empty = empty or (not len(topic.partitions) and doing != "initialize")
+        yield None
     topics = [] if empty or not request.group_id else request.topics
     allowed = context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
     for topic in topics:
-        rows: list[Any] = []
+        rows: list[Any] = Written(response_class, context.version)
         for part in topic.partitions:
             row = row_class(part.partition)
             rows.append(row)
             if not allowed:
                 _take(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+                yield None
                 continue
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
             ticket = context.services.shares.coordinator.ask(at, partial(_event, event_of, at, part))
@@ -65,6 +69,7 @@ def _each(
             if len(waits) >= WAITS_AT_ONCE:
                 yield from settle(waits)
         yield from settle(waits)
+        yield None
         response.results.append(topic_class(topic.topic_id, rows))
     out: Message = response
     return out

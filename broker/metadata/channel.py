@@ -218,7 +218,12 @@ class ControllerChannel:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             return None
-        return None if _led_by_another(request, answer) else answer
+        if asking is not None and request.SPEC.key == ApiKey.DESCRIBE_QUORUM:  # voter changes tell their client (R246)
+            from ottla.broker.refusals import telling
+
+            if await asking.turn.through(telling(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+                return None
+        return answer
 
     async def _there(self, request: Any, version: int, asking: Asking | None) -> Any:
         """The answer that came over the wire; None where it must be asked again."""
@@ -266,12 +271,3 @@ class ControllerChannel:
         while not self._controller.is_active and self._controller.leader_address() == address:
             await self._env.sleep(LOOK_S)
         scope.cancel()
-
-
-def _led_by_another(request: Any, answer: Message) -> bool:
-    """Whether the quorum's leader must be asked instead; voter changes tell their client so themselves (R246)."""
-    if request.SPEC.key != ApiKey.DESCRIBE_QUORUM:
-        return False
-    from ottla.broker.refusals import tells
-
-    return tells(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)

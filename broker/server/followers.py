@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ottla.broker.server.session import Key, Session, Wanted, key_of
+from ottla.broker.server.session import STEP, Key, Session, Wanted, key_of
+from ottla.broker.turn import Steps
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
 LOOK_ANYWAY = 64
@@ -91,10 +92,12 @@ class FollowerSession(Session):
         if more:
             self._wake(self.parks_on)
 
-    def settle(self, rows: Any, watch: Watch, wake: Callable[[Hashable], None]) -> None:
+    def settle(self, rows: Any, watch: Watch, wake: Callable[[Hashable], None]) -> Steps[None]:
         """What was told last is all there is of most partitions: they are quiet. Who brought records comes last."""
         self._wake = wake
-        for want, row in rows:
+        for number, (want, row) in enumerate(rows, 1):
+            if number % STEP == 0:
+                yield
             key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self.uses_ids)
             if key not in self._loud:
                 continue

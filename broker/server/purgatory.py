@@ -12,6 +12,8 @@ import trio
 
 from ottla.world.env import Env
 
+_RELEASED_AT_ONCE = 1000
+
 
 class Parked:
     """One waiting request."""
@@ -67,9 +69,22 @@ class Purgatory:
             await parked.event.wait()
         return parked.event.is_set()
 
+    async def release(self, parked: Parked) -> None:
+        """Forget an entry that may wait on very many keys, some of them at a time, also where it is cancelled."""
+        while len(parked.keys) > _RELEASED_AT_ONCE:
+            some = parked.keys[-_RELEASED_AT_ONCE:]
+            del parked.keys[-_RELEASED_AT_ONCE:]
+            self._drop(parked, some)
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+        self.forget(parked)
+
     def forget(self, parked: Parked) -> None:
         """An entry does not wait any more."""
-        for key in parked.keys:
+        self._drop(parked, parked.keys)
+
+    def _drop(self, parked: Parked, keys: Iterable[Hashable]) -> None:
+        for key in keys:
             entries = self._waiting.get(key)
             if entries is not None:
                 entries.pop(parked, None)
@@ -81,6 +96,7 @@ class Purgatory:
         entries = self._waiting.get(key)
         if entries:
             for parked in list(entries):
-                if parked.is_ready_after(key):
+                if not parked.event.is_set() and parked.is_ready_after(key):
                     parked.event.set()
-                    self.forget(parked)
+                    if len(parked.keys) <= _RELEASED_AT_ONCE:
+                        self.forget(parked)  # else the request that waits does it, part by part

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol
 
+from ottla.broker.turn import Steps
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 
+STEP = 64
+"""Partitions looked at between two yields."""
 Key = tuple[str | None, bytes, int]
 """What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
 
@@ -82,7 +85,7 @@ class FetchContext(Protocol):
     def rows(self) -> Rows:
         """Where to put what is read."""
 
-    def respond(self, rows: Any) -> FetchResponse:
+    def respond(self, rows: Any) -> Steps[FetchResponse]:
         """The answer made of what was read."""
 
     @property
@@ -101,16 +104,18 @@ class FetchContext(Protocol):
 Pairs = list[tuple[Wanted, PartitionData]]
 
 
-def grouped(rows: Pairs) -> list[FetchableTopicResponse]:
+def grouped(rows: Pairs) -> Steps[list[FetchableTopicResponse]]:
     """Rows under their topics, neighbours together."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
-    for want, row in rows:
+    for number, (want, row) in enumerate(rows, 1):
         at = (want.topic, want.topic_id)
         if at != last:
             out.append(FetchableTopicResponse(want.topic or "", want.topic_id))
             last = at
         out[-1].partitions.append(row)
+        if number % STEP == 0:
+            yield
     return out
 
 
@@ -147,8 +152,10 @@ class Session:
         """What has to be looked at."""
         return list(self.by_key.values())
 
-    def settle(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> None:
+    def settle(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Steps[None]:
         """What was told last; ``watch`` and ``wake`` are for who need not look at everything each time."""
+        return
+        yield
 
 
 class Incremental:
@@ -173,12 +180,17 @@ class Incremental:
         """All of them are looked at again."""
         return []
 
-    def respond(self, rows: Pairs) -> FetchResponse:
+    def respond(self, rows: Pairs) -> Steps[FetchResponse]:
         """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
-        news = [(want, row) for want, row in rows if want.is_news(row)]
-        by_key = self.session.by_key
-        for want, row in news:
-            key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_ids)
-            if len(row.records) and key in by_key:
-                by_key[key] = by_key.pop(key)
-        return FetchResponse(session_id=self.session.id, responses=grouped(news))
+        news, by_key = Pairs(), self.session.by_key
+        for number, (want, row) in enumerate(rows, 1):
+            if want.is_news(row):
+                news.append((want, row))
+                if len(row.records):
+                    key = key_of(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_ids)
+                    if key in by_key:
+                        by_key[key] = by_key.pop(key)
+            if number % STEP == 0:
+                yield
+        responses = yield from grouped(news)
+        return FetchResponse(session_id=self.session.id, responses=responses)

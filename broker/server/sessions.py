@@ -8,10 +8,11 @@ Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Protocol
 
-from ottla.broker.server.session import FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
+from ottla.broker.server.session import STEP, FetchContext, Incremental, Key, Pairs, Session, Wanted, grouped, key_of
+from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -33,7 +34,6 @@ MANY_PARTITIONS = 10_000
 """A fetch of more is not remembered: some 250 bytes each."""
 MOST_REMEMBERED = 500_000
 """So many partitions are remembered in all sessions together."""
-_STEP = 64
 
 
 class Asks(Protocol):
@@ -64,15 +64,18 @@ class _Full:
         """All of them are looked at again."""
         return []
 
-    def respond(self, rows: Pairs) -> FetchResponse:
+    def respond(self, rows: Pairs) -> Steps[FetchResponse]:
         """All rows; the id of a new session where there is room for one."""
         session_id = 0
         if self._sessions is not None and rows:
-            for want, row in rows:
+            for number, (want, row) in enumerate(rows, 1):
                 want.is_news(row)
+                if number % STEP == 0:
+                    yield
             session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self.is_follower)
             self.session = self._sessions.get(session_id)
-        return FetchResponse(session_id=session_id, responses=grouped(rows))
+        responses = yield from grouped(rows)
+        return FetchResponse(session_id=session_id, responses=responses)
 
 
 class _Grouped:
@@ -114,7 +117,7 @@ class _Long:
         self._count = count
         self._again: dict[Key, FetchPartition] = {}
 
-    def look(self) -> Generator[None, None, None]:
+    def look(self) -> Steps[None]:
         """Find what is asked for more than once. Two that only seem to be the same do no harm."""
         seen: set[int] = set()
         for topic in self._request.topics:
@@ -124,6 +127,7 @@ class _Long:
                     self._again[key] = part
                 seen.add(hash(key))
                 yield
+            yield
 
     def _key(self, topic: FetchTopic, part: FetchPartition) -> Key:
         return key_of(topic.topic, topic.topic_id, part.partition, uses_ids=self._version >= 13)
@@ -154,9 +158,10 @@ class _Long:
         """They are not looked at again."""
         return _Grouped(self._version)
 
-    def respond(self, rows: _Grouped) -> FetchResponse:
+    def respond(self, rows: _Grouped) -> Steps[FetchResponse]:
         """All rows."""
         return FetchResponse(responses=rows.topics)
+        yield
 
 
 class Sessions:
@@ -176,7 +181,7 @@ class Sessions:
 
     def open(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, asks: Asks
-    ) -> Generator[None, None, FetchContext | FetchResponse]:
+    ) -> Steps[FetchContext | FetchResponse]:
         """How to serve a request, a step a partition; a response where the session it names is not what it thinks.
 
         ``names``: of topics by id, as they are known now. Anybody can say that he is a replica: without the right to be
@@ -188,7 +193,7 @@ class Sessions:
         count = 0
         for number, topic in enumerate(request.topics, 1):
             count += len(topic.partitions)
-            if number % _STEP == 0:
+            if number % STEP == 0:
                 yield
         is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         is_broker = is_whole and follower and _may_follow(asks)
@@ -197,19 +202,15 @@ class Sessions:
             long = _Long(request, version, names, count, is_follower=follower)
             yield from long.look()
             return long
-        named: dict[Key, FetchPartition] = {}
-        for topic in request.topics:
-            name = None if uses_ids else topic.topic
-            for part in topic.partitions:
-                named[name, topic.topic_id, part.partition] = part
-                if len(named) % _STEP == 0:
-                    yield
+        named = yield from _named(request, uses_ids=uses_ids)
         if is_whole:
             if session_id:
                 self._sessions.pop(session_id, None)
-            fresh = {
-                key: Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part) for key, part in named.items()
-            }
+            fresh: dict[Key, Wanted] = {}
+            for number, (key, part) in enumerate(named.items(), 1):
+                fresh[key] = Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part)
+                if number % STEP == 0:
+                    yield
             is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not follower)
             return _Full(fresh, self if is_kept else None, uses_ids=uses_ids, is_follower=follower)
         session = self._sessions.get(session_id)
@@ -219,32 +220,19 @@ class Sessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1  # first: others may go on during what follows
         before = len(session.by_key)
-        self._update(session, request, named)
+        yield from _update(session, request, named)
         if len(session.by_key) > before and self._is_too_large(session, asks):
-            del self._sessions[session.id]  # it has grown too large: the reader goes on without one
+            self._sessions.pop(session.id, None)  # it has grown too large: the reader goes on without one
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.by_key:
-            del self._sessions[session.id]
+            self._sessions.pop(session.id, None)
             return _Full({}, None, uses_ids=uses_ids, is_follower=False)
-        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
         session.used_ms = self._env.monotonic_ms()
         if session.privileged:
             session.came(self._env.now_ms())
         return Incremental(session, names)
-
-    def _update(self, session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> None:
-        by_key = session.by_key
-        for key, part in named.items():
-            known = by_key.get(key)
-            if known is None or session.privileged:
-                session.want(key, part)
-            else:
-                known.update(part)
-        for topic in request.forgotten_topics_data:
-            topic_id = topic.topic_id if session.uses_ids else ZERO_UUID
-            for number in topic.partitions:
-                session.forget(key_of(topic.topic, topic_id, number, uses_ids=session.uses_ids))
 
     def _is_too_large(self, session: Session, asks: Asks) -> bool:
         if session.privileged and _may_follow(asks):  # it may have lost that right since
@@ -281,3 +269,40 @@ class Sessions:
 
 def _may_follow(asks: Asks) -> bool:
     return asks.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+
+
+def _named(request: FetchRequest, *, uses_ids: bool) -> Steps[dict[Key, FetchPartition]]:
+    """Return the partitions of a request; one that is named again counts as it was named last."""
+    named: dict[Key, FetchPartition] = {}
+    number = 0
+    for topic in request.topics:
+        name = None if uses_ids else topic.topic
+        for part in topic.partitions:
+            named[name, topic.topic_id, part.partition] = part
+            number += 1
+            if number % STEP == 0:
+                yield
+        number += 1
+        if number % STEP == 0:
+            yield
+    return named
+
+
+def _update(session: Session, request: FetchRequest, named: dict[Key, FetchPartition]) -> Steps[None]:
+    by_key = session.by_key
+    for number, (key, part) in enumerate(named.items(), 1):
+        known = by_key.get(key)
+        if known is None or session.privileged:
+            session.want(key, part)
+        else:
+            known.update(part)
+        if number % STEP == 0:
+            yield
+    for number, topic in enumerate(request.forgotten_topics_data, 1):
+        topic_id = topic.topic_id if session.uses_ids else ZERO_UUID
+        for count, partition in enumerate(topic.partitions, 1):
+            session.forget(key_of(topic.topic, topic_id, partition, uses_ids=session.uses_ids))
+            if count % STEP == 0:
+                yield
+        if number % STEP == 0:
+            yield

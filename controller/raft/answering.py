@@ -5,6 +5,7 @@ Source: ``KafkaRaftClient.handleRequest``, ``ControllerApis.handleRaftRequest`` 
 
 from __future__ import annotations
 
+from ottla.controller.pacing import paced
 from ottla.controller.quorum_config import Endpoint
 from ottla.controller.raft import events
 from ottla.controller.raft.description import describe
@@ -31,7 +32,7 @@ async def answer_raft(
     The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
     """
     if isinstance(message, d.DescribeQuorumRequest):
-        return describe(raft, message, version, now_ms)
+        return await paced(describe(raft, message, version, now_ms))
     request = from_message(message, cluster_id)
     if isinstance(request, Refusal):
         machine = raft.machine

@@ -7,6 +7,9 @@ KIP-595; times of the last fetch: KIP-836; directories and addresses: KIP-853.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.raft.events import ReplicaKey
 from ottla.controller.raft.leading import OBSERVED_MS
 from ottla.controller.raft.shell import Raft
@@ -15,6 +18,7 @@ from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_quorum as d
 from ottla.wire.schema import ZERO_UUID
+from ottla.wire.written import Written
 
 UNKNOWN = -1
 _WHY = {
@@ -27,15 +31,12 @@ _WHY = {
 }
 
 
-def describe(raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms: int) -> d.DescribeQuorumResponse:
+def describe(
+    raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms: int
+) -> Generator[None, None, d.DescribeQuorumResponse]:
     """Answer as R251 says: the metadata log only, and only its leader."""
-    topics = [(t.topic_name, [p.partition_index for p in t.partitions]) for t in request.topics]
-    if topics != [(METADATA_TOPIC, [0])]:
-        rows = [
-            d.DescribeQuorumResponseTopicData(name, [_refused(n, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for n in found])
-            for name, found in topics
-        ]
-        return d.DescribeQuorumResponse(topics=rows)
+    if not _is_the_log(request):
+        return (yield from _all_refused(request, version))
     machine = raft.machine
     if not isinstance(machine.state, Leader):
         row = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -56,6 +57,34 @@ def describe(raft: Raft, request: d.DescribeQuorumRequest, version: int, now_ms:
     if version >= 2:
         out.nodes = [_node(raft, v.id) for v in voters]
     return out
+
+
+def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
+    """Return whether partition 0 of the metadata topic is all that is asked for."""
+    if len(request.topics) != 1:
+        return False
+    topic = next(iter(request.topics))
+    if topic.topic_name != METADATA_TOPIC or len(topic.partitions) != 1:
+        return False
+    return next(iter(topic.partitions)).partition_index == 0
+
+
+def _all_refused(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
+    """Return an error for each partition of a request that asks for another topic than the metadata topic."""
+    topics: list[d.DescribeQuorumResponseTopicData] = Written(d.DescribeQuorumResponse, version)
+    number = 0
+    for topic in request.topics:
+        rows: list[d.DescribeQuorumResponsePartitionData] = Written(d.DescribeQuorumResponse, version)
+        for part in topic.partitions:
+            rows.append(_refused(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            number += 1
+            if number % PAUSE_EVERY == 0:
+                yield
+        topics.append(d.DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        number += 1
+        if number % PAUSE_EVERY == 0:
+            yield
+    return d.DescribeQuorumResponse(topics=topics)
 
 
 def _refused(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:

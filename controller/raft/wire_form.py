@@ -147,8 +147,10 @@ def _is_the_log(message: _ASKED) -> bool:
     topic = message.topics[0]
     if isinstance(topic, f.FetchTopic):
         right = topic.topic_id == METADATA_TOPIC_ID if topic.topic_id != ZERO_UUID else topic.topic == METADATA_TOPIC
-        return right and [p.partition for p in topic.partitions] == [0]
-    return topic.topic_name == METADATA_TOPIC and [p.partition_index for p in topic.partitions] == [0]
+        return right and len(topic.partitions) == 1 and topic.partitions[0].partition == 0
+    if topic.topic_name != METADATA_TOPIC or len(topic.partitions) != 1:
+        return False
+    return topic.partitions[0].partition_index == 0
 
 
 def _meant(voter_id: int, directory_id: bytes) -> ReplicaKey | None:

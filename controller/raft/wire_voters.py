@@ -117,7 +117,7 @@ def from_message(message: ASKED) -> Request | Refusal:
 
 
 def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | Refusal:
-    if [len(t.partitions) for t in message.topics] != [1]:
+    if len(message.topics) != 1 or len(message.topics[0].partitions) != 1:
         return Refusal(ErrorCode.INVALID_REQUEST)
     part = message.topics[0].partitions[0]
     if (message.topics[0].name, part.partition) != (METADATA_TOPIC, 0):

@@ -20,6 +20,7 @@ from compat_tests.long_arrays import KINDS, ArrayOf, arrays, long_request
 from ottla.broker import turn
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node
+from ottla.broker.server import dispatch
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
 from ottla.wire.apis import ApiKey
@@ -28,8 +29,8 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.schema import Message
-from sim.cluster import CONTROLLER_PORT, SHARED, format_host
 from sim.clients import PORT
+from sim.cluster import CONTROLLER_PORT, SHARED, format_host
 from sim.network import WINDOW_BYTES
 from sim.world import World
 
@@ -127,7 +128,9 @@ async def _prepare(world: World) -> None:
     topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
     assert await client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
-        await client.call(ApiKey.FIND_COORDINATOR, 6, fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
+        await client.call(
+            ApiKey.FIND_COORDINATOR, 6, fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        )
     await trio.sleep(2)
     await client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
 
@@ -137,6 +140,7 @@ def _faults(cases: list[tuple[ArrayOf, str]], port: int, monkeypatch: pytest.Mon
     counter, found = StepCounter(), []
     init = turn.Turn.__init__
     monkeypatch.setattr(turn.Turn, "__init__", lambda self, env, limit_ms=turn.SLICE_MS: init(self, counter, limit_ms))
+    monkeypatch.setattr(dispatch, "LARGE_PRODUCE_BYTES", dispatch.LARGE_BYTES)
     monkeypatch.setattr("sim.network.Network.piece", lambda self, left: min(left, WINDOW_BYTES))
     world = World(1)
     format_host(world.host(HOST), 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))
@@ -154,11 +158,23 @@ def _faults(cases: list[tuple[ArrayOf, str]], port: int, monkeypatch: pytest.Mon
                 counter.reset()
                 trio.lowlevel.add_instrument(counter)
                 before = counter.total
-                size = await client.call(array.key, array.version, long_request(array, ELEMENTS, kind))
+                count = 2 * ELEMENTS if kind == "empty" else ELEMENTS  # of one byte each: many enough to be sliced
+                size = await client.call(array.key, array.version, long_request(array, count, kind))
                 trio.lowlevel.remove_instrument(counter)
                 sys.setprofile(None)
             if DEBUG:
-                print(array, kind, "worst", counter.worst, "total", counter.total - before, "size", size, counter.stack, flush=True)
+                print(
+                    array,
+                    kind,
+                    "worst",
+                    counter.worst,
+                    "total",
+                    counter.total - before,
+                    "size",
+                    size,
+                    counter.stack,
+                    flush=True,
+                )
             if counter.worst >= LIMIT:
                 found.append(f"{array} {kind}: {counter.worst} at {counter.stack}")
         stop.set()
@@ -174,7 +190,9 @@ def _faults(cases: list[tuple[ArrayOf, str]], port: int, monkeypatch: pytest.Mon
     world.run(everything)
     return found
 
+
 DEBUG = True
+
 
 def _parameters() -> Iterator[Any]:
     for name, (apis, _) in LISTENERS.items():

@@ -9,7 +9,7 @@ Source: ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.refusals import refusal
+from ottla.broker.refusals import refusing
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ProtocolError
 from ottla.wire.schema import Message
@@ -24,4 +24,4 @@ async def _asked(context: Context, request: Message) -> Message:
     try:
         return await context.services.controller.answer_raft(request, context.version, context.peer.listener)
     except ProtocolError as error:
-        return refusal(request, context.version, error.code, error.message)
+        return await context.turn.through(refusing(request, context.version, error.code, error.message))
