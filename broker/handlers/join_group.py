@@ -17,6 +17,9 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.schema import Message
 
+MOST_PROTOCOLS = 1_000
+"""Assignors that a member may name. Each is compared with those of all members while the event loop waits."""
+
 
 def handle(context: Context, request: JoinGroupRequest) -> Answer:
     """Ask the group's machine."""
@@ -24,4 +27,6 @@ def handle(context: Context, request: JoinGroupRequest) -> Answer:
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)
 
+    if len(request.protocols) > MOST_PROTOCOLS:
+        return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return ask(context, request, refuse)

@@ -104,7 +104,7 @@ def check_changelogs(topology: hb.Topology) -> None:
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
-def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> None:
+def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Steps[None]:
     """Whether a request is small enough to be looked at in one turn of the loop.
 
     Raises:
@@ -115,6 +115,7 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> None:
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
         _unless(weight <= 2 * MOST_TASKS, "There are not so many tasks.")
+        yield
     _unless(weight <= 2 * MOST_TASKS, "There are too many client tags.")
     weight = 0
     for row in request.topology.subtopologies if request.topology is not None else ():
@@ -127,6 +128,7 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> None:
         if weight > MOST_WEIGHT:
             why = "The topology is too large: some 1000 topics with five settings each are the most that is taken here."
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+        yield
 
 
 def _check_topics(context: Context, topology: hb.Topology) -> Steps[None]:
@@ -162,7 +164,7 @@ def handle(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Answer
 
 async def _beat(context: Context, request: hb.StreamsGroupHeartbeatRequest) -> Message:
     try:
-        _check_size(request)
+        await context.turn.through(_check_size(request))
         if request.topology is not None:
             await context.turn.through(_check_topics(context, request.topology))
         check(request)

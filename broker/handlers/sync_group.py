@@ -16,6 +16,9 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Message
 
+MOST_ASSIGNMENTS = 100_000
+"""More members than a record of a group can hold: Kafka refuses to write it."""
+
 
 def handle(context: Context, request: SyncGroupRequest) -> Answer:
     """Ask the group's machine."""
@@ -25,4 +28,6 @@ def handle(context: Context, request: SyncGroupRequest) -> Answer:
 
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if len(request.assignments) > MOST_ASSIGNMENTS:
+        return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     return ask(context, request, refuse)

@@ -31,7 +31,7 @@ from ottla.controller.raft.events import (
     Vote,
     VoterAnswer,
 )
-from ottla.controller.raft.wire_values import Heard, Refusal, error_of, found
+from ottla.controller.raft.wire_values import MOST_LISTED, TOO_MANY_LISTED, Heard, Refusal, error_of, found
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import begin_quorum_epoch as b
@@ -124,6 +124,8 @@ def from_message(message: Message, cluster_id: str) -> Request | Refusal:
         return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
     if isinstance(message, wire_voters.ASKED):
         return wire_voters.from_message(message)
+    if isinstance(message, b.BeginQuorumEpochRequest) and len(message.leader_endpoints) > MOST_LISTED:
+        return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
     if not _is_the_log(message):
         return Refusal(ErrorCode.INVALID_REQUEST)
     match message:
@@ -135,6 +137,8 @@ def from_message(message: Message, cluster_id: str) -> Request | Refusal:
             return BeginEpoch(begin.leader_id, begin.leader_epoch, meant)
         case e.EndQuorumEpochRequest():
             end = message.topics[0].partitions[0]
+            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MOST_LISTED:
+                return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
             named = tuple(ReplicaKey(x.candidate_id, x.candidate_directory_id) for x in end.preferred_candidates)
             return EndEpoch(end.leader_id, end.leader_epoch, named or tuple(map(ReplicaKey, end.preferred_successors)))
         case f.FetchRequest():

@@ -11,6 +11,9 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Opaque
 
 _CODES = frozenset(ErrorCode)
+MOST_LISTED = 1_000
+"""Endpoints or candidates in a request about the quorum: it is answered in one step of the event loop."""
+TOO_MANY_LISTED = f"At most {MOST_LISTED} endpoints or candidates are taken."
 
 
 class Refusal(NamedTuple):

@@ -21,7 +21,7 @@ from ottla.controller.raft.events import (
     VersionsAnswer,
     VoterAnswer,
 )
-from ottla.controller.raft.wire_values import Heard, Refusal, error_of, found
+from ottla.controller.raft.wire_values import MOST_LISTED, TOO_MANY_LISTED, Heard, Refusal, error_of, found
 from ottla.log.directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_raft_voter as a
@@ -101,6 +101,8 @@ def versions_message() -> av.ApiVersionsRequest:
 
 def from_message(message: ASKED) -> Request | Refusal:
     """What another node wants of ours; another log's snapshot is not here (R234)."""
+    if isinstance(message, a.AddRaftVoterRequest | u.UpdateRaftVoterRequest) and len(message.listeners) > MOST_LISTED:
+        return Refusal(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED)
     match message:
         case s.FetchSnapshotRequest():
             return _snapshot_of(message)
