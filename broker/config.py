@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import addresses as at
 from ottla.broker.addresses import Address, BadConfig
+from ottla.broker.dynamic_config import DynamicConfig, log_unusable
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import (
     CLAIMED_TIME,
+    INTERNAL_SEGMENT_BYTES,
     OWN_BROKER_KEYS,
     TOPIC_KEYS,
     VALIDATE_RECORDS,
     ConfigKey,
     all_meant,
     broker_key,
-    check_value,
-    meant,
     synonyms_of,
     topic_key,
+    usable,
 )
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
+from ottla.controller.image import RESOURCE_TOPIC, Image
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
 from ottla.log.java_properties import MalformedProperties, load_settings
@@ -58,6 +59,7 @@ _TIMEOUTS = {
 UNSET_SEND_BYTES = 192 << 10
 """Large answers leave at 1.2 of Kafka's rate with it; at 0.97 with Kafka's 100 KiB, and at half with 1 MiB, of which
 the processor's cache holds little when the reader comes for it."""
+RETENTION_MS = "retention.ms"
 _DEFAULTS: Mapping[str, str | None] = {
     **{name: key.default for name, key in BROKER_KEYS.items()},
     **{name: key.default for name, key in OWN_BROKER_KEYS.items()},
@@ -91,6 +93,7 @@ class NodeConfig:
     ways: dict[tuple[str, str], Access] = field(default_factory=dict, init=False, repr=False, compare=False)
     """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
     _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+    _dynamic: DynamicConfig | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.values = all_meant(self.values)
@@ -146,7 +149,7 @@ class NodeConfig:
 
     def grow(self) -> None:
         """The data directory knows of other nodes: what is good for one alone no longer is."""
-        self.grown, self._own = True, None
+        self.grown, self._own, self._dynamic = True, None, None
 
     def _own_defaults(self) -> Mapping[str, str]:
         """What a node alone needs otherwise than Kafka's defaults have it."""
@@ -263,27 +266,36 @@ class NodeConfig:
 
     # ------------------------------------------------------------------ as it stands now
 
+    def dynamic(self, image: Image) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the valid dynamic settings of this broker and of all brokers."""
+        if self._dynamic is None:
+            self._dynamic = DynamicConfig(self.node_id, self.static)
+        return self._dynamic.applied(image)
+
     def current(self, image: Image, name: str) -> str | None:
         """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
 
         A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
         """
         names = synonyms_of(name)
-        own, everyone = image.config(RESOURCE_BROKER, str(self.node_id)), image.config(RESOURCE_BROKER, "")
-        for source in (own, everyone, self.values, self._own_defaults(), _DEFAULTS):
+        for source in (*self.dynamic(image), self.values, self._own_defaults(), _DEFAULTS):
             for other, unit in names:
                 value = source.get(other)
-                if value is not None:
-                    value = meant(broker_key(other), value)
-                    return value if unit == 1 else str(max(int(value) * unit, -1))
+                text = None if value is None else usable(broker_key(other), value)
+                if text is not None:
+                    return text if unit == 1 else str(max(int(text) * unit, -1))
         return None
 
     def topic_text(self, image: Image, topic: str, key: ConfigKey) -> str | None:
         """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
+        text = None if own is None else usable(key, own)
+        if text is not None:
+            return text
         if own is not None:
-            return meant(key, own)
-        return key.default if key.broker_key is None else self.current(image, key.broker_key)
+            log_unusable(f"topic {topic!r}", key.name, own)
+        text = key.default if key.broker_key is None else self.current(image, key.broker_key)
+        return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
     def log_settings(self, image: Image, topic: str) -> LogSettings:
         """A topic's settings, typed for its log."""
@@ -298,7 +310,7 @@ class NodeConfig:
         chosen = codec[name] if name in codec else Codec[name.upper()]
         level = f"compression.{name}.level"
         return LogSettings(
-            segment_bytes=int(get("segment.bytes")),
+            segment_bytes=int(get(INTERNAL_SEGMENT_BYTES) or get("segment.bytes")),
             segment_ms=int(get("segment.ms")),
             segment_index_bytes=int(get("segment.index.bytes")),
             index_interval_bytes=int(get("index.interval.bytes")),
@@ -353,25 +365,31 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_values(values: Mapping[str, str]) -> list[str]:
-    """Check settings; gives warnings for keys nobody knows.
+    """Check settings as Kafka does when it starts; gives warnings for unknown names.
 
     Raises:
         BadConfig: a value that cannot be.
     """
+    if not values:
+        return []
+    from ottla.controller import broker_rules  # a node for which nothing is set starts without the rules
+
     warnings = []
-    for name, value in values.items():
-        if name.startswith("listener.name."):
-            continue
-        key = broker_key(name)
-        if key is None:
+    for name in values:
+        if broker_key(name) is None and not name.startswith("listener.name."):
             near = nearest(name, BROKER_KEYS)
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
-            continue
-        wrong = check_value(key, value)
-        if wrong is None and name == "max.connections.per.ip.overrides":
-            from ottla.controller.config_rules import wrong_overrides
-
-            wrong = wrong_overrides(value)
-        if wrong is not None:
-            raise BadConfig(wrong)
+    try:
+        broker_rules.check_values(values)
+        broker_rules.check_listener_values(values, [x.lower() for x in at.protocols_by_listener(values)])
+        # Directories may be named on the command line, too: then they are not known here.
+        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED)
+        broker_rules.check_together(values, known)
+        broker_rules.check_classes(values)
+    except broker_rules.InvalidSetting as error:
+        raise BadConfig(str(error)) from None
+    heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    settings = broker_rules.BrokerSettings(values)
+    if settings.number(heartbeat) * 2 > settings.number(session):
+        warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
     return warnings

@@ -8,6 +8,7 @@ Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -62,9 +63,9 @@ background.threads INT HIGH dynamic 1.. 10
 request.timeout.ms INT HIGH static - 30000
 socket.connection.setup.timeout.ms LONG MEDIUM static - 10000
 socket.connection.setup.timeout.max.ms LONG MEDIUM static - 30000
-config.providers LIST LOW dynamic -
+config.providers LIST LOW dynamic list
 authorizer.class.name STRING LOW static -
-early.start.listeners LIST HIGH static - -
+early.start.listeners LIST HIGH static list -
 broker.rack STRING MEDIUM static - -
 controlled.shutdown.enable BOOLEAN MEDIUM static - true
 delete.topic.enable BOOLEAN HIGH static - true
@@ -75,12 +76,12 @@ compression.zstd.level INT MEDIUM dynamic -131072..22 3
 max.incremental.fetch.session.cache.slots INT MEDIUM static 0.. 1000
 fetch.max.bytes INT MEDIUM static 1024.. 57671680
 max.request.partition.size.limit INT MEDIUM static 1.. 2000
-process.roles LIST HIGH static broker|controller <required>
+process.roles LIST HIGH static some:broker|controller <required>
 node.id INT HIGH static 0.. <required>
 initial.broker.registration.timeout.ms INT MEDIUM static - 60000
 broker.heartbeat.interval.ms INT MEDIUM static - 2000
 broker.session.timeout.ms INT MEDIUM static - 9000
-controller.listener.names LIST HIGH static - <required>
+controller.listener.names LIST HIGH static some <required>
 sasl.mechanism.controller.protocol STRING HIGH static - GSSAPI
 metadata.log.max.record.bytes.between.snapshots LONG HIGH static 1.. 20971520
 metadata.log.max.snapshot.interval.ms LONG HIGH static 0.. 3600000
@@ -90,8 +91,8 @@ metadata.log.segment.ms LONG HIGH static - 604800000
 metadata.max.retention.bytes LONG HIGH static - 104857600
 metadata.max.retention.ms LONG HIGH static - 604800000
 metadata.max.idle.interval.ms INT LOW static 0.. 500
-listeners LIST HIGH own - PLAINTEXT://:9092
-advertised.listeners LIST HIGH static - -
+listeners LIST HIGH own some PLAINTEXT://:9092
+advertised.listeners LIST HIGH static some -
 listener.security.protocol.map STRING LOW own - SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 socket.send.buffer.bytes INT HIGH static - 102400
 socket.receive.buffer.bytes INT HIGH static - 102400
@@ -128,7 +129,7 @@ security.inter.broker.protocol STRING MEDIUM static PLAINTEXT|SSL|SASL_PLAINTEXT
 inter.broker.listener.name STRING MEDIUM static - -
 replica.selector.class STRING MEDIUM static - -
 follower.fetch.last.tiered.offset.enable BOOLEAN MEDIUM dynamic - false
-group.coordinator.rebalance.protocols LIST MEDIUM static consumer|classic|share|streams classic,consumer,streams
+group.coordinator.rebalance.protocols LIST MEDIUM static some:consumer|classic|share|streams classic,consumer,streams
 group.coordinator.threads INT HIGH static 1.. 4
 group.coordinator.background.threads INT HIGH static 1.. 2
 group.coordinator.append.linger.ms INT MEDIUM static -1.. -1
@@ -153,7 +154,7 @@ group.consumer.heartbeat.interval.ms INT MEDIUM static 1.. 5000
 group.consumer.min.heartbeat.interval.ms INT MEDIUM static 1.. 5000
 group.consumer.max.heartbeat.interval.ms INT MEDIUM static 1.. 15000
 group.consumer.max.size INT MEDIUM static 1.. 2147483647
-group.consumer.assignors LIST MEDIUM static - uniform,range
+group.consumer.assignors LIST MEDIUM static some uniform,range
 group.consumer.migration.policy STRING MEDIUM static anycase:DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL bidirectional
 group.consumer.assignment.interval.ms INT MEDIUM dynamic 0.. 1000
 group.consumer.min.assignment.interval.ms INT MEDIUM static 0.. 0
@@ -165,7 +166,7 @@ group.share.heartbeat.interval.ms INT MEDIUM static 1.. 5000
 group.share.min.heartbeat.interval.ms INT MEDIUM static 1.. 5000
 group.share.max.heartbeat.interval.ms INT MEDIUM static 1.. 15000
 group.share.max.size INT MEDIUM static 1..1000 200
-group.share.assignors LIST MEDIUM static - simple
+group.share.assignors LIST MEDIUM static some simple
 group.share.assignment.interval.ms INT MEDIUM dynamic 0.. 1000
 group.share.min.assignment.interval.ms INT MEDIUM static 0.. 0
 group.share.max.assignment.interval.ms INT MEDIUM static 0.. 15000
@@ -194,9 +195,9 @@ log.cleaner.delete.retention.ms LONG MEDIUM dynamic 0.. 86400000
 log.cleaner.min.compaction.lag.ms LONG MEDIUM dynamic 0.. 0
 log.cleaner.max.compaction.lag.ms LONG MEDIUM dynamic 1.. 9223372036854775807
 num.partitions INT MEDIUM static 1.. 1
-log.dir LIST HIGH static - /tmp/kafka-logs
-log.dirs LIST HIGH static - -
-cordoned.log.dirs LIST MEDIUM own -
+log.dir LIST HIGH static some /tmp/kafka-logs
+log.dirs LIST HIGH static some -
+cordoned.log.dirs LIST MEDIUM own list
 log.segment.bytes INT HIGH dynamic 1048576.. 1073741824
 log.roll.ms LONG HIGH dynamic - -
 log.roll.hours INT HIGH static 1.. 168
@@ -260,8 +261,8 @@ transaction.max.timeout.ms INT HIGH static 1.. 900000
 transaction.abort.timed.out.transaction.cleanup.interval.ms INT LOW static 1.. 10000
 transaction.remove.expired.transaction.cleanup.interval.ms INT LOW static 1.. 3600000
 transaction.two.phase.commit.enable BOOLEAN LOW static - false
-controller.quorum.voters LIST HIGH static something
-controller.quorum.bootstrap.servers LIST HIGH static something
+controller.quorum.voters LIST HIGH static voters
+controller.quorum.bootstrap.servers LIST HIGH static servers
 controller.quorum.election.timeout.ms INT HIGH static 0.. 1000
 controller.quorum.fetch.timeout.ms INT HIGH static 0.. 2000
 controller.quorum.election.backoff.max.ms INT HIGH static 0.. 1000
@@ -273,9 +274,9 @@ controller.quorum.fetch.snapshot.max.bytes INT LOW static 1.. 1048576
 controller.quorum.fetch.max.bytes INT LOW static 1.. 1048576
 metrics.num.samples INT LOW static 1.. 2
 metrics.sample.window.ms LONG LOW static 1.. 30000
-metric.reporters LIST LOW dynamic - org.apache.kafka.common.metrics.JmxReporter
+metric.reporters LIST LOW dynamic list org.apache.kafka.common.metrics.JmxReporter
 metrics.recording.level STRING LOW static - INFO
-kafka.metrics.reporters LIST LOW static -
+kafka.metrics.reporters LIST LOW static list
 kafka.metrics.polling.interval.secs INT LOW static 1.. 10
 telemetry.max.bytes INT LOW static 1.. 1048576
 quota.window.num INT LOW static 1.. 11
@@ -297,7 +298,7 @@ ssl.allow.dn.changes BOOLEAN LOW static - false
 ssl.allow.san.changes BOOLEAN LOW static - false
 ssl.protocol STRING MEDIUM own - TLSv1.3
 ssl.provider STRING MEDIUM own - -
-ssl.enabled.protocols LIST MEDIUM own - TLSv1.2,TLSv1.3
+ssl.enabled.protocols LIST MEDIUM own list TLSv1.2,TLSv1.3
 ssl.keystore.type STRING MEDIUM own - JKS
 ssl.keystore.location STRING MEDIUM own - -
 ssl.keystore.password PASSWORD MEDIUM own - -
@@ -312,12 +313,12 @@ ssl.keymanager.algorithm STRING MEDIUM own - SunX509
 ssl.trustmanager.algorithm STRING MEDIUM own - PKIX
 ssl.endpoint.identification.algorithm STRING LOW own - https
 ssl.secure.random.implementation STRING LOW own - -
-ssl.cipher.suites LIST MEDIUM own -
+ssl.cipher.suites LIST MEDIUM own list
 ssl.engine.factory.class CLASS LOW own - -
 sasl.mechanism.inter.broker.protocol STRING MEDIUM own - GSSAPI
-sasl.enabled.mechanisms LIST MEDIUM own - GSSAPI
+sasl.enabled.mechanisms LIST MEDIUM own list GSSAPI
 sasl.server.callback.handler.class CLASS MEDIUM static - -
-sasl.kerberos.principal.to.local.rules LIST MEDIUM own - DEFAULT
+sasl.kerberos.principal.to.local.rules LIST MEDIUM own list DEFAULT
 sasl.jaas.config PASSWORD MEDIUM own - -
 sasl.client.callback.handler.class CLASS MEDIUM static - -
 sasl.login.class CLASS MEDIUM static - -
@@ -359,7 +360,7 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms LONG LOW static - 3600000
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG LOW static - 100
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG LOW static - 10000
 sasl.oauthbearer.clock.skew.seconds INT LOW static - 30
-sasl.oauthbearer.expected.audience LIST HIGH static -
+sasl.oauthbearer.expected.audience LIST HIGH static list
 sasl.oauthbearer.expected.issuer STRING HIGH static - -
 delegation.token.secret.key PASSWORD MEDIUM static - -
 delegation.token.max.lifetime.ms LONG MEDIUM static 1.. 604800000
@@ -369,14 +370,50 @@ add.partitions.to.txn.retry.backoff.max.ms INT HIGH static 0.. 100
 add.partitions.to.txn.retry.backoff.ms INT HIGH static 1.. 20
 """
 
+_INTERNAL = """
+remote.log.index.file.cache.ttl.ms LONG LOW static -1.. 900000
+remote.log.manager.task.retry.backoff.ms LONG LOW static 1.. 500
+remote.log.manager.task.retry.backoff.max.ms LONG LOW static 1.. 30000
+remote.log.manager.task.retry.jitter DOUBLE LOW static 0..0.5 0.2
+unstable.api.versions.enable BOOLEAN HIGH static - false
+unstable.feature.versions.enable BOOLEAN HIGH static - false
+controller.performance.sample.period.ms LONG MEDIUM static 100.. 60000
+controller.performance.always.log.threshold.ms LONG MEDIUM static 0.. 2000
+server.max.startup.time.ms LONG MEDIUM static 0.. 9223372036854775807
+internal.metadata.log.segment.bytes INT HIGH static - -
+internal.metadata.max.batch.size.in.bytes INT HIGH static - 8388608
+internal.metadata.delete.delay.millis LONG HIGH static - 60000
+unclean.leader.election.interval.ms LONG MEDIUM static 1.. 300000
+group.consumer.regex.refresh.interval.ms INT MEDIUM static 10000.. 600000
+group.share.initialize.retry.interval.ms INT LOW static 1.. 30000
+log.initial.task.delay.ms LONG LOW static 0.. 30000
+group.share.persister.class.name STRING MEDIUM static - org.apache.kafka.server.share.persister.DefaultStatePersister
+share.coordinator.state.topic.prune.interval.ms INT LOW static 1.. 300000
+share.coordinator.cold.partition.snapshot.interval.ms INT LOW static 1.. 300000
+producer.id.expiration.check.interval.ms INT LOW static 1.. 600000
+"""
+_QUOTAS = """
+leader.replication.throttled.rate LONG MEDIUM dynamic 0.. 9223372036854775807
+follower.replication.throttled.rate LONG MEDIUM dynamic 0.. 9223372036854775807
+replica.alter.log.dirs.io.max.bytes.per.second LONG MEDIUM dynamic 0.. 9223372036854775807
+"""
 
-def _parse() -> dict[str, BrokerKey]:
+
+def _parse(table: str) -> dict[str, BrokerKey]:
     out = {}
-    for line in _TABLE.strip().split("\n"):
+    for line in table.strip().split("\n"):
         name, kind, importance, when, check, *default = line.split(" ", 5)
         text = default[0] if default else ""
         out[name] = BrokerKey(kind, importance, when, check, None if text == "-" else text)
     return out
 
 
-BROKER_KEYS: dict[str, BrokerKey] = _parse()
+BROKER_KEYS: dict[str, BrokerKey] = _parse(_TABLE)
+INTERNAL_BROKER_KEYS: dict[str, BrokerKey] = _parse(_INTERNAL)
+"""Internal settings (``ConfigDef.defineInternal``): validated, and not described."""
+QUOTA_KEYS: dict[str, BrokerKey] = _parse(_QUOTAS)
+"""Settings that can only be changed while the broker runs (``QuotaConfig.brokerQuotaConfigs``)."""
+STORES = re.compile(r"ssl\.(keystore|truststore|key)\.")
+"""``SslConfigs.RECONFIGURABLE_CONFIGS``: set for single listeners only."""
+PER_BROKER = frozenset(name for name, key in BROKER_KEYS.items() if key.when == "own")
+"""``DynamicBrokerConfig.PER_BROKER_CONFIGS``: not for all brokers at once."""

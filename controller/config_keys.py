@@ -5,111 +5,12 @@ Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.ja
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from math import isfinite
-from typing import NamedTuple
 
-from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, QUOTA_KEYS
+from ottla.controller.config_values import ConfigKey, base_name, check_value, meant, usable
 
-
-class ConfigKey(NamedTuple):
-    """One setting."""
-
-    name: str
-    type: str
-    default: str | None
-    check: str = "-"
-    """What a value must keep to: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
-    ``anycase:a|b``, ``something`` not empty, ``replicas`` and ``reset`` as said below, ``-`` anything."""
-    broker_key: str | None = None
-    """The broker setting that stands behind a topic's."""
-
-
-_BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f"
-"""Of what Java's ``String.trim`` takes away what Python's numbers may have around them, too."""
-_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
-
-
-def _out_of_bounds(bounds: str, text: str) -> str | None:
-    bounds, _, also = bounds.partition(",")
-    low, _, high = bounds.partition("..")
-    value = float(text)
-    if also and value != float(also) and not float(low) <= value <= float(high):
-        return f"Value must be between {low} and {high} or equal to {also}"
-    if not also and low and value < float(low):
-        return f"Value must be at least {low}"
-    if not also and high and value > float(high):
-        return f"Value must be no more than {high}"
-    return None
-
-
-def _not_allowed(key: ConfigKey, text: str) -> str | None:
-    """What is wrong with a well-formed value."""
-    check, kind = key.check, key.type
-    if check == "-":
-        return None
-    if check == "replicas":
-        replicas = text.split(",")
-        fine = "".join(replicas) == "*" or all(_REPLICA.fullmatch(x) for x in replicas)
-        what = "the literal '*' or a list of replicas in the following format: "
-        return None if fine else f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-    if check == "reset":
-        from ottla.controller.durations import by_duration_ms  # groups of the classic protocol have no such setting
-
-        fine = text in ("earliest", "latest") or by_duration_ms(text) is not None
-        what = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
-        return None if fine else f"Invalid value `{text}` for configuration {key.name}. {what}"
-    if check == "something":
-        return None if text else "String must be non-empty"
-    if ".." in check:
-        return _out_of_bounds(check, text)
-    if check.startswith("anycase:"):
-        names = check.removeprefix("anycase:").split("|")
-        if text.upper() in names:
-            return None
-        return f"String must be one of (case insensitive): {', '.join(names)}"
-    names = check.split("|")
-    given = [x for x in text.split(",") if text] if kind == "LIST" else [text]
-    return None if all(x in names for x in given) else f"String must be one of: {', '.join(names)}"
-
-
-def meant(key: ConfigKey | None, value: str) -> str:
-    """A value as everybody reads it: without blanks around it or a list's items, and in lower case if it is a truth.
-
-    What is kept is what was sent. A value of a setting nobody knows means what it says.
-
-    Source: ``ConfigDef.parseType``.
-    """
-    if key is None or key.type == "UNKNOWN":
-        return value
-    text = value.strip(_BLANKS)
-    if key.type == "BOOLEAN":
-        return text.lower()
-    return ",".join(x.strip(_BLANKS) for x in text.split(",")) if key.type == "LIST" and "," in text else text
-
-
-def check_value(key: ConfigKey, value: str) -> str | None:
-    """What is wrong with ``value`` for ``key``, or None.
-
-    The words are those of Kafka's ``ConfigDef``, since tools show them.
-    """
-    text = meant(key, value)
-    odd = "_" in text or text != text.strip()  # what Python would take, and Java does not
-    try:
-        if key.type in ("INT", "LONG", "SHORT"):
-            bits = {"INT": 31, "LONG": 63, "SHORT": 15}[key.type]
-            if odd or not -(2**bits) <= int(text) < 2**bits:
-                raise ValueError
-        elif key.type == "DOUBLE" and (odd or not isfinite(float(text))):
-            raise ValueError
-    except ValueError:
-        return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
-    if key.type == "BOOLEAN" and text not in ("true", "false"):
-        return f"Invalid value {value} for configuration {key.name}: Expected value to be either true or false"
-    wrong = _not_allowed(key, text)
-    shown = str(float(text)) if wrong is not None and key.type == "DOUBLE" else value
-    return None if wrong is None else f"Invalid value {shown} for configuration {key.name}: {wrong}"
+__all__ = ["ConfigKey", "check_value", "meant", "usable"]
 
 
 _TOPIC = (
@@ -186,6 +87,7 @@ _GROUP = (
     ConfigKey("streams.assignment.interval.ms", "INT", "1000", "0.."),
 )
 
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 CLAIMED_TIME = "ottla.retention.claimed.time"
 VALIDATE_RECORDS = "ottla.validate.records"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
@@ -194,6 +96,10 @@ AUDIT_LOG = "ottla.audit.log"
 REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
+INTERNAL_TOPIC_KEYS: dict[str, ConfigKey] = {
+    INTERNAL_SEGMENT_BYTES: ConfigKey(INTERNAL_SEGMENT_BYTES, "INT", None),
+}
+"""Internal settings (``ConfigDef.defineInternal``): validated, and not described."""
 OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
     CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false"),
     VALIDATE_RECORDS: ConfigKey(VALIDATE_RECORDS, "BOOLEAN", "false"),
@@ -231,7 +137,8 @@ def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
 
 def broker_key(name: str) -> ConfigKey | None:
     """A broker's own setting, where one of this name is known, be it for all listeners or for one."""
-    known = BROKER_KEYS.get(name) or BROKER_KEYS.get(_without_listener(name))
+    base = base_name(name)
+    known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
     return own if known is None else ConfigKey(name, known.type, known.default, known.check)
 
@@ -241,20 +148,9 @@ def all_meant(values: Mapping[str, str]) -> dict[str, str]:
     return {name: meant(broker_key(name), value) for name, value in values.items()}
 
 
-_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
-_BY_MECHANISM = ("sasl.jaas.config", "connections.max.reauth.ms", "callback.handler.class", "sasl.login.class")
-
-
-def _without_listener(name: str) -> str:
-    """The setting that ``listener.name.NAME.`` and a mechanism stand before."""
-    found = _LISTENER.fullmatch(name)
-    base = "" if found is None else found[1]
-    return next((x for x in _BY_MECHANISM if base.endswith("." + x)), base)
-
-
 def topic_key(name: str) -> ConfigKey | None:
     """A topic's setting, where one of this name is known."""
-    return TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
+    return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:

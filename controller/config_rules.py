@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, broker_key, check_value, group_bounds
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, broker_key, group_bounds, meant, usable
 from ottla.controller.image import Image
+from ottla.controller.java_values import parse_integer, parse_list, split, trim
 from ottla.controller.records import CORDONED_SINCE, ELR_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -19,11 +20,8 @@ MAX_VALUE_BYTES = 32767
 MAX_MATCH_CHARS = 1024
 """Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
 MIN_ISR = "min.insync.replicas"
+REMOTE = "remote.storage.enable"
 CORDONED = "cordoned.log.dirs"
-OVERRIDES = "max.connections.per.ip.overrides"
-_OVERRIDE = re.compile(r"[^,\s]+:\s*\d{1,9}")
-_LIMIT = re.compile(r"(^|\.)max\.connections?(\.creation\.rate)?$")
-_PER_LISTENER = re.compile(r"ssl\.(keystore|truststore|key)\.")
 _MATCH_KEYS = (
     "client_instance_id",
     "client_id",
@@ -32,45 +30,6 @@ _MATCH_KEYS = (
     "client_source_address",
     "client_source_port",
 )
-
-
-def _listed(names: list[str]) -> str:
-    return f"[{', '.join(names)}]"
-
-
-def check_broker(name: str, values: Mapping[str, str]) -> None:
-    """Settings of one broker, or with an empty name of all.
-
-    Raises:
-        ProtocolError: INVALID_REQUEST.
-    """
-    known = {k: BROKER_KEYS[k] for k in values if k in BROKER_KEYS}
-    fixed = [k for k, details in known.items() if not details.dynamic]
-    if fixed:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {_listed(fixed)}")
-    bare = [k for k in known if _PER_LISTENER.match(k)]
-    if bare:
-        why = "These security configs can be dynamically updated only per-listener using the listener prefix"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: {_listed(bare)}")
-    for key_name, value in values.items():
-        key = broker_key(key_name)
-        wrong = None if key is None else check_value(key, value)
-        if wrong is not None:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
-        wrong = wrong_overrides(value) if key_name == OVERRIDES else None
-        if wrong is not None:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, wrong)
-        if key is not None and _LIMIT.search(key_name) and int(value) == 0:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid {key_name} 0")  # nobody could take it back
-    if "listeners" in values and name:
-        if "://" not in values["listeners"]:
-            why = f"Unable to parse a listener name from {values['listeners']}"
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "listeners cannot be changed while the broker runs")
-    own = [k for k, details in known.items() if details.when == "own"]
-    if own and not name:
-        why = "Cannot update these configs at default cluster level, broker id must be specified"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: {_listed(own)}")
 
 
 def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
@@ -84,14 +43,6 @@ def check_cordoned(image: Image, changes: Mapping[str, str | None]) -> None:
     if CORDONED in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_SINCE:
         why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
-
-
-def wrong_overrides(value: str) -> str | None:
-    """What is wrong with ``max.connections.per.ip.overrides``, or None."""
-    for pair in filter(None, (x.strip() for x in value.split(","))):
-        if not _OVERRIDE.fullmatch(pair):
-            return f"Invalid value {value} for configuration {OVERRIDES}: {pair} is no HOST:NUMBER"
-    return None
 
 
 def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) -> None:
@@ -110,17 +61,29 @@ def check_min_isr(image: Image, name: str, changes: Mapping[str, str | None]) ->
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
 
 
-def _broker_number(broker: Mapping[str, str], key: str) -> int:
-    return int(broker.get(key) or BROKER_KEYS[key].default or 0)
+def _broker_number(broker: Mapping[str, str], name: str) -> int:
+    """Return a setting of the broker; its default where it is unset or invalid."""
+    key = broker_key(name)
+    text = usable(key, broker[name]) if name in broker else None
+    return int(text or BROKER_KEYS[name].default or 0)
 
 
 def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: str) -> int:
+    """Return a setting of a topic as it would be: its own, the broker's or the default."""
     key = TOPIC_KEYS[name]
-    return int(values.get(name) or static.get(key.broker_key or "") or key.default or 0)
+    if name in values:
+        return int(meant(key, values[name]))
+    assert key.broker_key is not None
+    return _broker_number(static, key.broker_key)
 
 
-def check_topic(values: Mapping[str, str], static: Mapping[str, str]) -> None:
-    """A topic's settings together; ``static`` holds what was set in the node's configuration (``LogConfig.validate``).
+def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: Mapping[str, str]) -> None:
+    """Check a topic's settings together (``LogConfig.validateTopicLogConfigValues``).
+
+    Args:
+        values: The topic's own settings, each valid by itself.
+        static: What was set for the broker.
+        existing: The topic's settings so far.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -130,13 +93,30 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str]) -> None:
     if least > most:
         why = f"conflict topic config setting {low} ({least}) > {high} ({most})"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
-    if values.get("remote.storage.enable", "").strip().lower() == "true":
+    if _is_true(values, REMOTE):
         why = "Tiered Storage functionality is disabled in the broker."
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} Topic cannot be configured with remote log storage.")
+    if _is_true(existing, REMOTE) and not _is_true(values, "remote.log.delete.on.disable"):
+        why = (
+            "It is invalid to disable remote storage without deleting remote data. "
+            "If you want to keep the remote data and turn to read only, please set "
+            "`remote.storage.enable=true,remote.log.copy.disable=true`. "
+            "If you want to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _is_true(values: Mapping[str, str], name: str) -> bool:
+    return meant(TOPIC_KEYS[name], values.get(name, "")) == "true"
 
 
 def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
-    """A group's settings lie within what the broker allows; ``broker`` holds what was set there.
+    """Check that a group's settings lie within what the broker allows (``GroupConfig.validate``).
+
+    Args:
+        values: The group's own settings, each valid by itself.
+        broker: What was set for the broker.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -144,11 +124,11 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 
     def current(name: str) -> int:
         if name in values:
-            return int(values[name])
+            return int(meant(GROUP_KEYS[name], values[name]))
         return _broker_number(broker, f"group.{name}")
 
-    for name in values:
-        if GROUP_KEYS[name].type != "INT":
+    for name, key in GROUP_KEYS.items():
+        if name not in values or key.type != "INT":
             continue
         for bound, limit in group_bounds(name):
             ends = _broker_number(broker, limit)
@@ -167,17 +147,17 @@ def check_client_metrics(values: Mapping[str, str]) -> None:
     Raises:
         ProtocolError: INVALID_REQUEST, INVALID_CONFIG.
     """
-    interval = values.get("interval.ms")
-    if interval is not None and not 100 <= int(interval) <= 3_600_000:
+    interval = parse_integer(trim(values["interval.ms"]), 32) if "interval.ms" in values else None
+    if interval is not None and not 100 <= interval <= 3_600_000:
         why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
     match = values.get("match", "")
     if len(match) > MAX_MATCH_CHARS:
         why = f"Illegal client matching patterns: more than {MAX_MATCH_CHARS} characters"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
-    for pattern in filter(None, match.split(",")):
-        name, separator, text = pattern.strip().partition("=")
-        if not separator or name.strip() not in _MATCH_KEYS or not _is_pattern(text.strip()):
+    for pattern in dict.fromkeys(parse_list(trim(match))):
+        name, *texts = split(pattern, "=")
+        if len(texts) != 1 or trim(name) not in _MATCH_KEYS or not _is_pattern(trim(texts[0])):
             raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 

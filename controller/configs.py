@@ -7,7 +7,6 @@ One value at a time: KIP-339; settings of brokers: KIP-226.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -24,7 +23,9 @@ from ottla.controller.image import (
     RESOURCE_TOPIC,
     Image,
 )
+from ottla.controller.java_values import parse_integer, split
 from ottla.controller.records import ELR_VERSION
+from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -32,12 +33,10 @@ from ottla.wire.messages import metadata_records as m
 from ottla.wire.schema import Message
 from ottla.wire.written import Written
 
-_NUMBER = re.compile(r"[-+]?[0-9]{1,10}")
-
 CLIENT_METRICS_KEYS = {
-    "metrics": ConfigKey("metrics", "LIST", ""),
+    "metrics": ConfigKey("metrics", "LIST", "", "list"),
     "interval.ms": ConfigKey("interval.ms", "INT", "300000", "-"),
-    "match": ConfigKey("match", "LIST", ""),
+    "match": ConfigKey("match", "LIST", "", "list"),
 }
 
 
@@ -71,50 +70,65 @@ _UNKNOWN = {
 }
 
 
-def _check_resource(image: Image, kind: int, name: str) -> Callable[[str], ConfigKey | None]:
-    """The key table of a resource that exists.
+_NAMELESS = {
+    RESOURCE_TOPIC: "Default topic resources are not allowed.",
+    RESOURCE_GROUP: "Default group resources are not allowed.",
+    RESOURCE_CLIENT_METRICS: "Subscription name can't be empty",
+}
+
+
+def _check_name(kind: int, name: str) -> None:
+    """Check the name of a resource (``ControllerConfigurationValidator``).
 
     Raises:
-        ProtocolError: no such kind, topic or broker.
+        ProtocolError: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION.
     """
-    table = _TABLES.get(kind)
-    if table is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    if kind == RESOURCE_TOPIC and name:
+        wrong = name_error(name)
+        if wrong is not None:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if kind != RESOURCE_BROKER and not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, _NAMELESS[kind])
+    if kind == RESOURCE_BROKER and name:
+        try:
+            number = parse_integer(name, 32)
+        except ValueError:
+            why = "Unable to parse broker name as a base 10 number."
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why) from None
+        if number < 0:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+
+
+def _check_existence(image: Image, kind: int, name: str) -> None:
+    """Raise UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for a resource that is not there."""
     if kind == RESOURCE_TOPIC and name not in image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if kind == RESOURCE_BROKER and name:
-        if not _NUMBER.fullmatch(name):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: it must be a number.")
-        if int(name) not in image.brokers and int(name) not in image.controllers:
+        number = parse_integer(name, 32)
+        if number not in image.brokers and number not in image.controllers:
             raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
-    if kind in (RESOURCE_GROUP, RESOURCE_CLIENT_METRICS) and not name:
-        group = kind == RESOURCE_GROUP
-        why = "Default resources are not allowed." if group else "Subscription name can't be empty"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
-    return table
 
 
-def _next_value(kind: int, key: ConfigKey, op: Op, current: str | None, change: ia.AlterableConfig) -> str | None:
-    """A setting after one change; None removes it."""
-    if op is Op.DELETE:
-        return None
-    if change.value is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-    if op is Op.SET:
-        return change.value
-    if key.type != "LIST" and kind == RESOURCE_BROKER:
-        what = f"Config value {op.name.lower()} is not allowed for config key: {key.name}"
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, what)
-    if key.type != "LIST":
-        raise ProtocolError(
-            ErrorCode.INVALID_CONFIG, f"Can't {op.name} to key {key.name} because its type is not LIST."
-        )
-    items = [x for x in ((key.default if current is None else current) or "").split(",") if x]
-    asked = [x for x in change.value.split(",") if x]
+def changed_list(op: Op, current: str | None, default: str, text: str) -> str:
+    """Return a list after elements were appended or subtracted.
+
+    As Kafka does it, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
+
+    Args:
+        op: APPEND or SUBTRACT.
+        current: The value so far; None where ``default`` holds.
+        default: The key's default.
+        text: The elements.
+    """
+    items = [x for x in split(default if current is None else current) if x]
     if op is Op.APPEND:
         there = set(items)
-        return ",".join([*items, *(x for x in dict.fromkeys(asked) if x not in there)])
-    gone = Counter(asked)  # each takes the first of its kind
+        for element in split(text):
+            if element not in there:
+                there.add(element)
+                items.append(element)
+        return ",".join(items)
+    gone = Counter(split(text))  # each takes the first of its kind
     left = []
     for item in items:
         if gone[item] > 0:
@@ -124,70 +138,95 @@ def _next_value(kind: int, key: ConfigKey, op: Op, current: str | None, change: 
     return ",".join(left)
 
 
+def _next_value(key: ConfigKey | None, op: Op, current: str | None, change: ia.AlterableConfig) -> str | None:
+    """A setting after one change; None removes it."""
+    if op is Op.DELETE:
+        return None
+    if change.value is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    if op is Op.SET:
+        return change.value
+    if key is None or key.type != "LIST":
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"Can't {op.name} to key {change.name} because its type is not LIST."
+        )
+    return changed_list(op, current, key.default or "", change.value)
+
+
 def _alter_one(
     image: Image, resource: ia.AlterConfigsResource, defaults: Defaults
 ) -> Generator[None, None, list[Message]]:
     """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
-    kind = resource.resource_type
-    table = _check_resource(image, kind, resource.resource_name)
+    kind, name = resource.resource_type, resource.resource_name
+    table = _TABLES.get(kind)
+    if table is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == RESOURCE_BROKER and len(resource.configs) > MAX_RECORDS_A_REQUEST:
         raise TooLarge(TOO_MANY_RECORDS)  # plug-ins may have settings of any name
     names: set[str] = set()
     is_twice = False
     for number, change in enumerate(resource.configs, 1):
         config_rules.check_size(change.value)
+        if change.config_operation not in _OPERATIONS:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
         is_twice = is_twice or change.name in names
         names.add(change.name)
         if number % PAUSE_EVERY == 0:
             yield
     if is_twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    values = image.config(kind, resource.resource_name)
+    values = image.config(kind, name)
     changed: dict[str, str | None] = {}
     for number, change in enumerate(resource.configs, 1):
-        if table(change.name) is None:
-            code, text = _UNKNOWN[kind]
-            raise ProtocolError(code, text + change.name)
-        if change.config_operation not in _OPERATIONS:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
-        if number % PAUSE_EVERY == 0:
-            yield
-    for number, change in enumerate(resource.configs, 1):
-        key = table(change.name)
-        assert key is not None
         if number % PAUSE_EVERY == 0:
             yield
         op = Op(change.config_operation)
-        value = changed[change.name] = _next_value(kind, key, op, values.get(change.name), change)
-        wrong = check_value(key, value) if value is not None and kind != RESOURCE_BROKER else None
-        if wrong is not None:
-            metrics = kind == RESOURCE_CLIENT_METRICS
-            raise ProtocolError(ErrorCode.INVALID_REQUEST if metrics else ErrorCode.INVALID_CONFIG, wrong)
+        value = changed[change.name] = _next_value(table(change.name), op, values.get(change.name), change)
         config_rules.check_size(value)
-    _check_together(image, resource, changed, defaults)
+    yield from _check_together(image, resource, changed, defaults)
+    _check_existence(image, kind, name)
     made: Iterable[Message] = (
-        m.ConfigRecord(kind, resource.resource_name, name, value)
-        for name, value in changed.items()
-        if value != values.get(name) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
+        m.ConfigRecord(kind, name, key, value)
+        for key, value in changed.items()
+        if value != values.get(key) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
     )
     return (yield from gathered(made))
 
 
 def _check_together(
     image: Image, resource: ia.AlterConfigsResource, changed: Mapping[str, str | None], defaults: Defaults
-) -> None:
-    """Hold what a resource's settings would become against the rules of its kind."""
+) -> Generator[None, None, None]:
+    """Hold what a resource's settings would become against the rules of its kind.
+
+    Values of a broker's settings are the broker's to check (`ottla.broker.reconfiguration`).
+    """
     kind, name = resource.resource_type, resource.resource_name
-    values = {**image.config(kind, name), **changed}
-    new = {k: v for k, v in values.items() if v is not None}
     if kind == RESOURCE_BROKER:
-        config_rules.check_broker(name, new)
         config_rules.check_min_isr(image, name, changed)
         config_rules.check_cordoned(image, changed)
-    elif kind == RESOURCE_TOPIC:
-        config_rules.check_topic(new, defaults.broker)
+        _check_name(kind, name)
+        return
+    _check_name(kind, name)
+    values = {**image.config(kind, name), **changed}
+    new = {k: v for k, v in values.items() if v is not None}
+    for number, key_name in enumerate(new, 1):
+        if number % PAUSE_EVERY == 0:
+            yield
+        if _TABLES[kind](key_name) is None:
+            code, text = _UNKNOWN[kind]
+            raise ProtocolError(code, text + key_name)
+    for number, (key_name, value) in enumerate(new.items(), 1):
+        if number % PAUSE_EVERY == 0:
+            yield
+        key = _TABLES[kind](key_name)
+        wrong = None if key is None else check_value(key, value)
+        if wrong is not None:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
+    wide = {**defaults.broker, **image.config(RESOURCE_BROKER, "")}
+    if kind == RESOURCE_TOPIC:
+        config_rules.check_topic(new, wide, image.config(kind, name))
     elif kind == RESOURCE_GROUP:
-        config_rules.check_group(new, defaults.broker)
+        config_rules.check_group(new, wide)
     elif kind == RESOURCE_CLIENT_METRICS:
         config_rules.check_client_metrics(new)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 
-from ottla.controller.config_keys import meant, topic_key
+from ottla.controller.config_keys import topic_key, usable
 from ottla.controller.decision import PAUSE_EVERY, in_order
 from ottla.controller.directories import is_online
 from ottla.controller.image import NO_LEADER, RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic
@@ -22,9 +22,12 @@ UNCLEAN = "unclean.leader.election.enable"
 
 def setting(image: Image, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
     """A topic's effective setting: its own, the cluster's, the node's, Kafka's."""
-    own = image.config(RESOURCE_TOPIC, topic).get(name)
-    wide = image.config(RESOURCE_BROKER, "").get(name) if own is None else None
-    return meant(topic_key(name), own or wide or static.get(name, default))
+    key = topic_key(name)
+    for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
+        text = usable(key, values[name]) if name in values else None
+        if text is not None:
+            return text
+    return default
 
 
 def rules_of(image: Image, static: Mapping[str, str], topic: Topic) -> Rules:

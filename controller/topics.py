@@ -20,7 +20,7 @@ from ottla.controller.assignment import (
     by_hand,
     check_room,
 )
-from ottla.controller.config_keys import TOPIC_KEYS, check_value, topic_key
+from ottla.controller.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Spend, Steps, firsts, named_twice, unbounded
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic, partition_record
@@ -129,6 +129,8 @@ def _configs(values: Mapping[str, str], image: Image) -> list[ct.CreatableTopicC
         elif key.broker_key is not None and key.broker_key in wide:
             value, source = wide[key.broker_key], SOURCE_DYNAMIC_DEFAULT
         out.append(ct.CreatableTopicConfigs(key.name, value, False, source, False))
+    hidden = (name for name in values if name in INTERNAL_TOPIC_KEYS)
+    out += (ct.CreatableTopicConfigs(name, values[name], False, SOURCE_TOPIC_CONFIG, False) for name in hidden)
     return out
 
 
@@ -141,7 +143,8 @@ def _create_one(
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
     for value in values.values():
         check_size(value)
-    check_topic({k: v for k, v in values.items() if v is not None}, making.defaults.broker)
+    wide = {**making.defaults.broker, **image.config(RESOURCE_BROKER, "")}
+    check_topic({k: v for k, v in values.items() if v is not None}, wide, {})
     partitions = yield from _partitions(topic, image, making.defaults, making.chance)
     making.spend(len(partitions))
     topic_id = making.new_id()

@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from ottla.broker.auth.counters import SAMPLE_MS, Kind, Rate
+from ottla.broker.dynamic_config import applicable
+from ottla.controller.broker_rules import connection_overrides
+from ottla.controller.config_keys import broker_key, meant
 from ottla.controller.image import RESOURCE_BROKER, Image
 from ottla.controller.quotas import CONNECTIONS, IP
 from ottla.wire.messages import metadata_records as m
@@ -45,13 +48,7 @@ def overrides_of(text: str) -> dict[str, int]:
     Raises:
         ValueError: it is not that.
     """
-    out = {}
-    for pair in filter(None, (x.strip() for x in text.split(","))):
-        host, separator, number = pair.rpartition(":")
-        if not separator or not host.strip():
-            raise ValueError(f"{pair} is no HOST:NUMBER")
-        out[host_key(host.strip().strip("[]"))] = int(number)
-    return out
+    return {host_key(host): number for host, number in connection_overrides(text).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,9 @@ class Limits:
     def of(cls, static: Mapping[str, str], image: Image, node_id: int, names: Iterable[str]) -> Limits:
         """As they stand now; ``names``: the listeners'."""
         everyone, own = (image.config(RESOURCE_BROKER, at) for at in ("", str(node_id)))
-        values = {**static, **everyone, **own}
+        values = dict(static)
+        for stored in (applicable(everyone, per_broker=False), applicable(own, per_broker=True)):
+            values.update((k, meant(broker_key(k), v)) for k, v in stored.items())
         listeners = {}
         for name in names:
             prefix = f"listener.name.{name.lower()}."

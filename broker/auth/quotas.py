@@ -113,7 +113,7 @@ class Quotas:
                 continue
             kind: Kind[Rate] | Mutations = self._kinds[about[2]] if about[2] != MUTATION else self._mutating()
             record = image.others.get(about)
-            if isinstance(record, m.ClientQuotaRecord):
+            if isinstance(record, m.ClientQuotaRecord) and record.value > 0:  # also not NaN
                 kind.limits[place] = record.value
             else:
                 kind.limits.pop(place, None)

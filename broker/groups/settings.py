@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.dynamic_config import log_unusable
+from ottla.controller.java_values import parse_integer, trim
+from ottla.controller.known_classes import CONSUMER_ASSIGNORS
+
 if TYPE_CHECKING:
     from ottla.broker.config import NodeConfig
 
@@ -22,7 +26,14 @@ class Bounded(NamedTuple):
 
     def of(self, own: str | None) -> int:
         """What holds for a group: its own value, moved into the bounds where the node's have changed since."""
-        return self.default if own is None else min(max(int(own), self.least), self.most)
+        if own is None:
+            return self.default
+        try:
+            value = parse_integer(trim(own), 32)
+        except ValueError:
+            log_unusable("a group", "an interval", own)
+            return self.default
+        return min(max(value, self.least), self.most)
 
 
 class ConsumerSettings(NamedTuple):
@@ -84,7 +95,7 @@ def consumer_settings(config: NodeConfig) -> ConsumerSettings:
     policy = config.text("group.consumer.migration.policy").lower()
     return ConsumerSettings(
         bounded(config, "consumer"),
-        tuple(name.strip() for name in config.text("group.consumer.assignors").split(",") if name.strip()),
+        tuple(CONSUMER_ASSIGNORS[name] for name in config.text("group.consumer.assignors").split(",")),
         config.number("group.consumer.max.size"),
         policy in ("upgrade", "bidirectional"),
         policy in ("downgrade", "bidirectional"),

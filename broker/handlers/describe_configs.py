@@ -20,7 +20,15 @@ from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, java_int, levels
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, meant, synonyms_of
+from ottla.controller.config_keys import (
+    GROUP_KEYS,
+    INTERNAL_TOPIC_KEYS,
+    OWN_TOPIC_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    meant,
+    synonyms_of,
+)
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.decision import distinct
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
@@ -105,7 +113,8 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
     if name not in context.image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     own = context.image.config(RESOURCE_TOPIC, name)
-    for key in [*TOPIC_KEYS.values(), *(OWN_TOPIC_KEYS[x] for x in own if x in OWN_TOPIC_KEYS)]:
+    hidden = {**INTERNAL_TOPIC_KEYS, **OWN_TOPIC_KEYS}  # shown where they were set
+    for key in [*TOPIC_KEYS.values(), *(hidden[x] for x in own if x in hidden)]:
         synonyms = [DescribeConfigsSynonym(key.name, meant(key, own[key.name]), TOPIC)] if key.name in own else []
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)

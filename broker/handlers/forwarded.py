@@ -1,8 +1,8 @@
 """Requests the controller decides, handed on as they are: which ones they are stands in the dispatcher's table.
 
-CreateTopics (19), CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), UpdateFeatures (57),
-ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46), UnregisterBroker (64), and what
-the leader of the quorum answers: DescribeQuorum (55), AddRaftVoter (80), RemoveRaftVoter (81). It leaves once what it
+CreateTopics (19), CreatePartitions (37), UpdateFeatures (57), ElectLeaders (43), AlterPartitionReassignments (45),
+ListPartitionReassignments (46), UnregisterBroker (64), and what the leader of the quorum answers: DescribeQuorum (55),
+AddRaftVoter (80), RemoveRaftVoter (81). It leaves once what it
 changed is committed and, where the controller is here, this node has applied it: new settings hold, and the partitions
 of a topic are led here, unless there are many.
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), v0-1, of a broker: it changes the levels of its loggers, the controller all else.
+"""IncrementalAlterConfigs (44), v0-1, of a broker: it changes the levels of its loggers, and checks its settings.
 
 Behaviour: a resource of type BROKER_LOGGER must name this node; its changes are applied together or not at all, and are
 not stored. Its row of the answer comes after those of the controller. A controller asks for CLUSTER_ACTION, a broker
@@ -17,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ottla.broker import loggers
+from ottla.broker.handlers.alter_configs import checked, reframed
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
@@ -37,8 +38,7 @@ Forward = Callable[[Context, Message], Awaitable[Any]]
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Answer:
     """Change levels of loggers here; ask the controller for all else."""
-    forward = context.services.admin.forward
-    return context.turn.go(changed(context, request, forward, Operation.ALTER_CONFIGS))
+    return context.turn.go(changed(context, request, checked, Operation.ALTER_CONFIGS))
 
 
 def changed(
@@ -71,7 +71,8 @@ def changed(
         rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
     if not others:
         return IncrementalAlterConfigsResponse(responses=rows)
-    return _with_rows(forward(context, replace(request, resources=others)), rows)
+    part = replace(request, resources=others)
+    return _with_rows(forward(reframed(context, part), part), rows)
 
 
 def _applied(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from ottla.controller.config_keys import broker_key, topic_key, usable
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image
 
 SAMPLES = 11
@@ -34,9 +35,10 @@ class Throttle:
     def bytes_a_second(self, image: Image) -> int | None:
         """The rate that is set for this node; None for none."""
         for name in (self._node_id, ""):
-            text = image.config(RESOURCE_BROKER, name).get(self._rate_key, "")
-            if text.strip().isdigit():
-                return int(text)
+            text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
+            rate = None if text is None else usable(broker_key(self._rate_key), text)
+            if rate is not None:
+                return int(rate)
         return None
 
     def names(self, image: Image, topic: str, partition: int) -> bool:
@@ -49,10 +51,11 @@ class Throttle:
 
     def _listed(self, text: str) -> frozenset[int] | None:
         """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
-        if text.strip() == EVERYBODY:
+        replicas = usable(topic_key(self._list_key), text) or ""
+        if "".join(x.strip() for x in replicas.split(",")) == EVERYBODY:
             return None
-        pairs = (part.strip().partition(":") for part in text.split(","))
-        return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id and number.isdigit())
+        pairs = (part.strip().partition(":") for part in replicas.split(","))
+        return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id)
 
     def count(self, size_bytes: int, now_ms: float) -> None:
         """So many bytes of such a partition went by."""

@@ -99,7 +99,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.CREATE_ACLS: Route(1, 3, "forwarded"),
     ApiKey.DELETE_ACLS: Route(1, 3, "forwarded"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
-    ApiKey.ALTER_CONFIGS: Route(0, 2, "forwarded"),
+    ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Route(1, 2, "alter_replica_log_dirs"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
     ApiKey.SASL_AUTHENTICATE: Route(0, 2, "sasl_authenticate"),

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.config import NodeConfig
+from ottla.broker.dynamic_config import log_unusable
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.share.partition import Limits
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import GROUP_KEYS, group_bounds, meant
+from ottla.controller.config_keys import GROUP_KEYS, group_bounds, usable
 from ottla.controller.durations import by_duration_ms
 from ottla.controller.image import RESOURCE_GROUP, Image
 from ottla.log.by_time import find_by_time
@@ -35,8 +36,11 @@ class ShareGroupRules:
 
     def _text(self, group_id: str, name: str) -> str:
         own = self._image().config(RESOURCE_GROUP, group_id).get(name)
+        text = None if own is None else usable(GROUP_KEYS[name], own)
+        if text is not None:
+            return text
         if own is not None:
-            return meant(GROUP_KEYS[name], own)
+            log_unusable(f"group {group_id!r}", name, own)
         broker = f"group.{name}"
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 

@@ -18,13 +18,16 @@ from typing import Any, NamedTuple
 
 import re2
 
+from ottla.broker.dynamic_config import log_unusable
 from ottla.broker.groups.java_map import JavaMap
 from ottla.broker.groups.java_order import id_hash, text_hash
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image
+from ottla.controller.java_values import parse_integer, trim
 from ottla.wire.crc import crc32c
 
 logger = logging.getLogger("ottla.telemetry")
 DEFAULT_INTERVAL_MS = 300_000
+LEAST_INTERVAL_MS = 100
 ALL = "*"
 Who = Mapping[str, str | None]
 """What a client is, by the names patterns have for it."""
@@ -76,6 +79,15 @@ def _pattern(name: str, text: str) -> Any:
         return None
 
 
+def _interval_ms(name: str, text: str | None) -> int:
+    """Return the push interval of a subscription; the default where what is stored is none."""
+    try:
+        return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), LEAST_INTERVAL_MS)
+    except ValueError:
+        log_unusable(f"client metrics {name!r}", "interval.ms", text or "")
+        return DEFAULT_INTERVAL_MS
+
+
 def subscriptions_in(image: Image) -> list[Subscription]:
     """Those the cluster has."""
     out = []
@@ -84,7 +96,7 @@ def subscriptions_in(image: Image) -> list[Subscription]:
             values = image.config(kind, name)
             pairs = (x.partition("=") for x in _listed(values.get("match", "")))
             patterns = {key.strip(): _pattern(name, text.strip()) for key, _, text in pairs}
-            interval_ms = int(values.get("interval.ms", DEFAULT_INTERVAL_MS))
+            interval_ms = _interval_ms(name, values.get("interval.ms"))
             out.append(Subscription(_listed(values.get("metrics", "")), interval_ms, patterns))
     return out
 

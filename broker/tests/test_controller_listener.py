@@ -172,7 +172,7 @@ def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
     passed_on = {
         key
         for key, route in ROUTES.items()
-        if route.module in ("forwarded", "delete_topics", "incremental_alter_configs")
+        if route.module in ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
     }
     assert passed_on <= set(CONTROLLER_ROUTES) & FORWARDABLE
     assert passed_on

@@ -1,0 +1,101 @@
+"""Settings of a broker that were changed while it runs, as far as they are valid.
+
+The metadata log may hold anything: a controller takes settings of brokers without a look at their values. What does not
+parse is left out, and a change that would break a rule between settings leaves those in force that were in force.
+
+Source: ``DynamicBrokerConfig.fromPersistentProps``, ``updateBrokerConfig``, ``updateDefaultConfig`` in
+``DynamicBrokerConfig.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, PER_BROKER, STORES
+from ottla.controller.config_keys import broker_key, check_value, synonyms_of
+from ottla.controller.image import RESOURCE_BROKER, Image
+
+logger = logging.getLogger("ottla.config")
+_REMEMBERED = 1_000
+
+Values = Mapping[str, str]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def log_unusable(resource: str, name: str, value: str) -> None:
+    """Log, once, that a stored value is invalid and the default is used."""
+    logger.warning("Invalid stored value: %s=%r of %s (using the default)", name, value, resource)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _log_refused(level: str, why: str) -> None:
+    logger.error("%s configs could not be applied: %s", level, why)
+
+
+def override(values: Values, changes: Values) -> dict[str, str]:
+    """Return ``values`` with ``changes``; a setting replaces those that say the same in other units."""
+    out = dict(values)
+    for name, value in changes.items():
+        for other, _ in synonyms_of(name):
+            out.pop(other, None)
+        out[name] = value
+    return out
+
+
+def applicable(values: Values, *, per_broker: bool) -> dict[str, str]:
+    """Return the stored settings that can be applied: dynamic ones with a valid value, at the right level."""
+    out = {}
+    for name, value in values.items():
+        known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
+        if known is not None and (not known.dynamic or STORES.match(name)):
+            continue
+        if not per_broker and known is not None and name in PER_BROKER:
+            continue
+        key = broker_key(name)
+        if key is not None and check_value(key, value) is not None:
+            if key.type not in ("PASSWORD", "UNKNOWN"):
+                log_unusable("a broker", name, value)
+            continue
+        out[name] = value
+    return out
+
+
+class DynamicConfig:
+    """The dynamic settings that are in force for one broker."""
+
+    def __init__(self, node_id: int, static: Values) -> None:
+        self._node_id = str(node_id)
+        self._static = static
+        self._seen: tuple[Values, Values] = {}, {}
+        self._stored: tuple[Values, Values] = {}, {}
+        self._applied: tuple[Values, Values] = {}, {}
+
+    def applied(self, image: Image) -> tuple[Values, Values]:
+        """Return the settings in force of this broker, and of all brokers."""
+        own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
+        if not (_is_same(own, self._seen[0]) and _is_same(everyone, self._seen[1])):
+            self._seen = own, everyone
+            self._apply(applicable(own, per_broker=True), applicable(everyone, per_broker=False))
+        return self._applied
+
+    def _apply(self, own: Values, everyone: Values) -> None:
+        """Take the cluster's default first, then the broker's own, as at the start of a broker."""
+        from ottla.controller.broker_rules import InvalidSetting, check_together  # few clusters have such settings
+
+        for level, stored in (("Cluster default", (self._stored[0], everyone)), ("Per-broker", (own, everyone))):
+            if stored == self._stored:
+                continue
+            self._stored = stored
+            merged = override(override(self._static, stored[1]), stored[0])
+            try:
+                check_together(merged, merged.get("cordoned.log.dirs", "").split(","))
+            except (InvalidSetting, ValueError) as error:
+                _log_refused(level, str(error))
+                continue
+            self._applied = stored
+
+
+def _is_same(values: Values, seen: Values) -> bool:
+    return values is seen or (not values and not seen)

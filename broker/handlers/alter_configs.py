@@ -1,0 +1,162 @@
+"""AlterConfigs (33), v0-2: settings are checked as far as this broker knows them, then forwarded; also those of
+IncrementalAlterConfigs (44), v0-1.
+
+Behaviour: settings of brokers are held against this broker's own configuration, and are refused for another broker:
+a client has to send them to that one. The resources that are left go to the controller, which checks topics, groups and
+client metrics. Deviation: rows that were refused here stand behind those of the controller.
+
+Source: ``ConfigAdminManager.scala``, ``KafkaApis.handleIncrementalAlterConfigsRequest`` (apache/kafka 4.3.1); KIP-339,
+KIP-226.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any
+
+from msgspec.structs import replace as replace_struct
+
+from ottla.broker.dynamic_config import applicable
+from ottla.broker.reconfiguration import check_change
+from ottla.broker.server.dispatch import Answer, Context
+from ottla.broker.turn import Steps
+from ottla.controller.assignment import MAX_RECORDS_A_REQUEST
+from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS
+from ottla.controller.config_rules import check_size
+from ottla.controller.configs import Op, changed_list
+from ottla.controller.decision import named_twice
+from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.java_values import parse_integer
+from ottla.wire.apis import ApiKey, response_class
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.framing import parse_request, request_frame
+
+_NAMES_SHOWN = 20
+_SIZE_BYTES = 4
+"""Before a frame."""
+
+
+def handle(context: Context, request: Any) -> Answer:
+    """Refuse what this broker refuses, and forward the rest."""
+    return context.turn.go(_handled(context, request))
+
+
+async def checked(context: Context, request: Any) -> Any:
+    """As `handle`, where what is answered is waited for."""
+    answer = await context.turn.through(_handled(context, request))
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _handled(context: Context, request: Any) -> Steps[Any]:
+    row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
+    places = ((x.resource_type, x.resource_name) for x in request.resources)
+    twice = yield from named_twice(places)
+    left, refused = [], []
+    for resource in request.resources:
+        yield
+        at = resource.resource_type, resource.resource_name
+        try:
+            if at in twice:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            yield from _preprocess(context, resource)
+            left.append(resource)
+        except ProtocolError as error:
+            refused.append(row_class(error.code, error.message, *at))
+    if not refused:
+        return context.services.admin.forward(context, request)
+    if not left:
+        return response_class(ApiKey(request.SPEC.key))(responses=refused)
+    part = replace_struct(request, resources=left)
+    return _joined(context.services.admin.forward(reframed(context, part), part), refused)
+
+
+async def _joined(waited: Awaitable[Any], refused: list[Any]) -> Any:
+    """Put the refused rows behind those of the controller."""
+    answer = await waited
+    for row in refused:
+        answer.responses.append(row)
+    return answer
+
+
+def reframed(context: Context, request: Any) -> Context:
+    """Return the context with the frame of a part of the request: what is sent to another node in an envelope."""
+    if not context.frame:
+        return context
+    head = parse_request(memoryview(context.frame))
+    frame = request_frame(head.key, head.version, head.correlation_id, head.client_id, request)
+    return replace(context, frame=frame[_SIZE_BYTES:])
+
+
+def _preprocess(context: Context, resource: Any) -> Steps[None]:
+    """Check one resource.
+
+    Raises:
+        ProtocolError: it is not to be forwarded.
+    """
+    changes = resource.configs
+    names: set[str] = set()
+    empty: list[str] = []
+    for change in changes:
+        yield
+        names.add(change.name)
+        if change.value is None and _operation(change) != Op.DELETE:
+            empty.append(change.name)
+    if len(names) < len(changes):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if empty:
+        why = f"Null value not supported for : {', '.join(empty[:_NAMES_SHOWN])}"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+    if resource.resource_type != RESOURCE_BROKER:
+        return
+    name = resource.resource_name
+    if name:
+        _check_is_here(name, context.services.config.node_id)
+    if len(changes) > MAX_RECORDS_A_REQUEST:
+        return  # the controller refuses it
+    for change in changes:
+        yield
+        check_size(change.value)
+    stored: dict[str, str] = {}
+    if changes and hasattr(changes[0], "config_operation"):
+        stored = applicable(context.image.config(RESOURCE_BROKER, name), per_broker=bool(name))
+    for change in changes:
+        yield
+        _apply(stored, change)
+    yield from check_change(context.services.config, context.image, name, stored)
+
+
+def _operation(change: Any) -> int:
+    return int(getattr(change, "config_operation", Op.SET))
+
+
+def _check_is_here(name: str, node_id: int) -> None:
+    """``validateResourceNameIsCurrentNodeId``."""
+    try:
+        number = parse_integer(name, 32)
+    except ValueError:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if number != node_id:
+        why = f"Unexpected broker id, expected {node_id}, but received {name}"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _apply(stored: dict[str, str], change: Any) -> None:
+    """Apply one change to the settings that are stored (``prepareIncrementalConfigs``)."""
+    operation, name = _operation(change), change.name
+    if operation not in tuple(Op):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    op = Op(operation)
+    if op is Op.DELETE:
+        stored.pop(name, None)
+    elif op is Op.SET:
+        stored[name] = change.value
+    else:
+        known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
+        if known is None:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+        if known.type != "LIST":
+            what = f"Config value {op.name.lower()} is not allowed for config key: {name}"
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, what)
+        stored[name] = changed_list(op, stored.get(name), known.default or "", change.value)

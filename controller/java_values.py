@@ -1,0 +1,124 @@
+"""Numbers, booleans and lists in settings, read and written as Java does.
+
+Source: ``ConfigDef.parseType`` and ``ConfigDef.convertToString`` (apache/kafka 4.3.1), which use ``String.trim``,
+``Integer.parseInt``, ``Long.parseLong``, ``Double.parseDouble`` and ``Double.toString``.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from math import inf, isinf, isnan, nan
+from unicodedata import decimal
+
+WHITESPACE = "".join(map(chr, range(0x21)))
+"""What ``String.trim`` removes: every character up to U+0020."""
+_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+"""``AbstractConfig.COMMA_WITH_WHITESPACE``; ``\\s`` of a Java pattern is ASCII only."""
+_LAST_BMP = "\uffff"
+"""``Integer.parseInt`` looks at UTF-16 units, so that a digit outside the basic plane is none."""
+_MOST_DIGITS = 19
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
+_HEXADECIMAL = re.compile(
+    r"([+-]?)0[xX]((?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+))[pP]([+-]?[0-9]+)[fFdD]?",
+)
+_SPECIAL = {"NaN": nan, "Infinity": inf}
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
+"""``Double.toString`` writes no exponent in this range."""
+
+
+def trim(text: str) -> str:
+    """Return ``text`` without the whitespace that ``String.trim`` removes."""
+    return text.strip(WHITESPACE)
+
+
+def parse_integer(text: str, bits: int) -> int:
+    """Return the value of a trimmed decimal integer.
+
+    Args:
+        text: Digits of any script, with an optional sign.
+        bits: Width of the Java type: 16, 32 or 64.
+
+    Raises:
+        ValueError: ``text`` is no integer, or out of range.
+    """
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits or not digits.isdecimal() or max(digits) > _LAST_BMP:
+        raise ValueError(text)
+    plain = "".join(str(decimal(x)) for x in digits).lstrip("0") or "0"
+    if len(plain) > _MOST_DIGITS:
+        raise ValueError(text)
+    value = -int(plain) if text[0] == "-" else int(plain)
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(text)
+    return value
+
+
+def parse_double(text: str) -> float:
+    """Return the value of a floating point literal of Java: decimal or hexadecimal, NaN and Infinity included.
+
+    Raises:
+        ValueError: ``text`` is no such literal.
+    """
+    text = trim(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text.rstrip("fFdD"))
+    unsigned = text[1:] if text[:1] in ("+", "-") else text
+    if unsigned in _SPECIAL:
+        return -_SPECIAL[unsigned] if text[0] == "-" else _SPECIAL[unsigned]
+    found = _HEXADECIMAL.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    sign, digits, exponent = found.groups()
+    try:
+        return float.fromhex(f"{sign}0x{digits}p{exponent}")
+    except OverflowError:
+        return float(f"{sign}inf")
+    except ValueError:  # an exponent of very many digits
+        return float(f"{sign}0" if exponent.startswith("-") or not digits.strip("0.") else f"{sign}inf")
+
+
+def parse_boolean(text: str) -> bool:
+    """Return the value of a trimmed ``true`` or ``false``, in any case (``String.equalsIgnoreCase``).
+
+    Raises:
+        ValueError: ``text`` is neither.
+    """
+    word = text.upper() if len(text) <= len("false") else ""
+    if len(word) != len(text) or word not in ("TRUE", "FALSE"):
+        raise ValueError(text)
+    return word == "TRUE"
+
+
+def parse_list(text: str) -> list[str]:
+    """Return the elements of a trimmed list: none of an empty text; empty elements are kept."""
+    return _COMMA.split(text) if text else []
+
+
+def split(text: str, separator: str = ",") -> list[str]:
+    """Return what ``String.split`` gives: nothing is trimmed, and empty strings at the end are left out."""
+    parts = text.split(separator)
+    if len(parts) == 1:
+        return parts
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def double_text(value: float) -> str:
+    """Return ``Double.toString`` of a value."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    sign, numbers, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), "a finite number"
+    digits, point = "".join(map(str, numbers)).rstrip("0"), len(numbers) + exponent
+    minus = "-" if sign else ""
+    if value == 0:
+        return f"{minus}0.0"
+    if not _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        return f"{minus}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+    if point <= 0:
+        return f"{minus}0.{'0' * -point}{digits}"
+    return f"{minus}{digits[:point].ljust(point, '0')}.{digits[point:] or '0'}"
