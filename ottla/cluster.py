@@ -29,6 +29,7 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.wire.primitives import uuid_text
+from ottla.world.hosts import host_port
 from ottla.world.this_machine import ThisMachine
 
 START_WITHIN_S = 60.0
@@ -86,7 +87,7 @@ class ClusterNode:
     @property
     def bootstrap_servers(self) -> str:
         """``127.0.0.1:PORT`` of this node."""
-        return f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     @property
     def pid(self) -> int | None:
@@ -237,7 +238,7 @@ class Cluster:
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:
         """What the node is started with; what the user has set wins."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
-        controllers = ",".join(f"{x.host}:{x.controller_port}" for x in self.nodes)
+        controllers = ",".join(host_port(x.host, x.controller_port) for x in self.nodes)
         return {
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -252,7 +253,10 @@ class Cluster:
             "log.dirs": node.data_dir,
             "controller.listener.names": CONTROLLER,
             "controller.quorum.bootstrap.servers": controllers,
-            "listeners": f"PLAINTEXT://{node.host}:{node.port},{CONTROLLER}://{node.host}:{node.controller_port}",
+            "listeners": ",".join(
+                f"{name}://{host_port(node.host, port)}"
+                for name, port in (("PLAINTEXT", node.port), (CONTROLLER, node.controller_port))
+            ),
         }
 
     def kill(self, node_id: int) -> None:

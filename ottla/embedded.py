@@ -23,6 +23,7 @@ import trio
 
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node
+from ottla.world.hosts import host_port
 from ottla.world.real_env import RealEnv
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """``127.0.0.1:PORT``, for any client."""
-        return f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
         """A client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
@@ -162,7 +163,7 @@ class Broker:
 
     def _start_child(self, directory: str) -> None:
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", directory]
-        command += ["--listen", f"{self.host}:{self._wanted_port}"]
+        command += ["--listen", host_port(self.host, self._wanted_port)]
         command += ["--secure"] if self._secured is not None else []
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]

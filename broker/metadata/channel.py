@@ -28,6 +28,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.env import FOREVER_S, Env
+from ottla.world.hosts import host_port
 
 if TYPE_CHECKING:
     from ottla.broker.auth.mutations import Changes
@@ -244,7 +245,7 @@ class ControllerChannel:
         """Log what is in the way to the controller, once: it is tried twenty times a second."""
         if self._told != address:
             self._told = address
-            logger.info("the controller at %s:%d: %s", *address, error)
+            logger.info("the controller at %s: %s", host_port(*address), error)
 
     async def _while_leader(self, address: tuple[str, int], request: Any, version: int, asking: Asking | None) -> Any:
         """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.

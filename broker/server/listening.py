@@ -11,6 +11,7 @@ from ottla.broker.config import NodeConfig
 from ottla.controller.config_keys import METRICS_LISTENER
 from ottla.controller.quorum_config import Endpoint
 from ottla.world.env import Env, Listener
+from ottla.world.hosts import host_port
 
 if TYPE_CHECKING:
     from ottla.world.tls import Tls
@@ -96,7 +97,7 @@ class Listening:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
                 raise CannotListen(f"listener {name}: {error.filename}: {why}") from None
-            raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}") from None
+            raise CannotListen(f"cannot listen at {host_port(host or '*', port)}: {why}") from None
 
     def _look_at_keys(self, name: str) -> None:
         """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""

@@ -23,6 +23,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 from ottla.world.env import Env
+from ottla.world.hosts import host_port
 
 logger = logging.getLogger("ottla.controller")
 
@@ -112,8 +113,8 @@ class Speaking:
         """Said once: it is tried again as long as this node runs, as Kafka's does."""
         if not self._is_foreign:
             self._is_foreign = True
-            host, port = self._address_of(peer) or ("?", 0)
             logger.error(
-                "the controller at %s:%d is of another cluster: this node's data directory is of cluster %s",
-                *(host, port, self._identity.cluster_id),
+                "the controller at %s is of another cluster: this node's data directory is of cluster %s",
+                host_port(*(self._address_of(peer) or ("?", 0))),
+                self._identity.cluster_id,
             )

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from ottla.world.env import SYSTEM_BUFFERS, Deadline, Ground, Lane, Listener, Net, SocketBuffers, Stream
+from ottla.world.hosts import bound_host, host_of
 from ottla.world.this_machine import ThisMachine, monotonic_s, pause
 from ottla.world.tls import Tls
 
@@ -26,9 +27,9 @@ class BlockingStream:
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
-        self.peer: str = sock.getpeername()[0]
+        self.peer: str = host_of(sock.getpeername()[0])
         name = sock.getsockname()
-        self.local: tuple[str, int] = (name[0], name[1])
+        self.local: tuple[str, int] = (bound_host(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Wait for bytes."""

@@ -8,6 +8,7 @@ from ottla.broker.addresses import ANY_HOST, LISTENERS, BadConfig
 from ottla.broker.config import NodeConfig, check_values
 from ottla.cli.settings import configure, configure_again, machine_name
 from ottla.tools import secure
+from ottla.world.hosts import host_port
 
 
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
@@ -39,5 +40,5 @@ def tell_clients(config: NodeConfig, port: int) -> None:
     directory = config.metadata_dir or config.data_dirs[0]
     host = "localhost" if config.host in ANY_HOST else config.host
     made = secure.secured(directory, ())
-    lines = secure.write_client_files(made, directory, f"{f'[{host}]' if ':' in host else host}:{port}")
+    lines = secure.write_client_files(made, directory, host_port(host, port))
     print("\n".join([f"clients log in as {secure.USER}; their settings:", *lines]), flush=True)

@@ -21,6 +21,7 @@ from ottla.controller.raft.store import NotOurQuorum
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
 from ottla.wire.errors import WireError
+from ottla.world.hosts import host_port
 from ottla.world.real_env import RealEnv
 
 HELP = """Run one Kafka node, broker and controller in one.
@@ -72,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
 def open_doors(config: NodeConfig) -> list[str]:
     """A warning where other machines reach this node and nobody is asked who he is."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
-    found = [f"{x.name} at {x.host or '*'}:{x.port}" for x in reached if config.protocol(x.name) == "PLAINTEXT"]
+    found = [
+        f"{x.name} at {host_port(x.host or '*', x.port)}" for x in reached if config.protocol(x.name) == "PLAINTEXT"
+    ]
     if not found:
         return []
     return [f"{', '.join(found)} is reached from other machines and asks nobody who he is (ottla serve --secure does)"]
@@ -120,9 +123,9 @@ async def _main(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] 
     stop = trio.Event()
 
     def ready(running: Node) -> None:
-        host = f"[{config.host}]" if ":" in config.host else config.host or "0.0.0.0"  # noqa: S104 - only printed
+        address = host_port(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
         # Tools that start brokers wait for "Kafka Server started".
-        print(f"Kafka Server started: {host}:{running.port}, data in {config.data_dir}", flush=True)
+        print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
         if on_ready is not None:
             on_ready(config, running.port)
         gc.collect()

@@ -25,6 +25,7 @@ from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.schema import Message
 from ottla.world.env import Env, Stream
+from ottla.world.hosts import host_port
 
 logger = logging.getLogger("ottla.client")
 CLIENT_ID = "ottla"
@@ -251,7 +252,7 @@ class ClusterClient:
             try:
                 return await self._connect(*address)
             except OSError as error:
-                logger.info("%s:%d: %s", *address, error)
+                logger.info("%s: %s", host_port(*address), error)
         return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:
@@ -261,7 +262,7 @@ class ClusterClient:
     def stay_away_from(self, node_ids: Collection[int]) -> None:
         """From now on any of the other brokers that the metadata named is asked: these are about to go."""
         others = (x for i, x in self._brokers.items() if i not in node_ids)
-        named = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in others]
+        named = [host_port(host, port) for host, port in others]
         self._bootstrap = ",".join(named) or self._bootstrap
 
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:

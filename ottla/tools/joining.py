@@ -17,6 +17,7 @@ from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.env import Env
+from ottla.world.hosts import host_port
 
 JOIN_TIMEOUT_S = 10.0
 HEARD_WITHIN_MS = 10_000
@@ -111,7 +112,7 @@ def join_settings(
         )
     out = {**values, "node.id": str(node_id)}
     out.setdefault(NAMES, listener)
-    out[BOOTSTRAP] = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
+    out[BOOTSTRAP] = ",".join(host_port(host, port) for host, port in found)
     is_short = len(quorum.voters) < quorum_size and node_id not in quorum.voters
     if is_short or quorum.lacks(node_id, directory_id):
         out.setdefault(AUTO_JOIN, "true")
@@ -126,5 +127,5 @@ def check_free(node_id: int, quorum: Quorum) -> None:
     """
     if node_id in quorum.alive:
         host, port = quorum.brokers.get(node_id, ("", 0))
-        whose = f"the node at {host}:{port}" if port else "a controller that is alive"
+        whose = f"the node at {host_port(host, port)}" if port else "a controller that is alive"
         raise CannotJoin(f"node id {node_id} belongs to {whose}: give another --node-id")

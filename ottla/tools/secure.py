@@ -17,6 +17,7 @@ from ottla.controller.scram import credential
 from ottla.log.java_properties import dumps_settings
 from ottla.peers.scram import MIN_ITERATIONS, SCRAM_SHA_512, TYPES, salted_password
 from ottla.wire.schema import Message
+from ottla.world.hosts import host_port
 
 USER = "admin"
 LISTENER = "CLIENTS"
@@ -90,7 +91,7 @@ def settings_of(made: Secured, directory: str, host: str, port: int) -> dict[str
     """A broker's settings for it. Controllers speak as securely, on this machine."""
     protocol = made.protocol
     out = {
-        "listeners": f"{LISTENER}://{host}:{port}",
+        "listeners": f"{LISTENER}://{host_port(host, port)}",
         "listener.security.protocol.map": f"{LISTENER}:{protocol},CONTROLLER:{protocol}",
         "inter.broker.listener.name": LISTENER,
     }

@@ -9,6 +9,7 @@ from ottla.peers.client import ClusterClient
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import metadata as md
+from ottla.world.hosts import host_port
 
 Row = dict[str, Any]
 
@@ -30,7 +31,7 @@ def rows_of(
         rows.append(
             {
                 "node": node,
-                "address": "-" if broker is None else f"{broker.host}:{broker.port}",
+                "address": "-" if broker is None else host_port(broker.host, broker.port),
                 "rack": "-" if broker is None or broker.rack is None else broker.rack,
                 "broker": "-" if broker is None else "fenced" if broker.is_fenced else "alive",
                 "quorum": _part(node, part.leader_id, node in voters, node in observers),

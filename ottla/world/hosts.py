@@ -5,8 +5,6 @@ Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (a
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
-
 
 def host_of(address: str | bytes) -> str:
     """``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``; an IPv4 address within IPv6 is the IPv4 one.
@@ -15,6 +13,8 @@ def host_of(address: str | bytes) -> str:
     """
     if isinstance(address, str) and ":" not in address:
         return address
+    from ipaddress import IPv6Address, ip_address  # most clients come by IPv4
+
     try:
         read = ip_address(address)
     except ValueError:
@@ -26,3 +26,13 @@ def host_of(address: str | bytes) -> str:
     raw = read.packed
     words = ":".join(f"{raw[i] << 8 | raw[i + 1]:x}" for i in range(0, 16, 2))
     return words if read.scope_id is None else f"{words}%{read.scope_id}"
+
+
+def bound_host(address: str) -> str:
+    """Return the local address of a connection as clients are told it: without an IPv6 form of an IPv4 address."""
+    return host_of(address) if address.startswith("::ffff:") else address
+
+
+def host_port(host: str, port: int) -> str:
+    """Return ``HOST:PORT``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -18,6 +18,7 @@ import trio
 from ottla.world.disk import FileSlice
 from ottla.world.env import FOREVER_S
 from ottla.world.hangups import Hangups
+from ottla.world.hosts import bound_host, host_of
 from ottla.world.this_machine import monotonic_s
 
 _JOIN_BELOW_BYTES = 32 * 1024
@@ -46,9 +47,9 @@ class RealStream:
         self._lent = self._closing = False
         self._slow_for = 0
         """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
-        self.peer = _written(sock.getpeername()[0])
+        self.peer = host_of(sock.getpeername()[0])
         name = sock.getsockname()
-        self.local: tuple[str, int] = (name[0], name[1])
+        self.local: tuple[str, int] = (bound_host(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Receive what is there; wait only where there is nothing."""
@@ -169,12 +170,3 @@ class RealStream:
             self._hangups.forget(self._sock.fileno())
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
-
-
-def _written(address: str) -> str:
-    """An address as access rules have it."""
-    if ":" not in address:
-        return address
-    from ottla.world.hosts import host_of  # few come by IPv6
-
-    return host_of(address)

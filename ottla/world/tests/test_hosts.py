@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
+import trio
 
-from ottla.world.hosts import host_of
+from ottla.cli.blocking import BlockingNet
+from ottla.world.env import Net
+from ottla.world.hosts import bound_host, host_of, host_port
+from ottla.world.real_env import RealEnv
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 @pytest.mark.parametrize(
@@ -35,3 +43,43 @@ def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> N
             accepted, _ = listener.accept()
             with accepted:
                 assert host_of(accepted.getpeername()[0]) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("fe80::1%eth0", "fe80::1%eth0")],
+)
+def test_bound_host_of_mapped_address_is_the_ipv4_address(address: str, text: str) -> None:
+    assert bound_host(address) == text
+
+
+@pytest.mark.parametrize(
+    ("host", "text"), [("a", "a:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("fe80::1%e", "[fe80::1%e]:1")]
+)
+def test_host_port_writes_ipv6_addresses_in_brackets(host: str, text: str) -> None:
+    assert host_port(host, 1) == text
+
+
+def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addresses() -> None:
+    async def connected(net: Net) -> list[tuple[str, str]]:
+        listener = await RealEnv().net.listen("::", 0)
+        client = await net.connect("::ffff:127.0.0.1", listener.port)
+        accepted = await listener.accept()
+        found = [(stream.peer, stream.local[0]) for stream in (client, accepted)]
+        for closed in (client, accepted, listener):
+            closed.close()
+        return found
+
+    for net in (RealEnv().net, BlockingNet()):
+        assert trio.run(connected, net) == [("127.0.0.1", "127.0.0.1")] * 2
+
+
+def test_every_module_writes_addresses_by_the_functions_of_hosts() -> None:
+    """Else an address has another form in one place: with a mapped IPv4 address, or without brackets."""
+    raw = re.compile(r"(?<!host_of\()sock\.get(peer|sock)name\(\)\[0\]|host\}:\{|%s:%d")
+    found = []
+    for room in ("wire", "log", "controller", "broker", "ottla"):
+        for path in (ROOT / room).rglob("*.py"):
+            if "tests" not in path.parts and path.name != "hosts.py":
+                found += [f"{path}: {line}" for line in path.read_text().splitlines() if raw.search(line)]
+    assert found == []
