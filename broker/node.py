@@ -27,6 +27,7 @@ from ottla.broker.upkeep.supervise import raise_alone
 from ottla.controller.delta import Delta
 from ottla.controller.quorum_config import QuorumConfig
 from ottla.log.directory import Identity
+from ottla.world import logs
 from ottla.world.env import Env
 
 
@@ -42,6 +43,7 @@ class Node:
     """A running node."""
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
+        logs.install()
         self.env = env
         self.config = config
         self.port = config.port

@@ -20,6 +20,7 @@ from typing import Protocol
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.apis import ApiKey
 from ottla.world.env import Env
+from ottla.world.logs import escaped
 
 logger = logging.getLogger("ottla.audit")
 
@@ -56,9 +57,8 @@ class Asks(Protocol):
 
 
 def shown(text: str) -> str:
-    """What somebody else chose, on one line and not too long."""
-    cut = text if len(text) <= LONGEST_CHARS else text[:LONGEST_CHARS] + "..."
-    return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+    """Return a name that a client chose, on one line and not too long."""
+    return escaped(text, LONGEST_CHARS)
 
 
 def _words(name: str) -> str:

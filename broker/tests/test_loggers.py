@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.broker import loggers
 from ottla.broker.handlers import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.quorum import incremental_alter_configs as at_controller
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
@@ -20,15 +17,15 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.world.logs import NAMES
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_SUPPORTED = "as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
 
 
 @pytest.fixture(autouse=True)
 def levels_are_restored() -> Iterator[None]:
-    before = {name: logging.getLogger(name).level for name in ("ottla", *loggers.NAMES)}
+    before = {name: logging.getLogger(name).level for name in ("ottla", *NAMES)}
     for name in before:
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.getLogger("ottla").setLevel(logging.INFO)
@@ -79,23 +76,12 @@ class Node(Stage):
         return {row.name: row.value for row in self.described().configs}[name]
 
 
-def test_names_are_those_of_all_loggers() -> None:
-    found = set()
-    for room in ("wire", "log", "controller", "broker", "ottla"):
-        for path in (ROOT / room).rglob("*.py"):
-            if "tests" not in path.parts:
-                for node in ast.walk(ast.parse(path.read_text())):
-                    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
-                        found.add(ast.unparse(node.args[0]).strip("'"))
-    assert found - {"_PARENT if name == ROOT else name"} == set(loggers.NAMES)
-
-
 def test_describe_configs_of_loggers_tells_the_level_that_holds() -> None:
     node = Node()
     logging.getLogger("ottla.txn").setLevel(7)
     logging.getLogger("ottla.isr").setLevel(logging.CRITICAL + 1)
     rows = {row.name: row for row in node.described().configs}
-    assert set(rows) == {*loggers.NAMES, "root"}
+    assert set(rows) == {*NAMES, "root"}
     assert [rows[x].value for x in ("root", "ottla.admin", "ottla.txn", "ottla.isr")] == [
         "INFO",
         "INFO",

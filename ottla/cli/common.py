@@ -13,6 +13,7 @@ from ottla.cli import blocking
 from ottla.peers.access import OPEN, Access
 from ottla.peers.client import Channel, ClusterClient
 from ottla.wire.errors import ProtocolError, WireError
+from ottla.world.logs import escaped
 
 T = TypeVar("T")
 MOVES_WITHIN_MS = 30_000
@@ -59,7 +60,7 @@ def show(rows: Sequence[dict[str, Any]], output: str) -> None:
     if not rows:
         return
     heads = list(rows[0])
-    table = [heads, *([str(row[h]) for h in heads] for row in rows)]
+    table = [heads, *([escaped(str(row[h])) for h in heads] for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(heads))]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -109,7 +110,7 @@ def talk(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], confi
     except KeyboardInterrupt:
         return 130
     except (Failed, ProtocolError, WireError) as error:
-        print(f"ottla: {error}", file=sys.stderr)
+        print(f"ottla: {escaped(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1  # whoever read our output has gone

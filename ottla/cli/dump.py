@@ -11,6 +11,7 @@ from ottla.log.checkpoints import CorruptFile
 from ottla.tools.dump import rows_of
 from ottla.tools.verify import problems_of
 from ottla.wire.errors import WireError
+from ottla.world.logs import escaped
 from ottla.world.real_disk import RealDisk
 
 TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
@@ -58,7 +59,7 @@ def run(arguments: list[str]) -> int:
                 else:
                     kind = row.pop("kind")
                     indent = "    " if kind == "record" else "  "
-                    print(f"{indent}{kind} " + " ".join(f"{k}={v}" for k, v in row.items()))
+                    print(f"{indent}{kind} " + " ".join(f"{k}={escaped(str(v))}" for k, v in row.items()))
         except (CorruptFile, WireError, ValueError, OSError) as error:
             print(f"ottla dump: {path}: {error}", file=sys.stderr)
             status = 1

@@ -13,6 +13,7 @@ from ottla.cli.group_offsets import named, table
 from ottla.peers.client import ClusterClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import list_groups as lg
+from ottla.world.logs import escaped
 
 TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
 them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
@@ -144,7 +145,7 @@ def _print(row: dict[str, Any], *, first: bool) -> None:
     by = "" if row["assignor"] is None else f", assigned by {row['assignor']}"
     count = len(row["members"])
     head = f"{row['group']}: {row['type']} group, {row['state']}"
-    print(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}")
+    print(escaped(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}"))
     for part in ("topology", "positions", "records", "members"):
         show(table(row.get(part, ())), "text")
 
@@ -174,7 +175,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
     finally:
         if options.export:
             for row in rows:
-                named_too = [row["group"]] if len(groups) > 1 else []
+                named_too = [escaped(row["group"])] if len(groups) > 1 else []
                 print(*named_too, row["topic"], row["partition"], row["new"], sep=",")
         else:
             show(rows if options.output == "json" else table(rows), options.output)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from typing import Any
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
@@ -25,6 +28,8 @@ COMMANDS = {
     "log": "say what recovery would make of a data directory",
     "decode": "print a frame or file field by field, beside its bytes",
 }
+_RAW = ("consume", "serve")
+"""Commands whose output is not escaped: records are printed as they are, log lines are escaped already."""
 
 
 def usage() -> str:
@@ -59,8 +64,15 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    status: int = import_module(f"ottla.cli.{name.replace('-', '_')}").run(arguments[1:])
-    return status
+    run: Callable[[list[str]], int] = import_module(f"ottla.cli.{name.replace('-', '_')}").run
+    if name in _RAW:
+        return run(arguments[1:])
+    from ottla.cli.terminal import EscapingOutput
+
+    out: Any = EscapingOutput(sys.stdout)
+    errors: Any = EscapingOutput(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(errors):
+        return run(arguments[1:])
 
 
 if __name__ == "__main__":
