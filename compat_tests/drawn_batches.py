@@ -23,6 +23,7 @@ from ottla.wire import records as r
 from ottla.wire.compression import Codec
 from ottla.wire.compression_headers import LZ4_MAGIC, XERIAL_MAGIC, ZSTD_MAGIC, lz4_descriptor_checksum
 
+BEHIND = "bytes behind it"
 CUT = "cut off"
 DAMAGE = "a byte changed"
 _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -90,7 +91,7 @@ class BatchDrawer:
         if data and self._chance(0.03, f"{DAMAGE} anywhere"):
             at = rng.randrange(len(data))
             data = data[:at] + bytes((rng.randrange(256),)) + data[at + 1 :]
-        if self._chance(0.08, "bytes behind it"):
+        if self._chance(0.08, BEHIND):
             data += rng.choice(
                 [rng.randbytes(rng.randrange(1, 40)), bytes(rng.randrange(1, 40)), data[: rng.randrange(40)]]
             )
@@ -213,7 +214,7 @@ class BatchDrawer:
         step = min(rng.choice([1 << 22, 64 * 1024, 3000]), 1 << 2 * number + 8)
         for at in range(0, len(data), step):
             out.append(self._block(data[at : at + step], number, checksum=block_checksum))
-        if self._chance(0.03, "empty lz4 block at the end"):
+        if "several parts" not in self._notes and self._chance(0.03, "empty lz4 block at the end"):
             out.append(b"\x01\0\0\0\x00" + (b"\xcf\x06\x8c\xcf"[:4] if block_checksum else b""))
         out.append(b"\0\0\0\x80" if self._chance(0.05, "an empty plain lz4 block as end mark") else b"\0\0\0\0")
         if content_checksum:

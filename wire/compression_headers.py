@@ -137,40 +137,43 @@ def xerial_header_follows(view: memoryview, at: int) -> bool:
     return True
 
 
-def _check_raw_snappy(data: Buffer, at: int, end: int) -> ErrorCode:
-    """Check that a raw block begins with a size and a literal: there is nothing yet that could be copied."""
-    head = data[at : min(end, at + 10)]
-    try:
-        claimed = snappy_size(head)
-    except WireError:
+def _check_raw_snappy(head: bytes, size: int) -> ErrorCode:
+    """Check that a raw block begins with a size and a literal: there is nothing yet that could be copied.
+
+    Args:
+        head: the first ten bytes of the block, or all of it.
+        size: the size of the block.
+    """
+    claimed = shift = tag_at = 0
+    for byte in head[:5]:
+        claimed |= (byte & 0x7F) << shift
+        shift, tag_at = shift + 7, tag_at + 1
+        if byte < 0x80:
+            break
+    else:
         return _BAD_DATA
-    if claimed > SNAPPY_MAX_RATIO * (end - at):
-        return _BAD_DATA
-    tag_at = 0
-    while head[tag_at] >= 0x80:
-        tag_at += 1
-    tag_at += 1
     if claimed == 0:
-        return _NO_RECORDS if at + tag_at == end else _BAD_DATA
-    if tag_at >= len(head) or head[tag_at] & 3:
+        return _NO_RECORDS if tag_at == size else _BAD_DATA
+    if claimed > SNAPPY_MAX_RATIO * size or tag_at >= len(head) or head[tag_at] & 3:
         return _BAD_DATA
-    size = head[tag_at] >> 2
-    if size >= 60:
-        extra = size - 59
-        size = int.from_bytes(head[tag_at + 1 : tag_at + 1 + extra], "little")
+    literal = head[tag_at] >> 2
+    if literal >= 60:
+        extra = literal - 59
+        literal = int.from_bytes(head[tag_at + 1 : tag_at + 1 + extra], "little")
         tag_at += extra
-    return _GOOD if size < claimed and at + tag_at + 1 + size < end else _BAD_DATA
+    return _GOOD if literal < claimed and tag_at + 1 + literal < size else _BAD_DATA
 
 
 def _check_snappy(data: Buffer) -> ErrorCode:
     end = len(data)
-    if end < XERIAL_HEADER_BYTES or data[:8] != XERIAL_MAGIC:
-        return _check_raw_snappy(data, 0, end)
-    at = XERIAL_HEADER_BYTES
+    head = bytes(data[:30])
+    if end < XERIAL_HEADER_BYTES or head[:8] != XERIAL_MAGIC:
+        return _check_raw_snappy(head[:10], end)
+    at, head = XERIAL_HEADER_BYTES, head[XERIAL_HEADER_BYTES:]
     for _ in range(_HEADERS_LOOKED_AT):
-        if end - at < 4:
+        if len(head) < 4:
             return _NO_RECORDS
-        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        size = int.from_bytes(head[:4], "big", signed=True)
         if size == XERIAL_HEAD:
             try:
                 if not xerial_header_follows(memoryview(data), at):
@@ -178,14 +181,15 @@ def _check_snappy(data: Buffer) -> ErrorCode:
             except WireError:
                 return _BAD_DATA
             at += XERIAL_HEADER_BYTES
-            continue
-        at += 4
-        if not 0 < size <= end - at:
-            return _BAD_DATA
-        found = _check_raw_snappy(data, at, at + size)
-        if found is not _NO_RECORDS:
-            return found
-        at += size
+        else:
+            at += 4
+            if not 0 < size <= end - at:
+                return _BAD_DATA
+            found = _check_raw_snappy(head[4 : 4 + min(size, 10)], size)
+            if found is not _NO_RECORDS:
+                return found
+            at += size
+        head = bytes(data[at : at + 14])
     return _GOOD
 
 
@@ -201,40 +205,34 @@ class Lz4Descriptor(NamedTuple):
     content_checksum: bool
 
 
-def _lz4_descriptor(flags: int, block: int) -> Lz4Descriptor | None:
-    if flags & 0xE3 != 0x60 or block & 0x8F or block < 0x40:
-        return None
-    return Lz4Descriptor(15 if flags & 8 else 7, 1 << 2 * (block >> 4) + 8, flags & 0x10 != 0, flags & 4 != 0)
-
-
 def lz4_descriptor_checksum(descriptor: bytes) -> int:
     """Return the header checksum of a frame descriptor: its bytes behind the magic number, without the checksum."""
     return xxh32_intdigest(descriptor) >> 8 & 0xFF
 
 
-def _usual_lz4_headers() -> dict[bytes, Lz4Descriptor]:
-    """The 16 headers of frames without a content size, which need no checksum to be computed."""
-    out = {}
-    for flags in (0x60, 0x64, 0x70, 0x74):
-        for block in (0x40, 0x50, 0x60, 0x70):
-            found = _lz4_descriptor(flags, block)
-            assert found is not None
-            raw = bytes((flags, block))
-            out[LZ4_MAGIC + raw + bytes((lz4_descriptor_checksum(raw),))] = found
-    return out
+_LZ4_DESCRIPTORS = {
+    bytes((0x60 | flags, number << 4)): Lz4Descriptor(
+        15 if flags & 8 else 7, 1 << 2 * number + 8, flags & 0x10 != 0, flags & 4 != 0
+    )
+    for flags in (0, 4, 8, 12, 16, 20, 24, 28)
+    for number in (4, 5, 6, 7)
+}
+"""By FLG and BD byte: version 1, independent blocks, no reserved bit, no dictionary, blocks of 64 KiB to 4 MiB."""
+_USUAL_LZ4 = {
+    LZ4_MAGIC + raw + bytes((lz4_descriptor_checksum(raw),)): found
+    for raw, found in _LZ4_DESCRIPTORS.items()
+    if found.header_bytes == 7
+}
+"""By whole header, where it has no content size: no checksum is to be computed."""
 
 
-_USUAL_LZ4 = _usual_lz4_headers()
-
-
-def lz4_descriptor(data: Buffer) -> Lz4Descriptor:
-    """Return the frame descriptor of lz4 data.
+def lz4_descriptor(head: bytes) -> Lz4Descriptor:
+    """Return the frame descriptor of lz4 data, of which `head` is at least the first 15 bytes.
 
     Raises:
         WireError: no lz4 frame; or one that Kafka does not read: dependent blocks, a dictionary, reserved bits, another
             version or block size, a wrong header checksum.
     """
-    head = bytes(data[:15])
     found = _USUAL_LZ4.get(head[:7])
     if found is not None:
         return found
@@ -242,7 +240,7 @@ def lz4_descriptor(data: Buffer) -> Lz4Descriptor:
         raise WireError("not lz4 data")
     if len(head) < 7:
         raise WireError("lz4 header ends early")
-    found = _lz4_descriptor(head[4], head[5])
+    found = _LZ4_DESCRIPTORS.get(head[4:6])
     if found is None:
         raise WireError(f"lz4 frame descriptor not supported: flags 0x{head[4]:02x}, block size 0x{head[5]:02x}")
     checksum_at = found.header_bytes - 1
@@ -253,19 +251,30 @@ def lz4_descriptor(data: Buffer) -> Lz4Descriptor:
     return found
 
 
+def with_lz4_descriptor_checksum(data: bytes) -> bytes:
+    """Return lz4 data with the right header checksum: old clients computed it over the magic number too.
+
+    Kafka ignores it in messages of format 0, and only there (KAFKA-3160).
+    """
+    checksum_at = 14 if data[4:5] and data[4] & 8 else 6
+    if len(data) <= checksum_at:
+        return data
+    checksum = lz4_descriptor_checksum(data[4:checksum_at])
+    return data[:checksum_at] + bytes((checksum,)) + data[checksum_at + 1 :]
+
+
 def _check_lz4(data: Buffer) -> ErrorCode:
+    head = bytes(data[:19])
     try:
-        descriptor = lz4_descriptor(data)
+        header_bytes, max_block_bytes, _, _ = lz4_descriptor(head)
     except WireError:
         return _BAD_DATA
-    at = descriptor.header_bytes
-    if len(data) - at < 4:
+    if len(head) < header_bytes + 4:
         return _BAD_DATA
-    word = int.from_bytes(data[at : at + 4], "little")
-    size = word & 0x7FFFFFFF
+    size = int.from_bytes(head[header_bytes : header_bytes + 4], "little") & 0x7FFFFFFF
     if size == 0:
         return _NO_RECORDS
-    return _GOOD if size <= descriptor.max_block_bytes and size <= len(data) - at - 4 else _BAD_DATA
+    return _GOOD if size <= max_block_bytes and size <= len(data) - header_bytes - 4 else _BAD_DATA
 
 
 # ---------------------------------------------------------------- zstd
@@ -287,13 +296,12 @@ class ZstdFrame(NamedTuple):
         return min(self.window_bytes, _ZSTD_MAX_BLOCK_BYTES)
 
 
-def zstd_frame(view: memoryview, at: int) -> ZstdFrame | None:
-    """Return the header of the zstd frame at `at`; None if the data ends inside it.
+def zstd_frame(head: bytes) -> ZstdFrame | None:
+    """Return the header of a zstd frame, of which `head` has the first 18 bytes; None if the data ends inside it.
 
     Raises:
         WireError: no zstd frame, or one that needs a dictionary or has reserved bits set.
     """
-    head = bytes(view[at : at + 18])
     if head[:4] != ZSTD_MAGIC:
         if head[:1] and head[0] & 0xF0 == 0x50 and head[1:4] == _ZSTD_SKIPPABLE[: len(head) - 1]:
             return ZstdFrame(8, int.from_bytes(head[4:8], "little")) if len(head) >= 8 else None
@@ -304,10 +312,9 @@ def zstd_frame(view: memoryview, at: int) -> ZstdFrame | None:
         return None
     flags = head[4]
     single_segment = flags & 0x20
-    dictionary_bytes = (0, 1, 2, 4)[flags & 3]
     content_field = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
     dictionary_at = 5 if single_segment else 6
-    content_at = dictionary_at + dictionary_bytes
+    content_at = dictionary_at + (0, 1, 2, 4)[flags & 3]
     if len(head) < content_at + content_field:
         return None
     if flags & 8:
@@ -323,7 +330,7 @@ def zstd_frame(view: memoryview, at: int) -> ZstdFrame | None:
         if exponent > 21:
             raise WireError(f"zstd window of 2^{10 + exponent} bytes")
         window = (8 + mantissa) << exponent + 7
-    if any(head[dictionary_at:content_at]):
+    if content_at > dictionary_at and any(head[dictionary_at:content_at]):
         raise WireError("zstd frame that needs a dictionary")
     return ZstdFrame(content_at + content_field, None, window, content, flags & 4 != 0)
 
@@ -336,12 +343,13 @@ def zstd_window_fits(frame: ZstdFrame) -> bool:
 
 
 def _check_zstd(data: Buffer) -> ErrorCode:
+    head = bytes(data[:18])
     view, at, cut_off = memoryview(data), 0, _BAD_DATA
-    if not view:
+    if not head:
         return _NO_RECORDS
     for _ in range(_HEADERS_LOOKED_AT):
         try:
-            frame = zstd_frame(view, at)
+            frame = zstd_frame(head)
         except WireError:
             return _BAD_DATA
         if frame is None:
@@ -353,6 +361,7 @@ def _check_zstd(data: Buffer) -> ErrorCode:
         if at > len(view):
             return _BAD_DATA
         cut_off = _NO_RECORDS if len(view) <= ZSTD_INPUT_BYTES else _BAD_DATA
+        head = bytes(view[at : at + 18])
     else:
         return _GOOD
     if not zstd_window_fits(frame):

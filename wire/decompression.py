@@ -192,7 +192,7 @@ def lz4_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     view = memoryview(data)
-    descriptor = lz4_descriptor(view)
+    descriptor = lz4_descriptor(bytes(view[:15]))
     unpacker = lz4.frame.LZ4FrameDecompressor()
     head = bytes((0x60 | descriptor.block_checksum << 4, view[5]))
     unpacker.decompress(LZ4_MAGIC + head + bytes((lz4_descriptor_checksum(head),)))
@@ -262,7 +262,7 @@ def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     while at < len(view):
         # Behind a frame that ends in the last input buffer, zstd-jni does not notice that data is cut off.
         cut_off_is_end = at % ZSTD_INPUT_BYTES and at // ZSTD_INPUT_BYTES == (len(view) - 1) // ZSTD_INPUT_BYTES
-        frame = zstd_frame(view, at)
+        frame = zstd_frame(bytes(view[at : at + 18]))
         end, whole = at, False
         if frame is not None and frame.skipped_bytes is not None:
             end = at + frame.header_bytes + frame.skipped_bytes

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from ottla.wire import batch as b
 from ottla.wire.compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
+from ottla.wire.compression_headers import with_lz4_descriptor_checksum
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.record import Record
@@ -120,7 +121,10 @@ def iterate(buf: Buffer, limit: int = DEFAULT_LIMIT_BYTES, *, nested: bool = Fal
             continue
         if nested or record.value is None:
             raise WireError("a compressed message inside, or without, a compressed message")
-        inner = list(iterate(decompress(codec, record.value, limit), limit, nested=True))
+        packed = record.value
+        if magic == 0 and codec is Codec.LZ4:
+            packed = with_lz4_descriptor_checksum(packed)
+        inner = list(iterate(decompress(codec, packed, limit), limit, nested=True))
         if not inner:
             raise WireError("a compressed message that holds none")
         shift = offset - inner[-1].offset if magic == 1 else 0

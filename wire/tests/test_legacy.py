@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
+import lz4.frame
 import pytest
 
 from ottla.wire import batch as b
@@ -49,6 +50,19 @@ def test_inside_magic_0_offsets_stand_as_they_are() -> None:
     inner = b"".join(message(i, None, b"x", magic=0) for i in (7, 8))
     whole = message(8, None, compress(Codec.GZIP, inner), magic=0, attributes=1)
     assert [x[0] for x in told(whole)] == [7, 8]
+
+
+@pytest.mark.parametrize("store_size", [False, True])
+def test_iterate_lz4_header_checksum_is_compared_in_magic_1_only(store_size: bool) -> None:
+    """Clients of format 0 computed it over the magic number of the frame too, and Kafka ignores it there."""
+    packed = bytearray(lz4.frame.compress(message(7, None, b"x", magic=0), store_size=store_size))
+    packed[14 if store_size else 6] ^= 1
+    assert told(message(7, None, bytes(packed), magic=0, attributes=3)) == [(7, -1, None, b"x")]
+    packed = bytearray(lz4.frame.compress(message(0, None, b"x"), store_size=store_size))
+    assert told(message(7, None, bytes(packed), attributes=3)) == [(7, 1000, None, b"x")]
+    packed[14 if store_size else 6] ^= 1
+    with pytest.raises(WireError, match="wrong checksum"):
+        told(message(7, None, bytes(packed), attributes=3))
 
 
 @pytest.mark.parametrize("cut", [1, 5, 11, 12, 20, 30])
