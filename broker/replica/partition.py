@@ -110,6 +110,15 @@ class Follower:
         self.last_fetch_ms = now_ms
         self.last_leader_end = leader_end
 
+    def continue_from(self, earlier: Follower | None, leader_end: int) -> None:
+        """Keep what it said of its log in the leader epoch before. Source: ``Replica.resetReplicaState``."""
+        self.last_fetch_ms = self.caught_up_ms
+        self.last_leader_end = leader_end
+        if earlier is not None:
+            self.end_offset = earlier.end_offset
+            self.log_start_offset = earlier.log_start_offset
+            self.broker_epoch = earlier.broker_epoch
+
     def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
         """Whether it has everything, or had not long ago."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
@@ -187,9 +196,25 @@ class Leading:
         isr: Committed,
         log_end: int,
         now_ms: int,
+        earlier: Leading | None = None,
     ) -> Leading:
-        """A new leader epoch: what was known of the others is forgotten, and members get time to catch up (R329)."""
+        """Begin a new leader epoch; ISR members get time to catch up (R-329).
+
+        Args:
+            local: id of this broker.
+            epoch: the leader epoch.
+            partition_epoch: the partition epoch.
+            replicas: ids of all replicas.
+            isr: the ISR by the image.
+            log_end: the log end offset of this broker.
+            now_ms: wall-clock time.
+            earlier: state of the leader epoch before, where this broker led in it too. What the other replicas have
+                said of their logs still holds, and the high watermark need not wait for another fetch of each.
+        """
         others = {i: Follower(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
+        if earlier is not None:
+            for broker, follower in others.items():
+                follower.continue_from(earlier.followers.get(broker), log_end)
         return cls(local, epoch, partition_epoch, isr, log_end, others)
 
     def is_lagging(self, high_watermark: int) -> bool:

@@ -126,7 +126,7 @@ class Replica:
         """Take over what the image says; True where this node begins to lead under a new epoch."""
         state, leads = self.state, told.leader == node_id
         self._tell(more=True)
-        self.leader_epoch = told.leader_epoch
+        self.leader_epoch = epoch = told.leader_epoch
         self.is_leader = leads
         if not leads:
             self.is_alone = False
@@ -136,14 +136,15 @@ class Replica:
             self.changed()
             return False
         isr = Committed(told.isr, told.recovering > 0)
-        if isinstance(state, Leading) and state.epoch == told.leader_epoch:
+        if isinstance(state, Leading) and state.epoch == epoch:
             if state.follow_image(told.partition_epoch, told.replicas, isr):
                 self.is_alone = not state.followers
                 self.flushed(self._own_end(), now_ms)
                 self._wake(self._start_key)
             return False
         end = self.log.log_end_offset
-        self.state = Leading.begin(node_id, told.leader_epoch, told.partition_epoch, told.replicas, isr, end, now_ms)
+        before = state if type(state) is Leading else None
+        self.state = Leading.begin(node_id, epoch, told.partition_epoch, told.replicas, isr, end, now_ms, before)
         self.is_alone = not self.state.followers
         if type(state) is Following:
             self.reign += 1
@@ -233,9 +234,9 @@ class Replica:
         """
         log = self.log
         if log.log_end_offset - log.recovery_point < log.settings.flush_messages:
-            self.advance(log.log_end_offset, now_ms)
+            self.flushed(log.log_end_offset, now_ms)
             return
-        self.advance(log.recovery_point, now_ms)
+        self.flushed(log.recovery_point, now_ms)
         self._flush_due(self)
 
     def advance(self, own_end: int, now_ms: int) -> bool:

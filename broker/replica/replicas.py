@@ -233,9 +233,6 @@ class Replicas:
         if not replica.is_leader:
             for follows in self.on_following:
                 follows(replica, told.leader, told.leader_epoch)
-        if replica.is_leader and not begins:
-            for callback in self.on_committed:
-                callback(replica)
         if begins:
             replica.log.begin_epoch(told.leader_epoch)
             replica.count_what_was_found(self._env.now_ms())
@@ -244,6 +241,9 @@ class Replicas:
             for broker in told.replicas:
                 if broker != node:
                     self._wake(asks_anew(broker))
+        if replica.is_leader:
+            for callback in self.on_committed:
+                callback(replica)
 
     def remove(self, at: TopicPartition) -> None:
         """Stop serving a partition whose topic is gone, or that lives elsewhere now; its directory is renamed."""

@@ -147,6 +147,20 @@ async def leader_stays_under_another_epoch(replica: Any) -> None:
     await follower_fetches(replica)
 
 
+async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None:
+    """The member has said in the epoch before that it has everything."""
+    await trio.sleep(0.2)
+    replica.state.fetched(2, -1, 3, 0, 3, NOW_MS)
+    replica.follow_image(1, Partition((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.count_what_was_found(NOW_MS)
+
+
+async def leader_is_alone_under_another_epoch(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.follow_image(1, Partition((1,), (1,), 1, 4, 1), NOW_MS)
+    replica.count_what_was_found(NOW_MS)
+
+
 async def minimum_rises(replica: Any) -> None:
     replica.state.fetched(2, -1, 3, 0, 3, 0)
     replica.flushed(3, 0)
@@ -161,6 +175,16 @@ def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: S
 
 def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated: Stage) -> None:
     assert waiting(replicated, leader_stays_under_another_epoch) == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [leader_stays_under_another_epoch_without_fetches, leader_is_alone_under_another_epoch]
+)
+def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_commit(
+    replicated: Stage, meanwhile: Any
+) -> None:
+    """R-329."""
+    assert waiting(replicated, meanwhile) == (0, 0.2)
 
 
 def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: Stage) -> None:

@@ -94,6 +94,21 @@ def test_a_new_epoch_forgets_the_others_and_gives_isr_members_time() -> None:
     assert leading((1,), (1,)).followers == {}
 
 
+def test_begin_after_leading_the_epoch_before_keeps_the_ends_of_the_replicas() -> None:
+    """R-329: only a broker that did not lead before knows nothing of the others (`Replica.resetReplicaState`)."""
+    before = leading()
+    before.fetched(2, 33, 150, 8, 150, NOW - 9)
+    before.fetched(3, 44, 120, 7, 150, NOW - 9)
+    state = Leading.begin(1, 6, 8, (1, 2, 3, 4), Committed((1, 2)), 150, NOW, before)
+    assert state.followers == {
+        2: Follower(150, 8, caught_up_ms=NOW, last_fetch_ms=NOW, last_leader_end=150, broker_epoch=33),
+        3: Follower(120, 7, caught_up_ms=0, last_fetch_ms=0, last_leader_end=150, broker_epoch=44),
+        4: Follower(last_leader_end=150),
+    }
+    assert watermark(state, 150) == 150
+    assert before.followers[2] is not state.followers[2]
+
+
 def test_the_same_epoch_keeps_what_is_known_and_an_older_image_is_ignored() -> None:
     state = leading()
     state.fetched(2, -1, 150, 0, 200, NOW)

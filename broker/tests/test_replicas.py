@@ -256,7 +256,8 @@ def test_how_long_a_follower_may_lag_is_the_nodes_setting() -> None:
 # ---------------------------------------------------------------------- following
 
 
-def test_a_leader_of_an_epoch_forgets_what_followers_said_in_the_one_before() -> None:
+def test_a_leader_of_the_epoch_before_keeps_what_followers_said_and_one_that_followed_forgets_it() -> None:
+    """R-329."""
     ground = Ground()
 
     async def story() -> None:
@@ -276,11 +277,17 @@ def test_a_leader_of_an_epoch_forgets_what_followers_said_in_the_one_before() ->
         await ground.applier.settled()
         assert isinstance(replica.state, Leading)
         assert replica.state is not first
-        assert (replica.state.epoch, replica.state.followers[2].end_offset) == (1, -1)
+        assert (replica.state.epoch, replica.state.followers[2].end_offset) == (1, 0)
         assert replica.leader_epoch == replica.log.epochs.latest() == 1
+        for epoch, leader in ((2, 2), (3, ME)):
+            more = {"leader": leader, "leader_epoch": epoch, "partition_epoch": epoch + 1}
+            ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2), **more))
+            await ground.applier.settled()
+        assert isinstance(replica.state, Leading)
+        assert replica.state.followers[2].end_offset == -1
 
     ground.play(story)
-    assert ground.led == [("t", 0), ("t", 0)], "once an epoch"
+    assert ground.led == [("t", 0)] * 3, "once an epoch"
 
 
 def test_whether_a_leader_is_alone_goes_with_its_replicas() -> None:
