@@ -1,0 +1,78 @@
+"""A proxy in front of a node that counts requests and their latencies by API."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+from ottla.wire.apis import ApiKey
+
+
+class CountingProxy:
+    """Listens on a port, forwards each connection to another, and keeps what each request took."""
+
+    def __init__(self, port: int, target_port: int) -> None:
+        self._port = port
+        self._target_port = target_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+        self.latencies_s: dict[int, list[float]] = defaultdict(list)
+        """By API key, in the order of the responses."""
+        self.connections = 0
+
+    def __enter__(self) -> CountingProxy:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self._port))
+        self._ready.set()
+        self._loop.run_forever()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        node_reader, node_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        waiting: dict[bytes, tuple[int, float]] = {}
+
+        def request(frame: bytes) -> None:
+            waiting[frame[8:12]] = int.from_bytes(frame[4:6], "big"), time.monotonic()
+
+        def response(frame: bytes) -> None:
+            api_key, since = waiting.pop(frame[4:8])
+            self.latencies_s[api_key].append(time.monotonic() - since)
+
+        await asyncio.gather(_pump(reader, node_writer, request), _pump(node_reader, writer, response))
+
+    def table(self) -> str:
+        """Return a line for each API: count, median, sum, and how many took 400 ms and more."""
+        lines = [f"{self.connections} connections"]
+        for api_key, latencies in sorted(self.latencies_s.items()):
+            median_ms, slow = statistics.median(latencies) * 1000, sum(one >= 0.4 for one in latencies)
+            lines.append(
+                f"{ApiKey(api_key).name:20} {len(latencies):7,} requests, median {median_ms:8.2f} ms, "
+                f"in all {sum(latencies):8.2f} s, {slow} of 400 ms and more"
+            )
+        return "\n".join(lines)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]) -> None:
+    try:
+        while True:
+            size = await reader.readexactly(4)
+            frame = size + await reader.readexactly(int.from_bytes(size, "big"))
+            note(frame)
+            writer.write(frame)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()

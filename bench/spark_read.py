@@ -1,0 +1,171 @@
+"""A batch read of many partitions by Spark, from Apache Kafka and Ottla in turn: wall time, CPU time and the ratio.
+
+``python -m bench.spark_read --rounds 3``. Four topics of 500 partitions, with a record in each fifth partition, as a
+Spark job that reads many small topics meets them: Spark has a task and a consumer for each partition with records. A
+process of Spark for each read, warmed by the read of a topic of one partition; rounds alternate. ``--requests`` puts a
+proxy before each node that counts requests and their latencies by API: compare these, not the times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.produce import cpu_s
+from bench.request_counts import CountingProxy
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_port
+from compat_tests.raw import RawClient
+from ottla.wire import records as r
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
+
+WARM = "warm"
+SETTLING_S = 5.0
+"""Until a node leads what it was told to create."""
+
+
+class Read(NamedTuple):
+    """One batch read."""
+
+    wall_s: float
+    broker_cpu_s: float
+    spark_cpu_s: float
+
+
+def fill(node: Process, topics: list[str], partitions: int, every: int) -> int:
+    """Create the topics and write a record to each `every`-th partition; return the number of records."""
+    client, written = RawClient(node.port), 0
+    created = [ct.CreatableTopic(WARM, 1, 1), *(ct.CreatableTopic(topic, partitions, 1) for topic in topics)]
+    answer = client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest(created, 120_000))
+    assert not any(row.error_code for row in answer.topics), answer
+    time.sleep(SETTLING_S)
+    now_ms = int(time.time() * 1000)
+    for topic in topics:
+        for partition in range(0, partitions, every):
+            row = client.produce(topic, partition, r.build([r.NewRecord(b"k", b"value", now_ms)]))
+            assert row.error_code == 0, row
+            written += 1
+    client.produce(WARM, 0, r.build([r.NewRecord(b"k", b"value", now_ms)]))
+    client.close()
+    return written
+
+
+def spark_read(bootstrap: str, topics: str) -> None:
+    """Read in this process, first the warm-up topic, and print wall and CPU seconds of the second read."""
+    from pyspark.sql import SparkSession
+
+    from compat_tests.jars import jars
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars("spark"))))
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    gateway: Any = session.sparkContext._gateway
+    jvm = gateway.proc.pid
+
+    def read(names: str) -> tuple[int, float, float]:
+        since, cpu = time.monotonic(), cpu_s(jvm)
+        frame = session.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", names)
+        count = frame.load().selectExpr("sum(length(value))", "count(*)").collect()[0][1]
+        return count, time.monotonic() - since, cpu_s(jvm) - cpu
+
+    read(WARM)
+    count, wall_s, spark_cpu_s = read(topics)
+    print(json.dumps({"count": count, "wall_s": wall_s, "cpu_s": spark_cpu_s}), flush=True)
+    session.stop()
+
+
+def read_once(node: Process, bootstrap: str, topics: list[str], records: int) -> Read:
+    """Read all topics by a new process of Spark."""
+    before = cpu_s(node.pid)
+    command = [sys.executable, "-m", "bench.spark_read", "--read", bootstrap, "--topics", ",".join(topics)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert told["count"] == records, (told, records)
+    return Read(told["wall_s"], cpu_s(node.pid) - before, told["cpu_s"])
+
+
+def measure(options: argparse.Namespace, where: Path) -> dict[str, list[Read]]:
+    """Read from both in turn."""
+    topics = [f"many-{number}" for number in range(options.number_of_topics)]
+    reads: dict[str, list[Read]] = {"kafka": [], "ottla": []}
+    ports = {name: free_port() for name in reads}
+    settings: dict[str, dict[str, Any]] = {}
+    if options.requests:
+        settings = {name: {"advertised_listeners": f"PLAINTEXT://127.0.0.1:{port}"} for name, port in ports.items()}
+    kafka = KafkaProcess(where / "kafka", **settings.get("kafka", {}))
+    if options.requests:
+        text = kafka.config.read_text()
+        plain = f"advertised.listeners=PLAINTEXT://127.0.0.1:{kafka.port}\n"
+        kafka.config.write_text(text.replace(plain, ""))
+    nodes: dict[str, Process] = {"kafka": kafka, "ottla": OttlaProcess(where / "ottla", **settings.get("ottla", {}))}
+    records = 0
+    for number in range(options.rounds):
+        for name, node in nodes.items():
+            proxy = nullcontext() if not options.requests else CountingProxy(ports[name], node.port)
+            with proxy as counts:
+                if number == 0:
+                    node.start()
+                    records = fill(node, topics, options.partitions, options.every)
+                    if counts is not None:
+                        counts.latencies_s.clear()
+                        counts.connections = 0
+                bootstrap = node.bootstrap if counts is None else f"127.0.0.1:{ports[name]}"
+                one = read_once(node, bootstrap, topics, records)
+                print(
+                    f"{name:6} round {number}: {one.wall_s:6.1f} s, broker cpu {one.broker_cpu_s:.2f} s, "
+                    f"spark cpu {one.spark_cpu_s:.1f} s",
+                    flush=True,
+                )
+                reads[name].append(one)
+                if counts is not None:
+                    print(counts.table(), flush=True)
+    for node in nodes.values():
+        node.stop()
+    return reads
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--number-of-topics", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=500, help="of each topic")
+    parser.add_argument("--every", type=int, default=5, help="each so-and-so-many-th partition has a record")
+    parser.add_argument("--requests", action="store_true", help="count requests, in a proxy")
+    parser.add_argument("--read", metavar="BOOTSTRAP", help="the process of one read")
+    parser.add_argument("--topics", help="with --read")
+    options = parser.parse_args()
+    if options.read:
+        spark_read(options.read, options.topics)
+        return
+    with tempfile.TemporaryDirectory() as where:
+        reads = measure(options, Path(where))
+
+    def ratio(field: str) -> float:
+        ours, theirs = (statistics.median(getattr(one, field) for one in reads[name]) for name in ("ottla", "kafka"))
+        return float(ours / theirs)
+
+    print(
+        f"ottla / kafka, medians: time {ratio('wall_s'):.2f}, broker cpu {ratio('broker_cpu_s'):.2f}, "
+        f"spark cpu {ratio('spark_cpu_s'):.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
