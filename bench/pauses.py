@@ -4,7 +4,7 @@
 every task (a garbage collection that falls into one counts), and a pulse: a task that wants its turn each millisecond
 and notes how late it comes, whatever the reason. Between two things that are done to the node all are set back.
 ``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add
-to; ``late``: the longest wait of the pulse.
+to; ``late``: the longest wait of the pulse. With ``--arrays``: see `bench.arrays`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from bench import arrays
 from compat_tests.cluster import free_port
 from compat_tests.raw import RawClient
 from ottla.broker.config import NodeConfig
@@ -102,10 +103,10 @@ class Watch(trio.abc.Instrument):
         return out
 
 
-async def inside(directory: str, port: int, metrics_port: int) -> None:
+async def inside(directory: str, port: int, metrics_port: int, own: dict[str, str]) -> None:
     """The child: a node, and answers to what is asked on standard input."""
     watch = Watch()
-    settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS}
+    settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS, **own}
     node = Node(RealEnv(), NodeConfig(settings, directory, port=port), tidy)
     stop = trio.Event()
     trio.lowlevel.add_instrument(watch)
@@ -131,9 +132,12 @@ async def inside(directory: str, port: int, metrics_port: int) -> None:
 class Child:
     """The node under measurement."""
 
-    def __init__(self, directory: Path) -> None:
-        self.port, self.metrics_port = free_port(), free_port()
-        arguments = ["--inside", str(directory), str(self.port), str(self.metrics_port)]
+    def __init__(self, directory: Path, port: int | None = None, settings: dict[str, str] | None = None) -> None:
+        self.port, self.metrics_port = port or free_port(), free_port()
+        self.controller_port = -1
+        """Of a node that has a listener for controllers."""
+        ports = [str(self.port), str(self.metrics_port)]
+        arguments = ["--inside", str(directory), *ports, json.dumps(settings or {})]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.pauses", *arguments],
             stdin=subprocess.PIPE,
@@ -346,12 +350,19 @@ def row(child: Child, name: str, scene: Callable[[], None]) -> None:
 def main() -> None:
     """Be the child, or measure one."""
     if sys.argv[1:2] == ["--inside"]:
-        trio.run(inside, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        trio.run(inside, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
         return
     parser = argparse.ArgumentParser("bench.pauses")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=500)
+    parser.add_argument("--arrays", action="store_true", help="requests with very long arrays instead")
+    parser.add_argument("--elements", type=int, default=arrays.ELEMENTS, help="of a long array")
+    parser.add_argument("--kind", choices=arrays.KINDS, action="append", help="of its elements")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="with --arrays: beginning of an API's name")
     options = parser.parse_args()
+    if options.arrays:
+        arrays.measure(Child, options.elements, options.names, options.kind or arrays.KINDS)
+        return
     with tempfile.TemporaryDirectory() as where:
         measure(options.topics, options.partitions, Path(where) / "data")
 

@@ -105,6 +105,7 @@ def _elections(request: Any, answer: Any, code: ErrorCode, message: str | None, 
         for number in topic.partitions:
             told.partition_result.append(row(number, code, message))
             yield
+        yield
 
 
 def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
@@ -116,6 +117,7 @@ def _reassignments(request: Any, answer: Any, code: ErrorCode, message: str | No
         for part in topic.partitions:
             told.partitions.append(row(part.partition_index, code, message))
             yield
+        yield
 
 
 def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
@@ -127,6 +129,7 @@ def _ongoing(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
         for number in topic.partition_indexes:
             told.partitions.append(row(number))
             yield
+        yield
 
 
 def _credentials(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
@@ -161,6 +164,8 @@ def _directories(request: Any, answer: Any, code: ErrorCode, message: str | None
             for number in topic.partitions:
                 told.partitions.append(row(number, code))
                 yield
+            yield
+        yield
 
 
 def _join(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:
@@ -178,6 +183,7 @@ def _commits(request: Any, answer: Any, code: ErrorCode, message: str | None, ve
         for part in topic.partitions:
             told.partitions.append(row(part.partition_index, code))
             yield
+        yield
 
 
 def _quotas(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Steps[None]:

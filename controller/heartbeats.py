@@ -7,13 +7,13 @@ From KIP-631.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from msgspec.structs import replace as changed_record
 
-from ottla.controller.decision import Decision, Steps
+from ottla.controller.decision import Decision, Steps, distinct
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
 from ottla.controller.leadership import is_leaderless, leads_something, partition_changes
@@ -144,9 +144,9 @@ def fence(image: Image, broker_id: int, static: Mapping[str, str]) -> Steps:
     return Decision(None, records)
 
 
-def _differ(known: Collection[bytes] | None, told: Collection[bytes]) -> bool:
+def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Generator[None, None, bool]:
     """Whether directories that are told are others than those known; what is told first always is."""
-    return known is None or set(known) != set(told)
+    return known is None or set(known) != (yield from distinct(told)).keys()
 
 
 def heartbeat(
@@ -165,19 +165,20 @@ def heartbeat(
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     now, state = state_of(broker, contacts), (yield from next_state(image, contacts, request))
+    offline = yield from distinct(request.offline_log_dirs)
     records: list[Message] = []
     if state is not now:
-        records = yield from _transition(_without(image, broker, request.offline_log_dirs), static, broker, state)
+        records = yield from _transition(_without(image, broker, offline), static, broker, state)
         if state is State.CONTROLLED_SHUTDOWN:
             contacts.shutdown_at[broker_id] = next_offset + len(records) - 1
     contacts.offsets[broker_id] = request.current_metadata_offset
     if state is State.SHUTDOWN_NOW:
         leases.end(broker_id, broker.broker_epoch)
-    if request.offline_log_dirs:
-        records += yield from _offline(image, static, broker, request.offline_log_dirs)
+    if offline:
+        records += yield from _offline(image, static, broker, offline)
     cordoned = request.cordoned_log_dirs
     knows = image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
-    if knows and cordoned is not None and _differ(broker.cordoned_log_dirs, cordoned):
+    if knows and cordoned is not None and (yield from _differ(broker.cordoned_log_dirs, cordoned)):
         records.append(
             m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned))
         )

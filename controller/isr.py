@@ -7,6 +7,7 @@ KIP-903 (so do brokers of another epoch), KIP-704 (recovery after an unclean ele
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
 from ottla.controller.image import NO_LEADER_CHANGE, Image, Partition, changed
@@ -32,6 +33,9 @@ def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: in
     records: list[Message] = []
     seen = 0
     for wanted in request.topics:
+        seen += 1
+        if seen % PAUSE_EVERY == 0:
+            yield
         topic = image.topic_by_id(wanted.topic_id)
         rules = rules_of(image, static, topic) if topic is not None else None
         rows = ap.AlterPartitionResponseTopicData(wanted.topic_id)
@@ -45,9 +49,10 @@ def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: in
             if topic is None or rules is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            if version < 3:
-                asked.new_isr_with_epochs = [ap.BrokerState(i) for i in asked.new_isr]
             p = topic.partitions.get(asked.partition_index)
+            if version < 3 and p is not None:
+                some = islice(asked.new_isr, len(p.replicas) + 1)  # one more is wrong however many there are
+                asked.new_isr_with_epochs = [ap.BrokerState(i) for i in some]
             row.error_code = _error(image, request.broker_id, p, asked)
             if row.error_code != ErrorCode.NONE:
                 continue
@@ -77,7 +82,7 @@ def _error(image: Image, sender: int, p: Partition | None, asked: ap.AlterPartit
         return ErrorCode.INVALID_REQUEST
     if asked.partition_epoch < p.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    isr = [i.broker_id for i in asked.new_isr_with_epochs]
+    isr = [i.broker_id for i in islice(asked.new_isr_with_epochs, len(p.replicas) + 1)]
     if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(p.replicas) or p.leader not in isr:
         return ErrorCode.INVALID_REQUEST
     if asked.leader_recovery_state not in _RECOVERY_STATES:

@@ -49,9 +49,15 @@ def assign(image: Image, request: ad.AssignReplicasToDirsRequest, static: Mappin
     lost: set[tuple[bytes, int]] = set()
     seen = 0
     for directory in request.directories:
+        seen += 1
+        if seen % PAUSE_EVERY == 0:
+            yield
         out = ad.AssignReplicasToDirsResponseDirectoryData(directory.id)
         response.directories.append(out)
         for wanted in directory.topics:
+            seen += 1
+            if seen % PAUSE_EVERY == 0:
+                yield
             topic = image.topic_by_id(wanted.topic_id)
             rules = rules_of(image, static, topic) if topic is not None else None
             rows = ad.AssignReplicasToDirsResponseTopicData(wanted.topic_id)

@@ -99,6 +99,7 @@ class _Work:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
                 row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
                 yield
+            yield
 
 
 def handle(context: Context, request: OffsetCommitRequest) -> Answer:

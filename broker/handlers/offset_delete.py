@@ -34,6 +34,7 @@ def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
             if known is not None and part.partition_index in known.partitions:
                 wanted.append((topic.name, part.partition_index))
             yield None
+        yield None
     ticket = context.services.groups.ask(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
     answer = yield from settled(ticket)
     if isinstance(answer, ProtocolError):
@@ -49,6 +50,7 @@ def _delete(context: Context, request: OffsetDeleteRequest) -> Waiting[Answer]:
             rows.append(OffsetDeleteResponsePartition(part.partition_index, code))
             yield None
         out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+        yield None
     return out
 
 

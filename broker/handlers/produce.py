@@ -327,6 +327,7 @@ def _refuse_all(context: Context, request: ProduceRequest, outcome: _Outcome, co
         for part in topic.partition_data:
             outcome.refuse(part, corrupt, rows)
             yield
+        yield
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
 
 
@@ -346,6 +347,7 @@ def _take_all(context: Context, request: ProduceRequest, outcome: _Outcome) -> S
                 rows[-1] = ErrorCode(row.error_code)
             yield
         every.append(rows)
+        yield
     return every
 
 
@@ -367,6 +369,7 @@ def _rows(context: Context, request: ProduceRequest, every: list[list[Small]]) -
             rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
             yield
         out.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+        yield
     return out
 
 

@@ -45,6 +45,7 @@ def _acknowledge(context: Context, request: wire.ShareAcknowledgeRequest) -> Wai
         for part in topic.partitions:
             said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
+        yield None
     told = yield from acks.take(context, request, said)
     rows: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
@@ -58,6 +59,7 @@ def _acknowledge(context: Context, request: wire.ShareAcknowledgeRequest) -> Wai
                 row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
                 leaders.add(row.current_leader.leader_id)
         rows.setdefault(place.topic_id, []).append(row)
+        yield None
     if request.share_session_epoch == CLOSING:
         shares.sessions.close(request.group_id or "", request.member_id or "")
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []

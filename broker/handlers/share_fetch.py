@@ -214,12 +214,14 @@ def _handle(context: Context, request: wire.ShareFetchRequest) -> Waiting[Answer
         for part in topic.partitions:
             said[Place(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
+        yield None
     forgotten: set[Place] = set()
     for gone in request.forgotten_topics_data:
         for number in gone.partitions:
             if len(forgotten) <= MANY_PLACES:  # one more is too many already
                 forgotten.add(Place(gone.topic_id, number))
             yield None
+        yield None
     try:
         session = _session(context, request, said, forgotten)
     except ProtocolError as error:

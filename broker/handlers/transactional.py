@@ -82,6 +82,7 @@ def _begun(context: Context, request: ProduceRequest) -> Steps[_Begun]:
             if header.is_transactional and header.producer_id >= 0:
                 producers.add((header.producer_id, header.producer_epoch))
                 sequences[name, part.index] = header.base_sequence
+        yield
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)

@@ -138,6 +138,7 @@ class _Work:
                 long = verdict is ErrorCode.NONE and is_too_long(part, self._limit)
                 self._tell(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
                 yield
+            yield
 
 
 def handle(context: Context, request: m.TxnOffsetCommitRequest) -> Answer:

@@ -130,4 +130,5 @@ def row_of(txn: AddPartitionsToTxnTransaction, code_of: Codes) -> Waiting[AddPar
         for number in topic.partitions:
             parts.results_by_partition.append(AddPartitionsToTxnPartitionResult(number, code_of((topic.name, number))))
             yield None
+        yield None
     return out
