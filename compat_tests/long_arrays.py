@@ -6,6 +6,7 @@ The message classes are the schema, so an API that is added is covered without b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compat_tests.odd_values import MEANT
@@ -16,6 +17,8 @@ from ottla.wire.record import NewRecord
 from ottla.wire.records import build
 from ottla.wire.schema import FieldSpec, Message, fields_of
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+BATCH = build([NewRecord(b"k", b"v", 10**12)])
 KINDS = ("distinct", "equal", "empty")
 """Elements with different names and numbers, equal elements with valid values, and elements with default values."""
 NUMBERS = {"int16": 2**15, "uint16": 2**16, "int32": 2**31, "uint32": 2**32, "int64": 2**63}
@@ -78,38 +81,51 @@ def arrays(apis: Mapping[ApiKey, Route], key: ApiKey) -> list[ArrayOf]:
     return newest
 
 
-def long_request(array: ArrayOf, count: int, kind: str) -> Message:
-    """Return a request whose array has ``count`` elements; every other array on the way has one."""
-    return _struct(request_class(array.key), array.version, array.path, count, kind, None)
+def long_request(array: ArrayOf, count: int, kind: str, known: Mapping[str, Any] = NOTHING) -> Message:
+    """Return a request whose array has ``count`` elements; every other array on the way has one.
+
+    ``known``: values of fields outside the long array, as the node has them: the epoch of a broker, say.
+    """
+    return _struct(request_class(array.key), array.version, array.path, count, kind, None, known)
 
 
 def _struct(
-    cls: type[Message], version: int, path: tuple[str, ...], count: int, kind: str, number: int | None
+    cls: type[Message],
+    version: int,
+    path: tuple[str, ...],
+    count: int,
+    kind: str,
+    number: int | None,
+    known: Mapping[str, Any] = NOTHING,
 ) -> Message:
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
         if version not in spec.versions:
             values[spec.name] = spec.fresh_default()
+        elif spec.name in known and not spec.is_array:
+            values[spec.name] = known[spec.name]
         elif path and spec.name == path[0]:
-            values[spec.name] = _on_path(spec, version, path[1:], count, kind)
+            values[spec.name] = _on_path(spec, version, path[1:], count, kind, known)
         else:
             values[spec.name] = _beside(spec, version, kind, number)
     return cls(**values)
 
 
-def _on_path(spec: FieldSpec, version: int, rest: tuple[str, ...], count: int, kind: str) -> Any:
+def _on_path(
+    spec: FieldSpec, version: int, rest: tuple[str, ...], count: int, kind: str, known: Mapping[str, Any]
+) -> Any:
     if not spec.is_array or rest:
         assert spec.struct is not None
-        inner = _struct(spec.struct, version, rest, count, kind, None)
+        inner = _struct(spec.struct, version, rest, count, kind, None, known)
         return [inner] if spec.is_array else inner
     if kind != "distinct":
-        return [_element(spec, version, kind, None)] * count
+        return [_element(spec, version, kind, None, known if kind == "equal" else NOTHING)] * count
     return [_element(spec, version, kind, number) for number in range(count)]
 
 
-def _element(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any:
+def _element(spec: FieldSpec, version: int, kind: str, number: int | None, known: Mapping[str, Any] = NOTHING) -> Any:
     if spec.struct is not None:
-        return _struct(spec.struct, version, (), 0, kind, number)
+        return _struct(spec.struct, version, (), 0, kind, number, known)
     return _scalar(spec.element, spec.name, kind, number)
 
 
@@ -136,7 +152,7 @@ def _scalar(kind: str, name: str, form: str, number: int | None) -> Any:
         case "uuid":
             return bytes(16) if number is None else number.to_bytes(16, "big")
         case "records":
-            return b"" if form == "empty" else build([NewRecord(b"k", b"v", 10**12)])
+            return b"" if form == "empty" else BATCH
         case "bytes":
             return b""
         case "string":
