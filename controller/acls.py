@@ -188,7 +188,9 @@ def delete_acls(image: Image, request: da.DeleteAclsRequest, static: Mapping[str
     _need_authorizer(static)
     rows: list[da.DeleteAclsFilterResult] = []
     telling = _Telling(image)
-    for asked in request.filters:
+    for number, asked in enumerate(request.filters, 1):
+        if number % PAUSE_EVERY == 0:
+            yield
         row = da.DeleteAclsFilterResult(error_message=None)
         rows.append(row)
         wanted = filter_of(asked)

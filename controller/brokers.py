@@ -22,6 +22,8 @@ from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.schema import Message
 
 PRODUCER_ID_BLOCK = 1000
+MOST_LISTED = 1_000
+"""Listeners, features or directories of a node: its registration is one record, which every node reads in one step."""
 RESERVED_DIRECTORY_IDS = 100
 """Directory ids below this number stand for something else than a directory."""
 SUPPORTED_FEATURES = {
@@ -61,6 +63,8 @@ def _registration_error(
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
+    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MOST_LISTED:
+        return ErrorCode.INVALID_REGISTRATION
     dirs = yield from distinct(request.log_dirs)
     others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
     reserved = {n.to_bytes(16, "big") for n in range(RESERVED_DIRECTORY_IDS)}
@@ -131,6 +135,8 @@ def register(
 
 def register_controller(request: cr.ControllerRegistrationRequest) -> Steps:
     """Write a controller's registration (R282)."""
+    if max(len(request.listeners), len(request.features)) > MOST_LISTED:
+        return Decision(cr.ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = m.RegisterControllerRecord(
         request.controller_id,
         request.incarnation_id,

@@ -13,6 +13,7 @@ from enum import Enum
 
 from msgspec.structs import replace as changed_record
 
+from ottla.controller.brokers import MOST_LISTED
 from ottla.controller.decision import Decision, Steps, distinct
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image
@@ -164,6 +165,8 @@ def heartbeat(
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    if len(request.cordoned_log_dirs or ()) > MOST_LISTED:
+        return Decision(bh.BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
     now, state = state_of(broker, contacts), (yield from next_state(image, contacts, request))
     offline = yield from distinct(request.offline_log_dirs)
     records: list[Message] = []

@@ -84,8 +84,13 @@ class Turns:
 
     async def _raise_kraft_version(self, request: uf.UpdateFeaturesRequest, decision: Decision) -> Decision:
         """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
-        wanted = [u.max_version_level for u in request.feature_updates if u.feature == KRAFT_VERSION]
-        if not wanted or wanted[-1] <= self._machine.kraft_version or decision.response.error_code:
+        if decision.response.error_code:
+            return decision
+        wanted: list[int] = []
+        async for update in slowly(request.feature_updates):
+            if update.feature == KRAFT_VERSION:
+                wanted = [update.max_version_level]
+        if not wanted or wanted[-1] <= self._machine.kraft_version:
             return decision
         answer = (await self._raft.ask(RaiseVersion(wanted[-1], request.validate_only))).answer
         assert isinstance(answer, VoterAnswer)

@@ -160,6 +160,12 @@ controller.assignment.MAX_BATCH_BYTES chars | names and values of settings in Cr
 IncrementalAlterConfigs; names in AlterClientQuotas; names and salts in AlterUserScramCredentials |
 RECORD_LIST_TOO_LARGE for all of it
 
+controller.brokers.MOST_LISTED count | listeners, features or directories of a node that registers |
+INVALID_REGISTRATION. Kafka has no limit
+
+controller.raft.wire_values.MOST_LISTED count | endpoints or candidates in AddRaftVoter, UpdateRaftVoter,
+BeginQuorumEpoch and EndQuorumEpoch | INVALID_REQUEST. Kafka has no limit
+
 controller.quotas.MOST_PARTS count | parts of an entity, and quota keys, in an entry of AlterClientQuotas: there are
 three, and five | INVALID_REQUEST for that entry. Kafka has no such limit
 
@@ -189,6 +195,12 @@ broker.groups.promised.MOST_CHARS chars | the ids that were promised to new memb
 (MEMBER_ID_REQUIRED) and are not used yet, of all groups of a partition of `__consumer_offsets`;
 {broker.groups.promised.MOST_OF_GROUP_CHARS chars} of one group, and each counts {broker.groups.promised.EACH_CHARS
 count} more | the oldest is forgotten: UNKNOWN_MEMBER_ID, and whoever it was joins anew. Kafka keeps all of them
+
+broker.handlers.join_group.MOST_PROTOCOLS count | assignors that a member of a group of the classic protocol names |
+INCONSISTENT_GROUP_PROTOCOL. Kafka has no limit
+
+broker.handlers.sync_group.MOST_ASSIGNMENTS count | assignments in a SyncGroup | UNKNOWN_SERVER_ERROR. Kafka leaves out
+those of members that the group does not have
 
 group.share.max.size count | members of a share group | GROUP_MAX_SIZE_REACHED
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from ottla.broker.auth.operations import DENIED
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.turn import Steps
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
-from ottla.controller.decision import named_twice
+from ottla.controller.decision import gathered, named_twice
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -86,7 +87,8 @@ def _deletions(asking: Asking, request: Any) -> Steps[Parts]:
     if asking.may(Operation.DELETE, Resource.CLUSTER):
         return request, []
     row_class = sys.modules[type(request).__module__].DeletableTopicResult
-    asked = [*((name, None) for name in request.topic_names), *((t.name, t) for t in request.topics)]
+    named: Iterable[tuple[str | None, Any]] = ((name, None) for name in request.topic_names)
+    asked = yield from gathered(chain(named, ((t.name, t) for t in request.topics)))
     twice = yield from named_twice((name, b"" if t is None else t.topic_id) for name, t in asked)
     names, topics, refused = [], [], {}
     for name, topic in asked:

@@ -7,11 +7,10 @@ From KIP-4; by id: KIP-516.
 
 from __future__ import annotations
 
-from ottla.broker.refusals import refusal
+from ottla.broker.refusals import refusing
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
-from ottla.wire.schema import Message
 
 
 def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
@@ -19,9 +18,9 @@ def handle(context: Context, request: DeleteTopicsRequest) -> Answer:
     return forbidden(context, request) or context.services.admin.forward(context, request)
 
 
-def forbidden(context: Context, request: DeleteTopicsRequest) -> Message | None:
+def forbidden(context: Context, request: DeleteTopicsRequest) -> Answer:
     """The refusal where ``delete.topic.enable`` is false."""
     if context.services.config.flag("delete.topic.enable"):
         return None
-    old = context.version < 3
-    return refusal(request, context.version, ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)
+    code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    return context.turn.go(refusing(request, context.version, code))

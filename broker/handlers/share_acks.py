@@ -12,8 +12,9 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.server.dispatch import Context
 from ottla.broker.share.acknowledging import RENEW, Acknowledgement
 from ottla.broker.share.sessions import Place
-from ottla.broker.turn import Waiting
+from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
+from ottla.controller.decision import gathered
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 LONGEST_MEMBER_ID = 36
@@ -40,7 +41,10 @@ def refusal(context: Context, group_id: str | None, member_id: str | None) -> Er
     return None
 
 
-def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> bool:
+_TYPES_AT_ONCE = 4096
+
+
+def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Steps[bool]:
     """Whether a partition's batches cannot be meant (item 219)."""
     previous = -1
     most = RENEW if renews else RENEW - 1
@@ -48,8 +52,11 @@ def _is_wrong(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> bool
         types, span = batch.acknowledge_types, batch.last_offset - batch.first_offset
         if span < 0 or batch.first_offset < previous or not types or (len(types) > 1 and span != len(types) - 1):
             return True
-        if min(types) < 0 or max(types) > most or (not is_renewal and RENEW in types):
-            return True
+        for at in range(0, len(types), _TYPES_AT_ONCE):
+            some = types[at : at + _TYPES_AT_ONCE]
+            if min(some) < 0 or max(some) > most or (not is_renewal and RENEW in some):
+                return True
+            yield
         previous = batch.last_offset
     return False
 
@@ -64,11 +71,12 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Wai
     renews = context.version >= RENEWS_SINCE
     for place, said in batches.items():
         ticket = Ticket()
+        is_wrong = yield from _is_wrong(said, renews=renews, is_renewal=renews and request.is_renew_ack)
         name = shares.name_of(place)
         shared = shares.get(group_id, place)
         if name is None:
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
-        elif _is_wrong(said, renews=renews, is_renewal=renews and request.is_renew_ack):
+        elif is_wrong:
             ticket.give(ProtocolError(ErrorCode.INVALID_REQUEST))
         elif not context.may(Operation.READ, Resource.TOPIC, name):
             ticket.give(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -81,7 +89,9 @@ def take(context: Context, request: Any, batches: dict[Place, list[Any]]) -> Wai
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             is_looked_at = True
-            rows = [Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said]
+            rows = yield from gathered(
+                Acknowledgement(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
+            )
             ticket = shared.acknowledge(member_id, rows)
         told.append((place, ticket))
         yield None
