@@ -162,11 +162,13 @@ class Odd:
         self._learnt: dict[str, list[Any]] = {}
         self._blobs = tuple(_blobs())
         self._oddness = 1.0
+        self.shares: tuple[float, ...] = (1.0, ODD_SHARE, ODD_SHARE, 0.0)
+        """Of the values of a message: how many are not meant."""
         self._group = ""
 
     def request(self, cls: type[Message], version: int) -> Message:
         """One: nothing of some is meant, of others all but a few values."""
-        self._oddness = self.rng.choice((1.0, ODD_SHARE, ODD_SHARE, 0.0))
+        self._oddness = self.rng.choice(self.shares)
         self._group = next((group for word, group in GROUPS.items() if word in cls.__name__), "g")
         return self._struct(cls, version, flexible=version in spec_of(cls).flexible)
 

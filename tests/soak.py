@@ -72,6 +72,13 @@ CAMPAIGNS = (
     Campaign("damage", "files with bytes changed", "log/tests/test_mutations.py", 0, "OTTLA_MUTATIONS=10000"),
     Campaign("faults", "each call of the disk fails once", "sim/tests/test_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
     Campaign("power", "power cuts beneath a real node", "compat_tests/test_power.py", 0, "OTTLA_POWER_CUTS=200"),
+    Campaign(
+        "invalid-records",
+        "records no coordinator writes, in every internal topic",
+        "tests/test_invalid_records.py",
+        0,
+        "OTTLA_INVALID_RECORDS=20000",
+    ),
     Campaign("odd", "requests nobody means", "compat_tests/test_odd_values.py", 0, "OTTLA_ODD=600"),
     Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
     Campaign("kills", "leaders killed, stopped, paused under clients", "compat_tests/test_leader_kills.py", 0, KILLS),

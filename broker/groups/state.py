@@ -153,6 +153,11 @@ class Group:
         everybody = len(self.members)
         return protocol_type == self.protocol_type and any(self.speakers.get(n, 0) == everybody for n in names)
 
+    @property
+    def has_common_protocol(self) -> bool:
+        """Whether all members support at least one protocol."""
+        return any(count == len(self.members) for count in self.speakers.values())
+
     def select_protocol(self) -> str:
         """By vote: each member votes for the first protocol of its list that all support."""
         everybody = len(self.members)

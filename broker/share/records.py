@@ -53,6 +53,8 @@ def decode(key: bytes | None, value: bytes | None) -> ShareRecord | None:
         return None
     decoded: Any = compiler.decode(classes[0], 0, key, 2)[0]
     if value is None:
+        if not isinstance(decoded, s.ShareSnapshotKey):
+            raise WireError("a share update without a value")
         return ShareRecord(decoded, None)
     if len(value) < 2:
         raise WireError("a share state record's value without a version")

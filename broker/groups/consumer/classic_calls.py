@@ -98,6 +98,8 @@ def _synced(
     try:
         member = _member(group, request)
         assert member.classic is not None
+        if not member.classic.supported_protocols:  # its record says so: Kafka fails the request
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         first = member.classic.supported_protocols[0]
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, first.name):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

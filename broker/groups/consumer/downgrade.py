@@ -107,6 +107,8 @@ def _classic(groups: ConsumerGroups, back: Back, before: Member | None) -> Gener
         classic.add(_member(member))
         if number % STEP == 0:
             yield Fx()
+    if not classic.has_common_protocol:
+        raise WireError("its members have no protocol in common")
     classic.protocol = classic.select_protocol()
     yield Fx()
     for number, one in enumerate(classic.members.values()):

@@ -1,0 +1,55 @@
+"""Records of internal topics that no coordinator writes: the node lives, and the other shards serve.
+
+``OTTLA_INVALID_RECORDS`` says how many are drawn (20,000 in the campaign); ``OTTLA_INVALID_SEED`` the first seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from ottla.broker.coordinator import errors
+from ottla.broker.txn import records as transaction_records
+from ottla.broker.txn.state import TransactionState
+from tests import invalid_records as drawn
+from tests import invalid_stages as stages
+
+RECORDS = int(os.environ.get("OTTLA_INVALID_RECORDS", "1500"))
+SEED = int(os.environ.get("OTTLA_INVALID_SEED", "1"))
+TOPICS: dict[str, tuple[Callable[[trio.Nursery], drawn.Coordinators], drawn.Topic, float]] = {
+    "__consumer_offsets": (stages.groups, drawn.GROUPS, 0.6),
+    "__transaction_state": (stages.transactions, drawn.TRANSACTIONS, 0.2),
+    "__share_group_state": (stages.shares, drawn.SHARE_STATE, 0.2),
+}
+pytestmark = pytest.mark.invalid_state
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
+    topic: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    make, of_topic, share = TOPICS[topic]
+    found, seed = drawn.Findings(), SEED
+    monkeypatch.setattr(errors, "report", found.report)
+    while found.records < RECORDS * share:
+        try:
+            drawn.one(seed, make, of_topic, found)
+        except BaseException as error:
+            error.add_note(f"seed {seed} of {topic}")
+            raise
+        seed += 1
+    record_property("drawn", f"{found.records} records, {found.cases} logs, {found.invalid} not loaded")
+    assert not found.closed, "handlers raised"
+    assert not found.failed, "state machines raised"
+
+
+def test_invalid_records_find_a_coordinator_that_trusts_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = drawn.Findings()
+    monkeypatch.setattr(errors, "report", found.report)
+    monkeypatch.setattr(transaction_records, "_check", lambda value: TransactionState(value.transaction_status % 8))
+    for seed in range(1, 41):
+        drawn.one(seed, stages.transactions, drawn.TRANSACTIONS, found)
+    assert found.failed
