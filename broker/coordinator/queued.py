@@ -49,6 +49,7 @@ class Held(NamedTuple):
     """Answers that wait until the partition is committed up to ``end``."""
 
     end: int
-    deadline_ms: int
+    deadline_ms: float
+    """On the monotonic clock: the wall clock may be set back meanwhile."""
     replies: list[Reply]
     settle: Any

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import chain
+from math import ceil
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -206,7 +207,7 @@ class Shard(Generic[R]):
             self._give(fx.replies)
             self._settle(fx.settle, ErrorCode.NONE)
         else:
-            deadline = self._ground.env.now_ms() + self._ground.write_timeout_ms
+            deadline = self._ground.env.monotonic_ms() + self._ground.write_timeout_ms
             self._held.append(Held(self.written, deadline, fx.replies, fx.settle))
             if len(self._held) == 1:
                 self._watch()
@@ -330,13 +331,14 @@ class Shard(Generic[R]):
         """See to it that the first of those who wait does not wait longer than the write timeout."""
         key = self._key(())
         if self._held:
-            self._ground.timers.arm(key, self._held[0].deadline_ms, self._give_up)
+            left = self._held[0].deadline_ms - self._ground.env.monotonic_ms()
+            self._ground.timers.arm(key, self._ground.env.now_ms() + ceil(left), self._give_up)
         else:
             self._ground.timers.cancel(key)
 
     def _give_up(self) -> None:
         """The write timeout is over: the records may still be committed, but nobody waits for that."""
-        now = self._ground.env.now_ms()
+        now = self._ground.env.monotonic_ms()
         while self._held and self._held[0].deadline_ms <= now:
             self._release(told(ErrorCode.REQUEST_TIMED_OUT))
 

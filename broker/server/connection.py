@@ -118,6 +118,7 @@ class Connection:
         finally:
             self._stream.close()
             self._peer.leave()
+            self._peer.check()
 
     def _complain(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
         self._dispatcher.complaints.say(logger, level, text, *values, traceback=traceback)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.server.stopwatch import Stopwatch
 
+logger = logging.getLogger("ottla.connection")
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a connection that proved nothing (``KafkaPrincipal.java``)."""
 
@@ -46,6 +48,7 @@ class Peer:
     __slots__ = (
         "_callbacks",
         "brings",
+        "broken",
         "closed",
         "host",
         "is_forwarded",
@@ -89,6 +92,8 @@ class Peer:
         """For so long it is not read once it has its answer: it went over a quota."""
         self.closed = False
         """Whether it has left: nothing that is answered from now on reaches it."""
+        self.broken: AssertionError | None = None
+        """The broken invariant that a callback met when the peer left: the task of its connection raises it."""
         self._callbacks: dict[object, Callable[[], None]] = {}
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -109,7 +114,25 @@ class Peer:
         if not self.closed:
             self.closed = True
             while self._callbacks:
-                self._callbacks.pop(next(iter(self._callbacks)))()
+                self._call(self._callbacks.pop(next(iter(self._callbacks))))
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        """Call back; where that fails the others are called all the same."""
+        try:
+            callback()
+        except AssertionError as error:
+            self.broken = self.broken or error
+        except Exception:
+            logger.exception("Disconnect callback failed: connection from %s", self.host)
+
+    def check(self) -> None:
+        """Raise the broken invariant that a callback met, if any.
+
+        Raises:
+            AssertionError: it ends the node, as it does everywhere.
+        """
+        if self.broken is not None:
+            raise self.broken
 
 
 def _nothing() -> None:

@@ -115,6 +115,35 @@ def test_whoever_waits_for_a_peer_hears_of_its_leaving(stage: Stage) -> None:
     assert told == ["first", "second"]
 
 
+@pytest.mark.parametrize("error", [KeyError("k"), AssertionError("an invariant")])
+def test_disconnect_callback_that_raises_is_contained_unless_it_is_a_broken_invariant(
+    stage: Stage, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def fail() -> None:
+        raise error
+
+    def handler(context: Any, request: Any) -> Any:
+        context.peer.on_close(fail)
+        context.peer.on_close(lambda: told.append("second"))
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line = Line()
+    line.say(beat(1))
+    line.leave()
+    if isinstance(error, AssertionError):
+        with pytest.raises(AssertionError, match="an invariant"):
+            served(stage, line)
+    else:
+        served(stage, line)
+        assert [record.message for record in caplog.records] == [
+            f"Disconnect callback failed: connection from {line.peer}"
+        ]
+    assert told == ["second"], "the others are called all the same"
+
+
 def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: Stage) -> None:
     parked = Parked()
     stage.serve(ApiKey.FETCH, parked.handle, ends_with_peer=True)

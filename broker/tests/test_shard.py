@@ -141,6 +141,27 @@ def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
     assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: int) -> None:
+    house = led(House())
+
+    async def story() -> None:
+        held = house.put(("a", "1"))
+        await trio.sleep(1)
+        real = house.env.now_ms
+        house.env.now_ms = lambda: real() + step_ms
+        later = house.put(("b", "1"))
+        await trio.sleep(3.9)
+        assert (held.answer, later.answer) == (None, None)
+        await trio.sleep(0.2)
+        assert code_of(held) is E.COORDINATOR_NOT_AVAILABLE
+        assert later.answer is None
+        await trio.sleep(1)
+        assert code_of(later) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)
+
+
 def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
     house = led(House())
 

@@ -7,11 +7,13 @@ epoll of our own asks for hang-ups only (``EPOLLRDHUP``), and the event loop wai
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 from collections.abc import Callable
 
 import trio
 
+logger = logging.getLogger("ottla.connection")
 _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLONESHOT
 
 
@@ -44,6 +46,14 @@ class Hangups:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
+    @staticmethod
+    def _call(callback: Callable[[], None]) -> None:
+        """Call back and log what it raises: an exception in a system task would end the whole run of trio."""
+        try:
+            callback()
+        except Exception:
+            logger.exception("Disconnect callback failed: %r", callback)
+
     async def _run(self, epoll: select.epoll) -> None:
         try:
             while True:
@@ -52,7 +62,7 @@ class Hangups:
                     callback = self._callbacks.pop(fd, None)
                     self._unregister(fd)
                     if callback is not None:
-                        callback()
+                        self._call(callback)
         finally:
             self._epoll = None
             self._callbacks.clear()

@@ -107,3 +107,22 @@ def test_one_run_after_another_can_watch() -> None:
 
     trio.run(run)
     trio.run(run)
+
+
+def test_disconnect_callback_that_raises_is_logged_and_the_next_is_called(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        env, gone = RealEnv(), trio.Event()
+
+        def fail() -> None:
+            raise AssertionError("in a system task")
+
+        for callback in (fail, gone.set):
+            client, stream = await pair(env)
+            stream.on_gone(callback)
+            client.close()
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(10):
+            await gone.wait()
+
+    trio.run(run)
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["Disconnect callback failed"]
