@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.broker.config import NodeConfig
 from ottla.broker.metadata.channel import Asking
 from ottla.log.directory import METADATA_TOPIC
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -148,11 +148,20 @@ class Admin:
         try:
             response = await self._controller.submit(CreateTopicsRequest([topic], 60_000), 7)
             row = response.topics[0]
-            if row.error_code:
-                logger.warning("topic %s was not created: %s", topic.name, row.error_message)
+            if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # several brokers may have asked for it at once
+                logger.info("Auto topic creation of %s: another broker has created it", topic.name)
+            elif row.error_code:
+                code = ErrorCode(row.error_code).name
+                logger.warning(
+                    "Auto topic creation failed for %s with error %s: %s", topic.name, code, row.error_message
+                )
         except OSError:
             pass  # the controller has failed the node already
         except ProtocolError as error:
-            logger.warning("topic %s was not created: %s", topic.name, error)
+            self._warn(topic.name, error.code, error.message)
         finally:
             self._creating.discard(topic.name)
+
+    @staticmethod
+    def _warn(topic: str, code: ErrorCode, message: str | None) -> None:
+        logger.warning("Auto topic creation failed for %s with error %s: %s", topic, code.name, message or code.text)

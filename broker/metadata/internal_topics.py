@@ -61,7 +61,9 @@ class InternalTopics:
             response = await self._submit(CreateTopicsRequest(topics, self._timeout_ms), 7)
             for row in response.topics:
                 if row.error_code:
-                    self._note(row.name, row.error_message or ErrorCode(row.error_code).text, quiet_ms)
+                    exists = row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS  # another broker has created it
+                    why = row.error_message or ErrorCode(row.error_code).text
+                    self._note(row.name, why, quiet_ms, logging.INFO if exists else logging.WARNING)
         except OSError:
             pass  # the controller has failed the node already
         except ProtocolError as error:
@@ -70,8 +72,8 @@ class InternalTopics:
         finally:
             self._underway.difference_update(topic.name for topic in topics)
 
-    def _note(self, name: str, why: str, quiet_ms: int) -> None:
-        logger.warning("topic %s was not created: %s", name, why)
+    def _note(self, name: str, why: str, quiet_ms: int, level: int = logging.WARNING) -> None:
+        logger.log(level, "Auto topic creation failed for %s: %s", name, why)
         self._failures.pop(name, None)
         self._failures[name] = Failure(why, self._now_ms() + quiet_ms)
         if len(self._failures) > MOST_FAILURES:

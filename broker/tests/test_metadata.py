@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -213,7 +214,28 @@ def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
 
     with_admin(controller, story)
     assert len(created(controller)) == 2
-    assert len([r for r in caplog.records if "was not created" in r.message]) == (2 if code else 0)
+    warned = [
+        r for r in caplog.records if r.message.startswith(f"Auto topic creation failed for a with error {code.name}")
+    ]
+    assert len(warned) == (2 if code else 0)
+
+
+def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    row = ct.CreatableTopicResult(
+        "a", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message="Topic 'a' already exists."
+    )
+    controller = Taking(ct.CreateTopicsResponse(topics=[row]))
+    controller.may.set()
+    caplog.set_level(logging.INFO, "ottla.admin")
+
+    async def story(admin: Admin) -> None:
+        admin.auto_create("a")
+        await trio.sleep(1)
+
+    with_admin(controller, story)
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        ("INFO", "Auto topic creation of a: another broker has created it")
+    ]
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), ProtocolError(ErrorCode.REQUEST_TIMED_OUT)], ids=repr)
