@@ -94,7 +94,7 @@ SHARE_STATE = Topic(
 IDS = ("g", "h", "s", "w")
 """A group of each kind, as `Odd` names them."""
 LONGEST_S = 10
-"""In real time, for one case: what takes longer is taken for a loop without end."""
+"""On the processor, for one case: what takes longer is taken for a loop without end."""
 ANSWER_S = 700.0
 """In virtual time."""
 _INT16 = struct.Struct(">h")
@@ -235,18 +235,18 @@ def where(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise where the body takes longer in real time."""
+    """Raise where the body takes longer on the processor."""
 
     def over(*_: object) -> None:
         raise AssertionError(f"not done within {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 async def ask(coordinators: Coordinators, odd: Odd, found: Findings) -> None:

@@ -19,6 +19,9 @@ from ottla.wire.control import ControlType, end_of_transaction
 from ottla.wire.primitives import Buffer
 
 R = TypeVar("R")
+LARGEST_BATCH_BYTES = 8 << 20
+"""A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
+larger one, and a few kilobytes that clients write could come to far more."""
 RECORD_OVERHEAD_BYTES = 21
 """At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 
@@ -103,11 +106,13 @@ def _end(machine: Machine[R], ends: Ends, now_ms: int) -> Batch:
     return Batch(bytearray(raw), replay, Txn(version=ends.version))
 
 
-def replayed(machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buffer) -> Iterator[int]:
+def replayed(
+    machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = LARGEST_BATCH_BYTES
+) -> Iterator[int]:
     """Tell a machine a batch of its log, record by record; gives each record's bytes of key and value.
 
     Raises:
-        WireError: a record that does not parse.
+        WireError: a record that does not parse; a batch of more than ``limit_bytes`` once it is decompressed.
     """
     if header.is_control:
         if isinstance(machine, TransactionalMachine):
@@ -118,7 +123,7 @@ def replayed(machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buf
     if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
-    for record in r.iterate(raw, header):
+    for record in r.iterate(raw, header, limit=limit_bytes):
         decoded = serde.decode(record.key, record.value)
         if decoded is not None:
             replay(record.offset, decoded)

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from ottla.broker.coordinator import errors
-from ottla.broker.coordinator.batches import Serde, replayed
+from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES, Serde, replayed
 from ottla.broker.coordinator.errors import StateError, guarded
 from ottla.broker.coordinator.shard import Ground, Shard, State
 from ottla.broker.coordinator.ticket import Ticket
@@ -266,10 +266,10 @@ class CoordinatorRuntime(Generic[R]):
         return out
 
     async def _replay(self, shard: Shard[R], batches: list[tuple[BatchHeader, memoryview]]) -> None:
-        work = 0
+        work, limit = 0, max(LARGEST_BATCH_BYTES, shard.replica.log.settings.max_message_bytes)
         for header, raw in batches:
             work += BATCH_COST_BYTES
-            for size in guarded(replayed(shard.machine, self._serde, header, raw)):
+            for size in guarded(replayed(shard.machine, self._serde, header, raw, limit)):
                 work += RECORD_COST_BYTES + size
                 if work >= SLICE_BYTES:
                     work = 0

@@ -18,6 +18,10 @@ _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
+LARGEST_EPOCH = 2**31 - 1 - 2**16
+"""A group at the largest int32 could have no next epoch; it would take decades of rebalances to come near it."""
+_GROUP_KINDS = frozenset({3, 11, 17})
+"""Types of records that hold the epoch of a group."""
 
 _KEYS: dict[int, tuple[type[Message], type[Message]]] = {
     0: (o.LegacyOffsetCommitKey, o.LegacyOffsetCommitValue),
@@ -108,7 +112,10 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
             return GroupRecord(new_key, None)
         if len(value) < 2:
             raise WireError("a group record's value without a version")
-        return GroupRecord(new_key, compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0])
+        new_value = compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0]
+        if kind in _GROUP_KINDS:
+            _check_epoch(new_value.epoch)  # type: ignore[attr-defined]
+        return GroupRecord(new_key, new_value)
     decoded = compiler.decode(classes[0], 0, key, 2)[0]
     if isinstance(decoded, o.LegacyOffsetCommitKey):
         decoded = o.OffsetCommitKey(decoded.group, decoded.topic, decoded.partition)
@@ -117,5 +124,18 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
     if len(value) < 2:
         raise WireError("a group record's value without a version")
     (version,) = _TYPE.unpack_from(value)
-    cls = o.OffsetCommitValue if isinstance(decoded, o.OffsetCommitKey) else o.GroupMetadataValue
-    return GroupRecord(decoded, compiler.decode(cls, version, value, 2)[0])
+    if isinstance(decoded, o.OffsetCommitKey):
+        return GroupRecord(decoded, compiler.decode(o.OffsetCommitValue, version, value, 2)[0])
+    group = compiler.decode(o.GroupMetadataValue, version, value, 2)[0]
+    _check_epoch(group.generation)
+    return GroupRecord(decoded, group)
+
+
+def _check_epoch(epoch: int) -> None:
+    """Check that a group can go on from an epoch, or a generation.
+
+    Raises:
+        WireError: no group ever has it.
+    """
+    if not -1 <= epoch <= LARGEST_EPOCH:
+        raise WireError(f"invalid group epoch: {epoch} (at most {LARGEST_EPOCH})")

@@ -18,6 +18,8 @@ _CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
     1: (s.ShareUpdateKey, s.ShareUpdateValue),
 }
 VALUE_VERSION = 0
+LARGEST_EPOCH = 2**31 - 1 - 2**16
+"""A share partition at the largest int32 could have no next snapshot."""
 
 Key = s.ShareSnapshotKey | s.ShareUpdateKey
 Value = s.ShareSnapshotValue | s.ShareUpdateValue
@@ -60,4 +62,6 @@ def decode(key: bytes | None, value: bytes | None) -> ShareRecord | None:
         raise WireError("a share state record's value without a version")
     (version,) = _TYPE.unpack_from(value)
     stored: Any = compiler.decode(classes[1], version, value, 2)[0]
+    if not -1 <= stored.snapshot_epoch <= LARGEST_EPOCH:
+        raise WireError(f"invalid snapshot epoch: {stored.snapshot_epoch} (at most {LARGEST_EPOCH})")
     return ShareRecord(decoded, stored)

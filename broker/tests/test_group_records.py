@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
 from ottla.broker.groups.offsets import Offsets, Position, pack, unpack
-from ottla.broker.groups.records import GroupRecord, decode, encode
+from ottla.broker.groups.records import LARGEST_EPOCH, GroupRecord, decode, encode
 from ottla.wire.errors import WireError
+from ottla.wire.messages import consumer_group_records as c
 from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import share_group_records as s
+from ottla.wire.messages import streams_group_records as t
 
 TOPIC_ID = b"\x07" * 16
 KEY = o.OffsetCommitKey("g", "t", 3)
@@ -113,3 +117,21 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
         ("h", topic, partition) for topic in ("t", "u") for partition in (0, 1)
     }
     assert all(r.value is None for r in gone)
+
+
+@pytest.mark.parametrize("epoch", [-2, LARGEST_EPOCH + 1, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        (o.GroupMetadataKey("g"), lambda epoch: o.GroupMetadataValue("", epoch, None, None, 0, [])),
+        (c.ConsumerGroupMetadataKey("g"), lambda epoch: c.ConsumerGroupMetadataValue(epoch, 0)),
+        (s.ShareGroupMetadataKey("g"), lambda epoch: s.ShareGroupMetadataValue(epoch, 0)),
+        (t.StreamsGroupMetadataKey("g"), lambda epoch: t.StreamsGroupMetadataValue(epoch, 0)),
+    ],
+    ids=["classic", "consumer", "share", "streams"],
+)
+def test_decode_of_an_epoch_that_leaves_no_next_one_is_an_error(record: Any, epoch: int) -> None:
+    key, value = record
+    assert decode(*encode(GroupRecord(key, value(LARGEST_EPOCH)))) == GroupRecord(key, value(LARGEST_EPOCH))
+    with pytest.raises(WireError):
+        decode(*encode(GroupRecord(key, value(epoch))))

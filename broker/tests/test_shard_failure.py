@@ -10,10 +10,14 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES
 from ottla.broker.coordinator.events import Fired, Loaded, Unloaded
 from ottla.broker.coordinator.shard import State
 from ottla.broker.tests.register import E, House, Many, Park, Promise, Put, Register, Remind, code_of, with_runtime
 from ottla.log.machine import Arm
+from ottla.log.validate import Origin
+from ottla.wire import records as r
+from ottla.wire.compression import Codec
 
 pytestmark = pytest.mark.invalid_state
 
@@ -170,3 +174,17 @@ def test_shard_whose_end_raises_as_well_is_closed() -> None:
         assert len(list(house.runtime)) == 1, "what has moved away is not loaded again"
 
     run(house, story)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: Codec) -> None:
+    house = House(followed=False, partitions=2)
+    for size, state in ((1 << 20, State.ACTIVE), (LARGEST_BATCH_BYTES, State.FAILED)):
+        raw = r.build([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
+        house.replica.append(bytearray(raw), 1, Origin.COORDINATOR)
+
+        async def story(state: State = state) -> None:
+            assert house.shard_state() is state
+
+        run(house, story)
+        house.runtime.resign(house.replica)

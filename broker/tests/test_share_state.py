@@ -234,3 +234,13 @@ def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monke
     assert code(stage.write(*every[4:6])) is E.INVALID_REQUEST
     assert stage.write(every[4]) is True
     assert code(stage.write(every[5])) is E.INVALID_REQUEST
+
+
+def test_decode_of_a_share_record_no_coordinator_writes_is_an_error() -> None:
+    update = sr.encode(sr.ShareRecord(s.ShareUpdateKey("g", TOPIC, 0), s.ShareUpdateValue()))
+    with pytest.raises(WireError):
+        sr.decode(update[0], None)
+    for epoch in (-2, sr.LARGEST_EPOCH + 1, 2**31 - 1):
+        raw = sr.encode(sr.ShareRecord(s.ShareSnapshotKey("g", TOPIC, 0), s.ShareSnapshotValue(snapshot_epoch=epoch)))
+        with pytest.raises(WireError):
+            sr.decode(*raw)

@@ -121,6 +121,9 @@ def _classic(groups: ConsumerGroups, back: Back, before: Member | None) -> Gener
 
 def _member(member: Member) -> ClassicMember:
     assert member.classic is not None
+    protocols: dict[str, bytes] = {}
+    for protocol in member.classic.supported_protocols:  # of a name that its record says twice the first, as in a join
+        protocols.setdefault(protocol.name, protocol.metadata)
     return ClassicMember(
         member.id,
         member.instance_id,
@@ -128,7 +131,7 @@ def _member(member: Member) -> ClassicMember:
         member.client_host,
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
-        [(protocol.name, protocol.metadata) for protocol in member.classic.supported_protocols],
+        list(protocols.items()),
     )
 
 
