@@ -102,7 +102,9 @@ async def _topic(
 
 
 async def _partition(context: Context, name: str, key: SharePartitionKey) -> Partition:
-    shares = context.services.shares
+    topic, shares = context.image.topics.get(name), context.services.shares
+    if topic is None or key.partition not in topic.partitions:  # Kafka asks for its state for half a minute before
+        return Partition(key.partition, UNINITIALIZED, 0, -1)
     try:
         start, finished, leader_epoch = await shares.persister.summary(key)
     except ProtocolError:

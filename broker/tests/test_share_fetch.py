@@ -176,6 +176,21 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
     node.run(story)
 
 
+def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no_coordinator() -> None:
+    node = Node(1)
+
+    async def story() -> None:
+        topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
+        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
+        rows = answer.groups[0].topics[0].partitions
+        assert rows == [d.DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
+        assert node.persister.calls == []
+
+    node.run(story)
+
+
 def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
     node = Node(2)
 
