@@ -1,0 +1,103 @@
+"""Compares the outcomes of a workload on Ottla and on Kafka, and tells the first difference of each step.
+
+What may differ without a fault is removed first:
+
+- Compaction runs when a broker finds time for it. Of a compacted topic only the last record of each key that a
+  consumer got is compared, and the last offset.
+- Members of a group read a record twice when a partition moves between them before its position is committed.
+  Records of a group are compared as a set, by offset.
+- Timestamps of a topic with LogAppendTime are the broker's clock. Their type is compared, not their value.
+- A client counts errors as often as it polls. Names of errors are compared, not how often they came.
+- A client sends more requests on a slow machine. A count is a difference when it is several times Kafka's
+  (`REQUESTS_FACTOR`) and far above it (`REQUESTS_MARGIN`): that is what a busy loop looks like.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.workloads.drawing import Step, Workload
+
+REQUESTS_FACTOR = 4
+REQUESTS_MARGIN = 150
+Outcome = dict[str, Any]
+Row = list[int]
+_SHOWN = 300
+
+
+def differences(workload: Workload, ottla: list[Outcome], kafka: list[Outcome]) -> list[str]:
+    """Return one line for each step whose outcomes differ."""
+    out = []
+    for number, step in enumerate(workload["steps"]):
+        if number >= min(len(ottla), len(kafka)):
+            break
+        found = _difference(workload, step, ottla[number], kafka[number])
+        if found:
+            out.append(f"step {number} ({_title(step)}): {found}")
+    return out
+
+
+def _title(step: Step) -> str:
+    names = ("do", "client", "topic", "topics", "kind", "transaction", "settings", "group", "members", "start")
+    shown = [f"{name}={step[name]}" for name in names if step.get(name) not in (None, {})]
+    return ", ".join(shown).removeprefix("do=")[:_SHOWN]
+
+
+def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome) -> str:
+    if "failure" in ottla or "failure" in kafka:
+        both = ottla.get("failure"), kafka.get("failure")
+        return "" if both[0] == both[1] else f"failure: {both[0]}, on Kafka {both[1]}"
+    if step["do"] != "consume":
+        return _first(ottla.get("answer", ottla.get("failed")), kafka.get("answer", kafka.get("failed")), "")
+    found = []
+    for name in ("stop", "errors"):
+        mine, theirs = (sorted(x[name]) if name == "errors" else x[name] for x in (ottla, kafka))
+        if mine != theirs:
+            found.append(f"{name}: {mine}, on Kafka {theirs}")
+    rows = _rows_difference(workload, step, ottla["rows"], kafka["rows"])
+    if rows:
+        found.append(rows)
+    for key, count in ottla["requests"].items():
+        expected = kafka["requests"].get(key, 0)
+        if count > REQUESTS_FACTOR * expected + REQUESTS_MARGIN:
+            found.append(f"requests of API {key}: {count}, on Kafka {expected}")
+    return "; ".join(found)
+
+
+def _first(ottla: Any, kafka: Any, where: str) -> str:
+    """Return where two values first differ; nothing when they are equal."""
+    if isinstance(ottla, dict) and isinstance(kafka, dict):
+        for key in {**kafka, **ottla}:
+            found = _first(ottla.get(key), kafka.get(key), f"{where} {key}")
+            if found:
+                return found
+        return ""
+    if isinstance(ottla, list | tuple) and isinstance(kafka, list | tuple) and len(ottla) == len(kafka):
+        return next((x for i, pair in enumerate(zip(ottla, kafka, strict=True)) if (x := _first(*pair, f"{where}[{i}]"))), "")
+    return "" if ottla == kafka else f"{where}: {ottla}, on Kafka {kafka}"[:_SHOWN].strip()
+
+
+def _rows_difference(workload: Workload, step: Step, ottla: dict[str, list[Row]], kafka: dict[str, list[Row]]) -> str:
+    for name in sorted({*ottla, *kafka}):
+        topic = workload["topics"][int(name.partition("/")[0])]
+        mine, theirs = (_normalised(topic, step, x.get(name, [])) for x in (ottla, kafka))
+        if mine == theirs:
+            continue
+        at = next((i for i, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), None)
+        if at is None:
+            at = min(len(mine), len(theirs))
+        rows = [x[at] if at < len(x) else None for x in (mine, theirs)]
+        counts = f"{len(mine)} records, on Kafka {len(theirs)}"
+        return f"partition {name}: {counts}; record {at} [offset, timestamp, type, size, digest, key digest]: {rows[0]}, on Kafka {rows[1]}"
+    return ""
+
+
+def _normalised(topic: dict[str, Any], step: Step, rows: list[Row]) -> list[Any]:
+    if topic["kind"] == "stamped":
+        rows = [[row[0], 0, *row[2:]] for row in rows]
+    if step["group"] is not None:
+        rows = [list(row) for row in sorted({tuple(row) for row in rows})]
+    if topic["kind"] == "compact":
+        last = {row[5]: row for row in rows}
+        return sorted(last.values())
+    return rows
