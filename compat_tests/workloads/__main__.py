@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def main() -> int:
     if arguments.draw:
         print(json.dumps(_shortened(draw(arguments.seed)), indent=1))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all processes end with this one
     sides = (arguments.against,) if arguments.against else ("ottla", "kafka")
     seeds = [arguments.seed] if arguments.seed is not None else arguments.seeds
     bad = 0

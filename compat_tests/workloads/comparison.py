@@ -22,6 +22,7 @@ REQUESTS_FACTOR = 4
 REQUESTS_MARGIN = 150
 Outcome = dict[str, Any]
 Row = list[int]
+ROW = "offset, timestamp, timestamp type, size, digest, digest of the key"
 _SHOWN = 300
 
 
@@ -73,7 +74,8 @@ def _first(ottla: Any, kafka: Any, where: str) -> str:
                 return found
         return ""
     if isinstance(ottla, list | tuple) and isinstance(kafka, list | tuple) and len(ottla) == len(kafka):
-        return next((x for i, pair in enumerate(zip(ottla, kafka, strict=True)) if (x := _first(*pair, f"{where}[{i}]"))), "")
+        pairs = enumerate(zip(ottla, kafka, strict=True))
+        return next((found for i, pair in pairs if (found := _first(*pair, f"{where}[{i}]"))), "")
     return "" if ottla == kafka else f"{where}: {ottla}, on Kafka {kafka}"[:_SHOWN].strip()
 
 
@@ -88,7 +90,8 @@ def _rows_difference(workload: Workload, step: Step, ottla: dict[str, list[Row]]
             at = min(len(mine), len(theirs))
         rows = [x[at] if at < len(x) else None for x in (mine, theirs)]
         counts = f"{len(mine)} records, on Kafka {len(theirs)}"
-        return f"partition {name}: {counts}; record {at} [offset, timestamp, type, size, digest, key digest]: {rows[0]}, on Kafka {rows[1]}"
+        row = f"record {at} ({ROW}): {rows[0]}, on Kafka {rows[1]}"
+        return f"partition {name}: {counts}; {row}"
     return ""
 
 

@@ -85,10 +85,11 @@ def _produce(chance: random.Random, topics: list[dict[str, Any]], index: int, ba
     transaction = None
     if chance.random() < 0.25:
         size = chance.choice((1, 5, 50, 400))
+        aborts = (0, 2, 3) if topic["kind"] != "compact" else (0, 0, 0)  # the cleaner removes aborted records
         transaction = {
             "id": f"transaction-{number}",
             "size": max(size, len(records) // 30),
-            "aborts": chance.choice((0, 2, 3)) if topic["kind"] != "compact" else 0,  # the cleaner removes aborted records
+            "aborts": chance.choice(aborts),
             "leave_open": chance.random() < 0.5,
         }
     too_large = topic["large"] and "max.message.bytes" not in topic["configs"]
@@ -148,7 +149,8 @@ def _batches(chance: random.Random, topics: list[dict[str, Any]], index: int, ba
     count = max(1, min(20, 200_000 // max(size, 1)))
     number = max(2 * min(topics[index]["partitions"], 20), min(100, int(backlog / 8 / (count * max(size, 1)))))
     for i in range(min(number, max(2, int(60 * MIB / (count * max(size, 1)))))):
-        out.append([i % min(topics[index]["partitions"], 20), count, size, chance.choices(range(5), (6, 1, 1, 1, 1))[0]])
+        codec = chance.choices(range(5), (6, 1, 1, 1, 1))[0]
+        out.append([i % min(topics[index]["partitions"], 20), count, size, codec])
     return {"do": "batches", "topic": index, "seed": chance.randrange(1 << 31), "batches": out}
 
 
@@ -232,9 +234,11 @@ def _ending(chance: random.Random, steps: list[Step], topics: list[dict[str, Any
             size = chance.choice((9000, 100_000, 400_000))
             frame = {"do": "frame", "topic": len(topics) - 1, "kind": kind, "seed": chance.randrange(1 << 31)}
             steps.append({**frame, "size": size, "partition": chance.randrange(4)})
-        odd = [_consume(chance, topics, client, 0, 10 + i) for i, client in enumerate(("java", chance.choice(PRODUCERS)))]
+        readers = ("java", chance.choice(PRODUCERS))
+        odd = [_consume(chance, topics, client, 0, 10 + i) for i, client in enumerate(readers)]
         steps += [{**x, "topics": [len(topics) - 1], "members": 1} for x in odd]
-    steps += [_consume(chance, topics, client, backlog, 20 + i) for i, client in enumerate(clients[len(clients) // 2 :])]
+    after = clients[len(clients) // 2 :]
+    steps += [_consume(chance, topics, client, backlog, 20 + i) for i, client in enumerate(after)]
     if len(topics) > 1 and chance.random() < 0.5:
         steps.append(_deletion(chance, topics, 30))
     return steps

@@ -157,7 +157,18 @@ def odd_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:
     rows = []
     for i in range(count):
         value = bytes(chance.choices(b"abcdefghijklm", k=size_bytes // count))
-        rows.append(records.encode_record(NewRecord(b"k%d" % i, value, timestamp + i), i, i))
-    times = (timestamp, timestamp + count - 1)
-    header = batch.BatchHeader(0, 0, -1, 2, 0, codec, count - 1, *times, -1, -1, -1, count)
-    return batch.pack_header(header, pack(b"".join(rows)))
+        rows.append(NewRecord(b"k%d" % i, value, timestamp + i))
+    return _packed(rows, codec, pack)
+
+
+def plain_batch(rows: list[NewRecord], codec: int) -> bytes:
+    """Return a batch in the form that Kafka's own producer gives it."""
+    packs: dict[int, Pack] = {GZIP: gzip.compress, SNAPPY: _framed_snappy, LZ4: _lz4(), ZSTD: _zstd_plain}
+    return _packed(rows, codec, packs.get(codec, bytes))
+
+
+def _packed(rows: list[NewRecord], codec: int, pack: Pack) -> bytes:
+    first, last = rows[0].timestamp_ms, max(row.timestamp_ms for row in rows)
+    raw = b"".join(records.encode_record(row, i, row.timestamp_ms - first) for i, row in enumerate(rows))
+    header = batch.BatchHeader(0, 0, -1, 2, 0, codec, len(rows) - 1, first, last, -1, -1, -1, len(rows))
+    return batch.pack_header(header, pack(raw))

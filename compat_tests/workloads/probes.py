@@ -7,10 +7,9 @@ import time
 from typing import Any
 
 from compat_tests.workloads.brokers import Side
-from compat_tests.workloads.frames import odd_batch
-from ottla.wire import batch, records
+from compat_tests.workloads.frames import odd_batch, plain_batch
+from ottla.wire import batch
 from ottla.wire.apis import ApiKey
-from ottla.wire.compression import Codec
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 from ottla.wire.records import NewRecord
@@ -49,8 +48,7 @@ def produce_batches(side: Side, topic: str, step: Step, base_ms: int) -> list[An
             NewRecord(b"k%d" % i, (text * (size // max(len(text), 1) + 1))[:size], base_ms + chance.randrange(100_000))
             for i in range(count)
         ]
-        raw = records.build(rows, codec=Codec(codec))
-        out.append(_produced(side, topic, partition, raw))
+        out.append(_produced(side, topic, partition, plain_batch(rows, codec)))
     return out
 
 

@@ -28,7 +28,9 @@ class Reading:
         self._emit = emit
         self._finished = False
 
-    def add(self, topic: str, offset: int, partition: int, time_of: tuple[int, int], parts: tuple[Any, Any, Any]) -> None:
+    def add(
+        self, topic: str, offset: int, partition: int, time_of: tuple[int, int], parts: tuple[Any, Any, Any]
+    ) -> None:
         """Add a record: its timestamp type and timestamp, and its key, value and headers."""
         key, value, headers = parts
         digest = zlib.crc32(value or b"", zlib.crc32(key or b""))
@@ -231,9 +233,7 @@ def consume(job: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Run a consume job with its members; returns the rows read, the errors by name, and how it stopped."""
     reading = Reading(job, emit)
     stops: list[str] = []
-    members = [
-        threading.Thread(target=_member, args=(job, reading, stops)) for _ in range(max(1, job["members"]))
-    ]
+    members = [threading.Thread(target=_member, args=(job, reading, stops)) for _ in range(max(1, job["members"]))]
     for member in members:
         member.start()
     for member in members:

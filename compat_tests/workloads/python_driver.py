@@ -26,10 +26,8 @@ def emit(message: dict[str, Any]) -> None:
 def run(job: dict[str, Any]) -> None:
     """Run one job and write its result, or the name of the exception that ended it."""
     try:
-        if job["op"] == "consume":
-            result = python_consumers.consume(job, emit)
-        else:
-            result = python_producers.run(job)
+        consumes = job["op"] == "consume"
+        result = python_consumers.consume(job, emit) if consumes else python_producers.run(job)
         emit({"id": job["id"], "result": result})
     except Exception as error:
         logging.exception("job %s", job["client_id"])

@@ -58,10 +58,8 @@ class Run:
             "restart": self._restart,
             "delete records": self._delete_records,
         }
-        if step["do"] in do:
-            outcome = do[step["do"]](number, step)
-        else:
-            outcome = {"answer": self._probe(step)}
+        known = do.get(step["do"])
+        outcome = {"answer": self._probe(step)} if known is None else known(number, step)
         return {**outcome, "took_s": round(time.monotonic() - began, 2)}
 
     def _probe(self, step: Step) -> Any:

@@ -44,7 +44,9 @@ def consumer_settings(chance: random.Random, client: str, *, in_group: bool, sma
     if chance.random() < DEFAULTS:
         return out
     if chance.random() < 0.5:
-        out["fetch.max.bytes"] = chance.choice(("1", "5000", "1000000", "60000000") if small else ("5000000", "60000000"))
+        out["fetch.max.bytes"] = chance.choice(
+            ("1", "5000", "1000000", "60000000") if small else ("5000000", "60000000")
+        )
     if chance.random() < 0.5:
         limits = ("1", "3000", "65536", "10000000") if small else ("1000000", "10000000")
         out["max.partition.fetch.bytes"] = chance.choice(limits)

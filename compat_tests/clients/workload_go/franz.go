@@ -65,7 +65,7 @@ func produceOptions(job *Job) []kgo.Opt {
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	options := []kgo.Opt{kgo.SeedBrokers(job.Bootstrap), kgo.ClientID(job.ClientID), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.DefaultProduceTopic(job.Topic), kgo.RecordDeliveryTimeout(60 * time.Second)}
+		kgo.DefaultProduceTopic(job.Topic)}
 	if codec, there := job.Settings["compression.type"]; there {
 		options = append(options, kgo.ProducerBatchCompression(codecs[codec]))
 	}
