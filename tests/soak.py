@@ -101,6 +101,7 @@ CAMPAIGNS = (
     Campaign("quotas", "quotas beside Kafka", "compat_tests/test_quotas_beside.py", 0, "OTTLA_QUOTAS=all"),
     Campaign("kerberos", "tickets beside Kafka", "compat_tests/test_kerberos.py", 0, "OTTLA_KERBEROS=all"),
     Campaign("tokens", "tokens beside Kafka", "compat_tests/test_tokens.py", 0, "OTTLA_TOKENS=all"),
+    Campaign("workloads", "drawn workloads beside Kafka", "compat_tests/test_workloads.py", 0, "OTTLA_WORKLOADS=1-200"),
     Campaign("mechanisms", "logins beside Kafka", "compat_tests/test_mechanisms.py", 0, "OTTLA_MECHANISMS=all"),
 )
 

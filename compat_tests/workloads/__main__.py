@@ -10,6 +10,7 @@ from pathlib import Path
 
 from compat_tests.workloads.campaign import Stage, campaign
 from compat_tests.workloads.drawing import draw
+from compat_tests.workloads.planted import PLANTS
 
 
 def _seeds(text: str) -> range:
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--resume", type=Path, metavar="FILE", help="append results; seeds it holds are left out")
     parser.add_argument("--against", choices=("kafka", "ottla"), help="run on one broker only and print the outcomes")
     parser.add_argument("--draw", action="store_true", help="print the workload and run nothing")
+    parser.add_argument("--plant", default="", choices=("", *PLANTS), help="run Ottla with a fault, until it is found")
     arguments = parser.parse_args()
     if arguments.draw:
         print(json.dumps(_shortened(draw(arguments.seed)), indent=1))
@@ -33,7 +35,7 @@ def main() -> int:
     sides = (arguments.against,) if arguments.against else ("ottla", "kafka")
     seeds = [arguments.seed] if arguments.seed is not None else arguments.seeds
     bad = 0
-    with Stage(sides) as stage:
+    with Stage(sides, arguments.plant) as stage:
         for result in campaign(stage, seeds, arguments.resume):
             bad += bool(result.differences)
             print(f"seed {result.seed}: {len(result.differences)} differences, {result.took_s:.1f} s", flush=True)
@@ -41,11 +43,13 @@ def main() -> int:
                 print(f"  {json.dumps(_shortened(draw(result.seed)))}")
             for line in result.differences:
                 print(f"  {line}", flush=True)
+            if arguments.plant and result.differences:
+                return 0
             if arguments.seed is not None:
                 for name, outcomes in result.outcomes.items():
                     for number, outcome in enumerate(outcomes):
                         print(f"  {name} {number}: {json.dumps(_shortened(outcome))[:600]}")
-    return 1 if bad else 0
+    return 1 if bad or arguments.plant else 0
 
 
 def _shortened(value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,11 +40,20 @@ class _Kafka(KafkaProcess):
         return [x.replace("-Xmx512m", "-Xmx1g") for x in super().command()]
 
 
+class _Ottla(OttlaProcess):
+    plant = ""
+
+    def command(self) -> list[str]:
+        """The command line; with a fault of `compat_tests.workloads.planted` where one is to be found."""
+        out = super().command()
+        return [sys.executable, "-m", "compat_tests.workloads.planted", self.plant, *out[1:]] if self.plant else out
+
+
 class Side:
     """A broker of one kind that runs through all seeds."""
 
-    def __init__(self, name: str, folder: Path, go: Driver, python: Driver, java: Driver) -> None:
-        """``name``: ottla or kafka."""
+    def __init__(self, name: str, folder: Path, go: Driver, python: Driver, java: Driver, plant: str = "") -> None:
+        """``name``: ottla or kafka; ``plant``: a fault that is planted in Ottla."""
         self.name = name
         self.drivers = {"java": java, "franz-go": go}
         self.drivers |= dict.fromkeys(("confluent", "kafka-python", "aiokafka"), python)
@@ -52,8 +62,10 @@ class Side:
         self.proxy: int = go.call({"op": "proxy", "target": f"127.0.0.1:{port}"})["result"]
         self.bootstrap = f"127.0.0.1:{self.proxy}"
         settings = {**SETTINGS, "advertised_listeners": f"PLAINTEXT://{self.bootstrap}"}
-        made = OttlaProcess if name == "ottla" else _Kafka
+        made = _Ottla if name == "ottla" else _Kafka
         self.process: Process = made(folder / name, port, **settings)
+        if isinstance(self.process, _Ottla):
+            self.process.plant = plant
         self.folder = folder / name
         self._raw: RawClient | None = None
         self.topic_ids: dict[str, bytes] = {}
@@ -137,7 +149,7 @@ class Side:
         rows = [dr.DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
         request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, rows)], 30_000)
         answer = self.call(ApiKey.DELETE_RECORDS, 2, request)
-        return [(x.partition_index, x.error_code, x.low_watermark) for x in answer.topics[0].partitions]
+        return sorted((x.partition_index, x.error_code, x.low_watermark) for x in answer.topics[0].partitions)
 
     def delete_topics(self, names: list[str]) -> list[int]:
         """Delete topics; returns their error codes."""

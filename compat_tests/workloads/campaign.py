@@ -15,12 +15,11 @@ from compat_tests.workloads.brokers import Side
 from compat_tests.workloads.comparison import differences
 from compat_tests.workloads.drawing import MIB, draw
 from compat_tests.workloads.drivers import Driver, commands
+from compat_tests.workloads.probes import AGE_MS
 from compat_tests.workloads.runner import Run
 
 TOGETHER_BYTES = 200 * MIB
 """Above this backlog one broker runs after the other: the disk holds the backlog once."""
-AGE_MS = 4 * 3600 * 1000
-"""How old the earliest record is: none is from the future, and retention takes none."""
 
 
 class Result(NamedTuple):
@@ -35,8 +34,9 @@ class Result(NamedTuple):
 class Stage:
     """The drivers and the brokers."""
 
-    def __init__(self, sides: Iterable[str] = ("ottla", "kafka")) -> None:
+    def __init__(self, sides: Iterable[str] = ("ottla", "kafka"), plant: str = "") -> None:
         self._names = tuple(sides)
+        self._plant = plant
         self._temporary = tempfile.TemporaryDirectory(prefix="workloads-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.drivers: list[Driver] = []
@@ -51,7 +51,7 @@ class Stage:
             for name in self._names:
                 python = Driver(run["python"], self.folder / f"python-{name}.log")
                 self.drivers.append(python)
-                side = Side(name, self.folder, go, python, java)
+                side = Side(name, self.folder, go, python, java, self._plant)
                 side.start()
                 self.sides.append(side)
         except BaseException:

@@ -6,8 +6,8 @@ import math
 import random
 from typing import Any
 
-from compat_tests.workloads.frames import FRAMES
-from compat_tests.workloads.settings import CODECS, consumer_settings, producer_settings
+from compat_tests.workloads.frames import FRAMES, HIDDEN_FAULTS
+from compat_tests.workloads.settings import TOPIC_CODECS, consumer_settings, producer_settings
 
 KIB, MIB = 1 << 10, 1 << 20
 LARGE_TOPIC_BYTES = 25 * MIB
@@ -15,6 +15,7 @@ LARGEST_BYTES = 20 * MIB
 """Of a message."""
 MOST_RECORDS = 3000
 """In one produce step: comparing rows, not bytes, would take the time otherwise."""
+FRAME_PARTITIONS = 12
 BIG_SEED_EVERY = 50
 BIG_BACKLOG_BYTES = 1 << 30
 PRODUCERS = ("java", "confluent", "kafka-python", "aiokafka", "franz-go")
@@ -50,7 +51,7 @@ def _topic(chance: random.Random, *, large: bool) -> dict[str, Any]:
     elif kind == "stamped":
         configs["message.timestamp.type"] = "LogAppendTime"
     elif kind == "codec":
-        configs["compression.type"] = chance.choice(CODECS)
+        configs["compression.type"] = chance.choice(TOPIC_CODECS)
     if chance.random() < 0.2 and not large:
         configs["segment.bytes"] = str(MIB)
     return {"partitions": _partitions(chance), "configs": configs, "kind": kind, "large": large}
@@ -86,11 +87,14 @@ def _produce(chance: random.Random, topics: list[dict[str, Any]], index: int, ba
     if chance.random() < 0.25:
         size = chance.choice((1, 5, 50, 400))
         aborts = (0, 2, 3) if topic["kind"] != "compact" else (0, 0, 0)  # the cleaner removes aborted records
+        leave_open = chance.random() < 0.6
+        if leave_open and chance.random() < 0.6:
+            size = len(records)
         transaction = {
             "id": f"transaction-{number}",
             "size": max(size, len(records) // 30),
             "aborts": chance.choice(aborts),
-            "leave_open": chance.random() < 0.5,
+            "leave_open": leave_open,
         }
     too_large = topic["large"] and "max.message.bytes" not in topic["configs"]
     settings = producer_settings(chance, client, large=topic["large"], transactional=transaction is not None)
@@ -184,6 +188,26 @@ def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) ->
     return [_batches(chance, topics, index, backlog), *(_fetch(chance, topics, index) for _ in range(5))]
 
 
+def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[Step]:
+    """Batches in unusual forms, each in a partition of its own, and consumers that read what was accepted."""
+    plain, codec = len(topics), chance.choice(TOPIC_CODECS)
+    topics.append({"partitions": FRAME_PARTITIONS, "configs": {}, "kind": "frames", "large": False})
+    topics.append({**topics[-1], "configs": {"compression.type": codec}})
+    steps: list[Step] = []
+    for partition, kind in enumerate(chance.sample(sorted(FRAMES), FRAME_PARTITIONS)):
+        step = {"do": "frame", "topic": plain + chance.randint(0, 1), "kind": kind, "partition": partition}
+        step |= {"seed": chance.randrange(1 << 31), "size": chance.choice((9000, 100_000, 400_000))}
+        if kind in HIDDEN_FAULTS:
+            if kind.startswith(codec):
+                continue
+            step["topic"] = plain + 1
+        steps.append(step)
+    for number, client in enumerate(("java", chance.choice(PRODUCERS))):
+        reader = _consume(chance, topics, client, 0, 10 + number)
+        steps.append({**reader, "topics": [plain, plain + 1], "members": 1, "start": "beginning"})
+    return steps
+
+
 def _deletion(chance: random.Random, topics: list[dict[str, Any]], number: int) -> Step:
     """A consumer reads several topics to their ends and goes on, while one of them is deleted."""
     step = _consume(chance, topics, chance.choice(PRODUCERS), 0, number)
@@ -227,16 +251,7 @@ def _ending(chance: random.Random, steps: list[Step], topics: list[dict[str, Any
         steps.append({"do": "finish", "client": step["client"], "handle": step["handle"], "commit": commit})
         steps.append(_list_offsets(chance, topics, step["topic"]))
     if chance.random() < 0.15:
-        topics.append({"partitions": 4, "configs": {}, "kind": "odd", "large": False})
-        if chance.random() < 0.5:
-            topics[-1]["configs"] = {"compression.type": chance.choice(CODECS)}
-        for kind in chance.sample(sorted(FRAMES), 10):
-            size = chance.choice((9000, 100_000, 400_000))
-            frame = {"do": "frame", "topic": len(topics) - 1, "kind": kind, "seed": chance.randrange(1 << 31)}
-            steps.append({**frame, "size": size, "partition": chance.randrange(4)})
-        readers = ("java", chance.choice(PRODUCERS))
-        odd = [_consume(chance, topics, client, 0, 10 + i) for i, client in enumerate(readers)]
-        steps += [{**x, "topics": [len(topics) - 1], "members": 1} for x in odd]
+        steps += _frames(chance, topics)
     after = clients[len(clients) // 2 :]
     steps += [_consume(chance, topics, client, backlog, 20 + i) for i, client in enumerate(after)]
     if len(topics) > 1 and chance.random() < 0.5:

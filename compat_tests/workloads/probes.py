@@ -19,6 +19,11 @@ WITHOUT_TOPIC_NAMES = 13
 WAITED = 0.8
 """A response counts as held back when it took this part of ``max_wait_ms``."""
 TRIES = 3
+MAX_TIMESTAMP = -3
+AGE_MS = 4 * 3600 * 1000
+"""How old the earliest record is: none is from the future, and retention takes none."""
+YOUNGEST_MS = AGE_MS - 60_000
+"""Timestamps from here on, counted from the earliest record's, were made by a broker."""
 Step = dict[str, Any]
 
 
@@ -30,10 +35,10 @@ def list_offsets(side: Side, topic: str, step: Step, base_ms: int) -> dict[str, 
             asked = at if at < 0 else base_ms + at
             found = side.offsets(topic, dict.fromkeys(step["partitions"], asked), isolation, step["version"])
             for partition, (error, timestamp, offset, epoch) in found.items():
-                shown = timestamp - base_ms if timestamp > 0 and not step["stamped"] else min(timestamp, 0)
-                by_time = step["stamped"] and (at >= 0 or at == -3)
-                # A broker that stamps records itself has its own times; which record is found follows from them.
-                row = [error, shown, -1 if offset < 0 else "any" if by_time else offset, epoch]
+                row: list[Any] = [error, timestamp - base_ms if timestamp > 0 else timestamp, offset, epoch]
+                # Times a broker makes, of markers and of records it stamps, are its own; so is which is the largest.
+                if offset >= 0 and (at >= 0 or at == MAX_TIMESTAMP) and (step["stamped"] or row[1] > YOUNGEST_MS):
+                    row = [error, "time of the broker", "any", epoch]
                 out[f"{partition}: {at}, isolation {isolation}"] = row
     return out
 

@@ -144,7 +144,7 @@ def _kafka_python(job: dict[str, Any], reading: Reading) -> str:
             polled = consumer.poll(int(POLL_S * 1000))
             wanted = set(reading.wanted()) if until is None else set()
             waiting = [tp for tp in consumer.assignment() if f"{tp.topic}/{tp.partition}" in wanted]
-            positions = {tp: consumer.position(tp, timeout_ms=100) for tp in waiting}
+            positions = {tp: _position(consumer, tp) for tp in waiting}
         except (KafkaError, AssertionError) as error:
             with reading.lock:
                 reading.error(type(error).__name__)
@@ -160,6 +160,16 @@ def _kafka_python(job: dict[str, Any], reading: Reading) -> str:
             stop, until = reading.stop(until)
     consumer.close()
     return stop
+
+
+def _position(consumer: Any, tp: Any) -> int | None:
+    from kafka.errors import KafkaTimeoutError
+
+    try:
+        position: int | None = consumer.position(tp, timeout_ms=100)
+    except KafkaTimeoutError:  # not known yet: the machine is slow
+        return None
+    return position
 
 
 def _advance(reading: Reading, positions: dict[Any, int | None]) -> None:
@@ -194,7 +204,7 @@ async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
             polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
             wanted = set(reading.wanted()) if until is None else set()
             own = [tp for tp in consumer.assignment() if f"{tp.topic}/{tp.partition}" in wanted]
-            positions = {tp: await _position(consumer, tp) for tp in own}
+            positions = {tp: await _aiokafka_position(consumer, tp) for tp in own}
         except (KafkaError, AssertionError) as error:
             reading.error(type(error).__name__)
             stop = "error"
@@ -210,7 +220,7 @@ async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
     return stop
 
 
-async def _position(consumer: Any, tp: Any) -> int | None:
+async def _aiokafka_position(consumer: Any, tp: Any) -> int | None:
     try:
         return int(await asyncio.wait_for(consumer.position(tp), 0.2))
     except (TimeoutError, AssertionError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPIC_CODECS = ("uncompressed", *CODECS[1:])
+"""Values of the topic setting ``compression.type``, but ``producer``, its default."""
 LARGE_REQUEST_BYTES = 26_000_000
 """What a producer must be allowed to send a message of 20 MB."""
 TRANSACTION_TIMEOUT_MS = 600_000

@@ -1,0 +1,91 @@
+"""Drawn workloads beside Kafka: each client reads from a node what it reads from Kafka, and reports the same errors.
+
+``OTTLA_WORKLOADS=1-200`` is the campaign; with ``OTTLA_WORKLOADS_RESUME=FILE`` it can be continued.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from compat_tests.workloads.campaign import Stage, campaign
+from compat_tests.workloads.comparison import differences
+from compat_tests.workloads.drawing import draw
+from compat_tests.workloads.drivers import Missing
+
+SEEDS = os.environ.get("OTTLA_WORKLOADS", "")
+RESUME = os.environ.get("OTTLA_WORKLOADS_RESUME")
+SHORT_SEEDS = (1, 3, 13, 16, 28)
+"""Of CI: all clients, a transaction, a deleted topic, unusual frames, large messages; about 10 s each."""
+
+
+def _chosen() -> list[int]:
+    if not SEEDS:
+        return list(SHORT_SEEDS)
+    first, _, last = SEEDS.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+@pytest.mark.xdist_group(__name__)
+def test_drawn_workloads_read_the_same_as_on_kafka() -> None:
+    try:
+        stage = Stage()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    found: dict[int, list[str]] = {}
+    with stage:
+        for result in campaign(stage, _chosen(), Path(RESUME) if RESUME else None):
+            print(f"seed {result.seed}: {len(result.differences)} differences, {result.took_s:.0f} s", flush=True)
+            if result.differences:
+                found[result.seed] = result.differences
+    shown = json.dumps(found, indent=1)
+    assert not found, f"python -m compat_tests.workloads --seed {next(iter(found))}: {shown}"
+
+
+def test_draw_of_the_same_seed_returns_the_same_workload() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_seeds_of_a_campaign_cover_sizes_partitions_and_steps() -> None:
+    workloads = [draw(seed) for seed in range(1, 201)]
+    steps = [step for workload in workloads for step in workload["steps"]]
+    names = {step["do"] for step in steps}
+    clients = {step["client"] for step in steps if step["do"] == "consume"}
+    records = [row for step in steps if step["do"] == "produce" for row in step["records"]]
+    assert names >= {"produce", "consume", "finish", "list offsets", "fetch", "frame", "delete records", "restart"}
+    assert clients == {"java", "confluent", "kafka-python", "aiokafka", "franz-go"}
+    assert max(topic["partitions"] for workload in workloads for topic in workload["topics"]) > 400
+    assert max(row[2] for row in records) > 15 << 20
+    assert any(step["transaction"] and step["transaction"]["leave_open"] for step in steps if step["do"] == "produce")
+    assert any(step["do"] == "consume" and step["delete"] is not None for step in steps)
+
+
+CONSUMED = {"rows": {"0/0": [[0, 5, 0, 3, 77, 9], [1, 6, 0, 3, 78, 9]]}, "errors": {}, "stop": "end", "requests": {}}
+STEP = {"do": "consume", "client": "java", "group": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "changed", "found"),
+    [
+        ("plain", STEP, {}, ""),
+        ("plain", STEP, {"rows": {}}, "partition 0/0: 0 records, on Kafka 2"),
+        ("plain", STEP, {"errors": {"KafkaException": 1}}, "errors: ['KafkaException'], on Kafka []"),
+        ("plain", STEP, {"stop": "timeout"}, "stop: timeout, on Kafka end"),
+        ("plain", STEP, {"requests": {"1": 6000}}, "requests of API 1: 6000, on Kafka 0"),
+        ("plain", STEP, {"requests": {"1": 100}}, ""),
+        ("stamped", STEP, {"rows": {"0/0": [[0, 95, 0, 3, 77, 9], [1, 96, 0, 3, 78, 9]]}}, ""),
+        ("compact", STEP, {"rows": {"0/0": [[1, 6, 0, 3, 78, 9]]}}, ""),
+        ("compact", STEP, {"rows": {"0/0": [[0, 5, 0, 3, 77, 9]]}}, "partition 0/0: 1 records, on Kafka 1"),
+        ("plain", {**STEP, "group": "g"}, {"rows": {"0/0": CONSUMED["rows"]["0/0"] * 2}}, ""),  # type: ignore[index]
+    ],
+)
+def test_differences_leaves_out_what_may_differ_without_a_fault(
+    kind: str, step: dict[str, object], changed: dict[str, object], found: str
+) -> None:
+    workload = {"topics": [{"kind": kind}], "steps": [step]}
+    lines = differences(workload, [{**CONSUMED, **changed}], [dict(CONSUMED)])
+    assert (found in lines[0]) if found else not lines

@@ -1,0 +1,82 @@
+"""Faults to plant in a node: each was in Ottla once, and drawn workloads must find it again.
+
+``python -m compat_tests.workloads.planted NAME serve ...`` is ``ottla serve ...`` with a fault.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.broker.handlers import fetch, list_offsets
+from ottla.cli.main import main
+from ottla.log import validate
+from ottla.log.reading import ReadableLog
+from ottla.wire import compression
+from ottla.wire.compression import Codec
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.world.disk import FileSlice
+
+
+def cut_off_first_batch() -> None:
+    """After the first partition with records, Fetch cuts off a batch that is larger than what is left."""
+    real = ReadableLog.read
+
+    def read(self: Any, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FileSlice | None:
+        found = real(self, offset, max_bytes, upper, at_least_one=at_least_one)
+        if found is not None or at_least_one or max_bytes <= 0:
+            return found
+        whole = real(self, offset, max_bytes, upper, at_least_one=True)
+        return None if whole is None else FileSlice(whole.file, whole.offset, min(max_bytes, len(whole)))
+
+    ReadableLog.read = read  # type: ignore[method-assign]
+
+
+def unbounded_max_timestamp() -> None:
+    """ListOffsets finds the largest timestamp also above the last stable offset."""
+    real = list_offsets._find
+
+    def find(replica: Any, part: Any, upper: int, *rest: Any, **named: Any) -> Any:
+        is_max = part.timestamp == list_offsets.MAX_TIMESTAMP
+        return (yield from real(replica, part, replica.log.log_end_offset if is_max else upper, *rest, **named))
+
+    list_offsets._find = find
+
+
+def linked_lz4_blocks() -> None:
+    """lz4 frames whose blocks depend on each other are accepted; a Java reader refuses them."""
+    import lz4.frame
+
+    def pieces(data: Any, size_bytes: int) -> Iterator[bytes]:
+        try:
+            out = lz4.frame.decompress(bytes(data))
+        except RuntimeError as error:
+            raise WireError(str(error)) from None
+        yield from (out[at : at + size_bytes] for at in range(0, len(out), size_bytes))
+
+    real = validate.check_beginning
+
+    def check_beginning(codec: int, data: Any) -> ErrorCode:
+        return ErrorCode.NONE if codec == Codec.LZ4 else real(codec, data)
+
+    compression._PIECES[Codec.LZ4] = pieces
+    validate.check_beginning = check_beginning
+
+
+def unknown_partition_ends_wait() -> None:
+    """A Fetch that names an unknown partition is answered at once, so a client that keeps naming it never waits."""
+    fetch._UNREADABLE = ()
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "cut-off-first-batch": cut_off_first_batch,
+    "unbounded-max-timestamp": unbounded_max_timestamp,
+    "linked-lz4-blocks": linked_lz4_blocks,
+    "unknown-partition-ends-wait": unknown_partition_ends_wait,
+}
+
+
+if __name__ == "__main__":
+    PLANTS[sys.argv.pop(1)]()
+    sys.exit(main(sys.argv[1:]))
