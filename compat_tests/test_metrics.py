@@ -57,6 +57,10 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
         assert found["ottla_request_bytes_total", "Produce"] > 100 * 100 > found["ottla_answer_bytes_total", "Produce"]
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=10)
+        head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics?x=y", method="HEAD")
+        with urllib.request.urlopen(head, timeout=10) as response:
+            assert (response.status, response.read()) == (200, b"")
+            assert int(response.headers["Content-Length"]) > 1000
 
 
 def test_without_the_setting_nothing_listens_and_a_taken_port_is_told_in_one_line(data_dir: Path) -> None:

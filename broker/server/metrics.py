@@ -19,6 +19,7 @@ import trio
 
 from ottla.broker.replica.replicas import Replicas
 from ottla.broker.replica.storage import Storage
+from ottla.broker.server import http
 from ottla.broker.server.observer import Count, Counts
 from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.broker.upkeep.cleaner import Cleaner
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.telemetry.pushed import Pushed
 
 logger = logging.getLogger("ottla.metrics")
-MAX_REQUEST_BYTES = 8192
+_PATHS = (b"/metrics", b"/")
 PATIENCE_S = 10.0
 MOST_READERS = 32
 """Who scrapes comes alone, and asks at once."""
@@ -161,7 +162,7 @@ async def _of_a_broker(env: Env, numbers: Numbers, turn: Turn) -> list[str]:
 
 
 async def serve(env: Env, numbers: Numbers, listener: Listener) -> None:
-    """Answer ``GET /metrics`` until cancelled."""
+    """Answer ``GET`` and ``HEAD`` of ``/metrics`` until cancelled."""
     logger.info("metrics at port %d", listener.port)
     readers = _Readers(env, numbers)
     async with trio.open_nursery() as nursery:
@@ -203,26 +204,23 @@ class _Readers:
         has_asked = False
         try:
             with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(PATIENCE_S):
-                asked = await _request_line(stream)
-                if stream in self._silent:
+                request = await http.read_request(stream, PATIENCE_S)
+                if request is not None and stream in self._silent:
                     del self._silent[stream]
                     has_asked, self._answered = True, self._answered + 1
-                    await self._say(stream, asked)
+                    await self._respond(stream, request)
         finally:
             self._silent.pop(stream, None)
             self._answered -= has_asked
             stream.close()
 
-    async def _say(self, stream: Stream, asked: list[bytes]) -> None:
-        if asked[:2] in ([b"GET", b"/metrics"], [b"GET", b"/"]):
-            status, body = b"200 OK", await self._newest()
-        else:
-            status, body = b"404 Not Found", b"GET /metrics\n"
-        head = (
-            b"HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: %d\r\n"
-            b"Connection: close\r\n\r\n"
-        )
-        await stream.send([head % (status, len(body)), body])
+    async def _respond(self, stream: Stream, request: http.Request) -> None:
+        refusal = http.refusal(request, _PATHS)
+        if refusal is not None:
+            await stream.send(http.response(request, refusal, refusal.reason))
+            await http.discard_body(stream, request, PATIENCE_S)
+            return
+        await stream.send(http.response(request, http.OK, await self._newest()))
 
     async def _newest(self) -> bytes:
         """A page that was begun after it was asked for."""
@@ -236,15 +234,3 @@ class _Readers:
             if not self._making.statistics().tasks_waiting:
                 self._page, self._made = b"", 0  # megabytes, where there are many partitions
             return body
-
-
-async def _request_line(stream: Stream) -> list[bytes]:
-    """Read a request's head; gives the words of its first line."""
-    raw = b""
-    buffer = bytearray(MAX_REQUEST_BYTES)
-    while b"\r\n\r\n" not in raw and len(raw) < MAX_REQUEST_BYTES:
-        count = await stream.receive_into(memoryview(buffer), PATIENCE_S)
-        if count == 0:
-            break
-        raw += buffer[:count]
-    return raw.split(b"\r\n", 1)[0].split()
