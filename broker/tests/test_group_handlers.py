@@ -19,6 +19,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import list_groups as ls
 from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import sync_group as sg
 
 
 def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
@@ -173,3 +174,14 @@ def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positi
     assert partition_of("hello", 50) == 22
     long = "x" * 100_000
     assert partition_of(long, 50) == abs(java_hash(long)) % 50
+
+
+def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignments_are_refused() -> None:
+    node = Node()
+    many = [j.JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
+    join = j.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
+    assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    del many[1000:]
+    assert node.ask(ApiKey.JOIN_GROUP, 4, join) is not None
+    sync = sg.SyncGroupRequest("g", 1, "m", assignments=[sg.SyncGroupRequestAssignment("m", b"")] * 100_001)
+    assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR

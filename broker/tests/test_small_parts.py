@@ -10,7 +10,7 @@ from ottla.broker.addresses import BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, check_values, from_environment, nearest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import java_hash, partition_of
-from ottla.broker.server.purgatory import Purgatory
+from ottla.broker.server.purgatory import Parked, Purgatory
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
 from ottla.controller.image import Image
@@ -158,5 +158,35 @@ def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
                 purgatory.wake(("p", number % 2))
         assert outcomes == {"one": (True, 0.2), "three": (True, pytest.approx(0.6)), "never": (False, 0.7)}
         assert len(purgatory) == 0
+
+    virtually(main)
+
+
+def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(VirtualEnv())  # type: ignore[arg-type]
+        parked = Parked(lambda key: True)
+        for number in range(2500):
+            purgatory.watch(parked, number)
+        purgatory.wake(7)
+        assert parked.event.is_set()
+        purgatory.wake(8)
+        assert len(purgatory._waiting) == 2500, "a wake looks at its own key only"
+        steps = 0
+
+        async def count() -> None:
+            nonlocal steps
+            while True:
+                await trio.lowlevel.checkpoint()
+                steps += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await purgatory.release(parked)
+            nursery.cancel_scope.cancel()
+        assert steps >= 1, "others went on meanwhile"
+        assert not purgatory._waiting
 
     virtually(main)

@@ -369,7 +369,7 @@ def test_fact_159_who_passes_every_filter(filters: dict[str, Any], found: list[s
 
 
 def test_fact_159_states_nobody_knows_match_nothing() -> None:
-    answer = listed(three(), state_filters=["ongoing", "Open"])
+    answer = listed(three(), state_filters=["ongoing", "Open", "ongoing"])
     assert (answer.unknown_state_filters, answer.transaction_states) == (["ongoing", "Open"], [])
 
 

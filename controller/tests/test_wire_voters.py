@@ -157,3 +157,22 @@ def test_r248_what_a_new_voter_speaks() -> None:
     assert wire_form.from_answer(through_bytes(message, 4), "X") == Heard(VersionsAnswer(ErrorCode.NONE, 0, 1))
     refused = av.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
     assert wire_form.from_answer(refused, "X") == Heard(VersionsAnswer(ErrorCode.UNSUPPORTED_VERSION))
+
+
+MANY = [a.Listener(str(n), "h", 9) for n in range(1001)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        a.AddRaftVoterRequest(CLUSTER, 1000, 2, THEIRS, MANY),
+        u.UpdateRaftVoterRequest(CLUSTER, 1, 2, THEIRS, [u.Listener(x.name, x.host, x.port) for x in MANY]),
+    ],
+    ids=["add", "update"],
+)
+def test_voter_request_with_too_many_endpoints_is_refused(message: Message) -> None:
+    refused = wire_form.from_message(message, CLUSTER)
+    assert isinstance(refused, Refusal)
+    assert refused.error == ErrorCode.INVALID_REQUEST
+    del message.listeners[1000:]  # type: ignore[attr-defined]
+    assert not isinstance(wire_form.from_message(message, CLUSTER), Refusal)

@@ -35,12 +35,12 @@ from sim.network import WINDOW_BYTES
 from sim.world import World
 
 HOST = "n1"
-ELEMENTS = 2_000
-LIMIT = 4_000
+ELEMENTS = 4_000
+LIMIT = 14_000
 """Calls and returns between two yields: a walk over all elements that does not yield has more."""
-SLICE = 1_000
+SLICE = 3_000
 """The same after which a `Turn` yields: it stands for 10 ms."""
-TIMES = 6
+TIMES = 3
 """Where there are more than `LIMIT`: with so many times the elements there must not be ..."""
 MOST_GROWTH = 1.5
 """... so many times more."""
@@ -135,11 +135,15 @@ class Client:
         return bytes(out)
 
 
-async def prepare(world: World) -> None:
-    """Create topics and the coordinators."""
-    client = Client(world, PORT)
+async def make_topics(client: Client) -> None:
+    """Create the topics that requests with valid values name."""
     topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
     await client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
+
+
+async def prepare(client: Client) -> None:
+    """Create topics and the coordinators."""
+    await make_topics(client)
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
         asked = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         await client.call(ApiKey.FIND_COORDINATOR, 6, asked)
@@ -176,7 +180,7 @@ class Stage:
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)
         self.node = Node(self._process.env, NodeConfig(SETTINGS, "/data", 1, HOST, PORT))
-        self._client = Client(self.world, port)
+        self._client, self._admin = Client(self.world, port), Client(self.world, PORT)
 
     def faults(self, cases: list[Case]) -> list[str]:
         """Send every case; return those in which too much is done between two yields."""
@@ -185,7 +189,7 @@ class Stage:
 
         async def main() -> None:
             await ready.wait()
-            await prepare(self.world)
+            await prepare(self._admin)
             for case in cases:
                 await self._send(case, 1)  # what is loaded and compiled on first use does not count
                 first = await self._send(case, ELEMENTS)
@@ -207,6 +211,7 @@ class Stage:
     async def _send(self, case: Case, count: int) -> int:
         """Send a request; return the largest number of calls and returns between two yields."""
         array, counter = case.array, self.counter
+        await make_topics(self._admin)  # the request before may have deleted one
         request = long_request(array, count, case.kind, known_values(self.node, array.key))
         counter.reset()
         trio.lowlevel.add_instrument(counter)
