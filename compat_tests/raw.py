@@ -40,6 +40,7 @@ class RawClient:
     """One connection, raw."""
 
     patience_s = 20.0
+    client_id = "peer"
 
     def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:
         """``source``: the host it seems to sit at; all of 127.0.0.0/8 are this machine's."""
@@ -65,7 +66,7 @@ class RawClient:
         """Send, and leave the answer for later."""
         self.number += 1
         self.asked.add((key, version))
-        self.sock.sendall(request_frame(key, version, self.number, "peer", body))
+        self.sock.sendall(request_frame(key, version, self.number, self.client_id, body))
 
     def receive(self, key: ApiKey, version: int) -> Any:
         """The answer to the last request."""

@@ -75,9 +75,9 @@ CAMPAIGNS = (
     Campaign(
         "invalid-records",
         "records no coordinator writes, in every internal topic",
-        "tests/test_invalid_records.py",
+        "tests/test_invalid_records.py compat_tests/test_invalid_records.py",
         0,
-        "OTTLA_INVALID_RECORDS=20000",
+        "OTTLA_INVALID_RECORDS=20000 OTTLA_INVALID_NODES=10",
     ),
     Campaign("odd", "requests nobody means", "compat_tests/test_odd_values.py", 0, "OTTLA_ODD=600"),
     Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
