@@ -108,7 +108,7 @@ def prepare(port: int) -> None:
 
 @pytest.fixture(params=range(SEED, SEED + NODES))
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[OttlaProcess, int]]:
-    with OttlaProcess(tmp_path / "data", **ONE_EACH) as out:
+    with OttlaProcess(tmp_path / "data", None, **ONE_EACH) as out:
         yield out, request.param
 
 

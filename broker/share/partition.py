@@ -264,7 +264,10 @@ class SharePartition:
     # ------------------------------------------------------------------ what is gone from the log
 
     def log_starts_at(self, offset: int) -> None:
-        """The log begins here now: what lies before it and is with nobody is given up; the rest waits for its acks."""
+        """The log begins here now: what lies before it and is with nobody is given up.
+
+        Acquired records before it end by release or by the expiry of their lock; acknowledgements do not change them.
+        """
         if offset <= self.start_offset:
             return
         if not self._firsts:
