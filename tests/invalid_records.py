@@ -24,6 +24,7 @@ from ottla.broker.server.dispatch import ROUTES, handler_of
 from ottla.broker.tests.world import Stage, as_sent, awaited
 from ottla.broker.upkeep.supervise import is_ours
 from ottla.log.validate import Origin
+from ottla.log.verification import NOT_NEEDED, Txn
 from ottla.wire import batch, compiler
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey, request_class
@@ -177,7 +178,7 @@ class Records:
         some = [r.NewRecord(*self.record(), rng.choice((0, -1, 1_000_000))) for _ in range(count)]
         named: dict[str, Any] = {}
         if rng.random() < 0.12:
-            named = {"producer_id": rng.choice((0, 1, 7)), "producer_epoch": rng.choice((0, 1)), "attributes": 16}
+            named = {"producer_id": rng.choice((0, 1, 7)), "producer_epoch": 1, "attributes": 16, "base_sequence": 0}
         raw = r.build(some, codec=rng.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.ZSTD)), **named)
         if self.odd.shares[0] == 1.0 and rng.random() < 0.03:
             field, bits = rng.choice(LYING)
@@ -185,7 +186,7 @@ class Records:
                 **{field: rng.choice((0, -1, 1, 100, 127 if "8" in bits else 30_000))}
             )
             raw = batch.pack_header(header, raw[batch.HEADER_BYTES :])
-        return Drawn(raw, Origin.CLIENT, count)
+        return Drawn(raw, Origin.COORDINATOR if named else Origin.CLIENT, count)
 
 
 class Coordinators(NamedTuple):
@@ -280,7 +281,8 @@ async def case(coordinators: Coordinators, records: Records, found: Findings) ->
         for _ in range(batches):
             drawn = records.batch()
             with contextlib.suppress(ProtocolError, WireError):
-                poisoned.append(bytearray(drawn.raw), coordinators.stage.env.now_ms(), drawn.origin)
+                now_ms, txn = coordinators.stage.env.now_ms(), Txn(NOT_NEEDED)
+                poisoned.append(bytearray(drawn.raw), now_ms, drawn.origin, txn=txn)
                 found.records += drawn.records
         poisoned.log.set_high_watermark(poisoned.log.log_end_offset)
         coordinators.advance(poisoned)

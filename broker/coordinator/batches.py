@@ -16,10 +16,11 @@ from ottla.log.verification import NO_TXN, Txn
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.control import ControlType, end_of_transaction
+from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
 
 R = TypeVar("R")
-LARGEST_BATCH_BYTES = 8 << 20
+LARGEST_BATCH_BYTES = 2 << 20
 """A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
 larger one, and a few kilobytes that clients write could come to far more."""
 RECORD_OVERHEAD_BYTES = 21
@@ -112,7 +113,8 @@ def replayed(
     """Tell a machine a batch of its log, record by record; gives each record's bytes of key and value.
 
     Raises:
-        WireError: a record that does not parse; a batch of more than ``limit_bytes`` once it is decompressed.
+        WireError: a record that does not parse, or whose offset is not in its batch; a batch of more than
+            ``limit_bytes`` once it is decompressed.
     """
     if header.is_control:
         if isinstance(machine, TransactionalMachine):
@@ -123,7 +125,12 @@ def replayed(
     if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
+    last_offset = header.next_offset - 1
     for record in r.iterate(raw, header, limit=limit_bytes):
+        if not header.base_offset <= record.offset <= last_offset:
+            raise WireError(
+                f"invalid record offset: {record.offset} (the batch has {header.base_offset}-{last_offset})"
+            )
         decoded = serde.decode(record.key, record.value)
         if decoded is not None:
             replay(record.offset, decoded)

@@ -17,6 +17,7 @@ from ottla.broker.tests.register import E, House, Many, Park, Promise, Put, Regi
 from ottla.log.machine import Arm
 from ottla.log.validate import Origin
 from ottla.wire import records as r
+from ottla.wire.batch import HEADER_BYTES, pack_header, parse_header
 from ottla.wire.compression import Codec
 
 pytestmark = pytest.mark.invalid_state
@@ -179,7 +180,7 @@ def test_shard_whose_end_raises_as_well_is_closed() -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: Codec) -> None:
     house = House(followed=False, partitions=2)
-    for size, state in ((1 << 20, State.ACTIVE), (LARGEST_BATCH_BYTES, State.FAILED)):
+    for size, state in ((LARGEST_BATCH_BYTES // 2, State.ACTIVE), (LARGEST_BATCH_BYTES, State.FAILED)):
         raw = r.build([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
         house.replica.append(bytearray(raw), 1, Origin.COORDINATOR)
 
@@ -188,3 +189,18 @@ def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_loa
 
         run(house, story)
         house.runtime.resign(house.replica)
+
+
+@pytest.mark.parametrize("delta", [1, 63, -1, -64])
+def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> None:
+    house = House(followed=False, partitions=2)
+    raw = bytearray(r.build([r.NewRecord(b"k", b"v", 1)]))
+    at = HEADER_BYTES + 3  # behind its size, its attributes and its time: one byte each
+    assert raw[at] == 0
+    raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1
+    house.replica.append(bytearray(pack_header(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, Origin.CLIENT)
+
+    async def story() -> None:
+        assert house.shard_state() is State.FAILED
+
+    run(house, story)
