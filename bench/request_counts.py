@@ -11,6 +11,13 @@ from collections.abc import Callable
 
 from ottla.wire.apis import ApiKey
 
+SLOW_S = 0.4
+"""A request that waits for `fetch.max.wait.ms`, 500 ms, or behind one that does."""
+
+
+def _median_ms(latencies_s: list[float]) -> float:
+    return statistics.median(latencies_s) * 1000
+
 
 class CountingProxy:
     """Listens on a port, forwards each connection to another, and keeps what each request took."""
@@ -58,11 +65,12 @@ class CountingProxy:
         """Return a line for each API: count, median, sum, and how many took 400 ms and more."""
         lines = [f"{self.connections} connections"]
         for api_key, latencies in sorted(self.latencies_s.items()):
-            median_ms, slow = statistics.median(latencies) * 1000, sum(one >= 0.4 for one in latencies)
-            lines.append(
-                f"{ApiKey(api_key).name:20} {len(latencies):7,} requests, median {median_ms:8.2f} ms, "
-                f"in all {sum(latencies):8.2f} s, {slow} of 400 ms and more"
-            )
+            slow = [one for one in latencies if one >= SLOW_S]
+            line = f"{ApiKey(api_key).name:26} {len(latencies):7,} requests, median {_median_ms(latencies):7.2f} ms, "
+            line += f"in all {sum(latencies):7.2f} s"
+            if slow:
+                line += f"; {len(slow):,} of {SLOW_S * 1000:.0f} ms and more, median {_median_ms(slow):.2f} ms"
+            lines.append(line)
         return "\n".join(lines)
 
 
