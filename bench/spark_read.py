@@ -9,6 +9,7 @@ proxy before each node that counts requests and their latencies by API: compare 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -23,14 +24,13 @@ from typing import Any, NamedTuple
 from bench.produce import cpu_s
 from bench.request_counts import CountingProxy
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_port
-from compat_tests.raw import RawClient
+from compat_tests.raw import RawClient, until
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
 
 WARM = "warm"
-SETTLING_S = 5.0
-"""Until a node leads what it was told to create."""
 
 
 class Read(NamedTuple):
@@ -41,20 +41,24 @@ class Read(NamedTuple):
     spark_cpu_s: float
 
 
+def write(client: RawClient, topic: str, partition: int) -> bool:
+    """Write a record; return whether the node leads the partition already."""
+    row = client.produce(topic, partition, r.build([r.NewRecord(b"k", b"value", int(time.time() * 1000))]))
+    assert row.error_code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER), row
+    return row.error_code == ErrorCode.NONE
+
+
 def fill(node: Process, topics: list[str], partitions: int, every: int) -> int:
     """Create the topics and write a record to each `every`-th partition; return the number of records."""
     client, written = RawClient(node.port), 0
     created = [ct.CreatableTopic(WARM, 1, 1), *(ct.CreatableTopic(topic, partitions, 1) for topic in topics)]
     answer = client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest(created, 120_000))
     assert not any(row.error_code for row in answer.topics), answer
-    time.sleep(SETTLING_S)
-    now_ms = int(time.time() * 1000)
     for topic in topics:
         for partition in range(0, partitions, every):
-            row = client.produce(topic, partition, r.build([r.NewRecord(b"k", b"value", now_ms)]))
-            assert row.error_code == 0, row
+            until(functools.partial(write, client, topic, partition))
             written += 1
-    client.produce(WARM, 0, r.build([r.NewRecord(b"k", b"value", now_ms)]))
+    until(functools.partial(write, client, WARM, 0))
     client.close()
     return written
 
@@ -100,33 +104,32 @@ def read_once(node: Process, bootstrap: str, topics: list[str], records: int) ->
     return Read(told["wall_s"], cpu_s(node.pid) - before, told["cpu_s"])
 
 
+def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, Process]:
+    """Return the two nodes; with `ports` each advertises the port of its proxy."""
+    if ports is None:
+        return {"kafka": KafkaProcess(where / "kafka"), "ottla": OttlaProcess(where / "ottla")}
+    kafka = KafkaProcess(where / "kafka")
+    plain = f"advertised.listeners=PLAINTEXT://127.0.0.1:{kafka.port}\n"
+    proxied = f"advertised.listeners=PLAINTEXT://127.0.0.1:{ports['kafka']}\n"
+    kafka.config.write_text(kafka.config.read_text().replace(plain, proxied))
+    advertised = {"advertised_listeners": f"PLAINTEXT://127.0.0.1:{ports['ottla']}"}
+    return {"kafka": kafka, "ottla": OttlaProcess(where / "ottla", None, **advertised)}
+
+
 def measure(options: argparse.Namespace, where: Path) -> dict[str, list[Read]]:
     """Read from both in turn."""
     topics = [f"many-{number}" for number in range(options.number_of_topics)]
-    reads: dict[str, list[Read]] = {"kafka": [], "ottla": []}
-    ports = {name: free_port() for name in reads}
-    settings: dict[str, dict[str, Any]] = {}
-    if options.requests:
-        settings = {name: {"advertised_listeners": f"PLAINTEXT://127.0.0.1:{port}"} for name, port in ports.items()}
-    kafka = KafkaProcess(where / "kafka", **settings.get("kafka", {}))
-    if options.requests:
-        text = kafka.config.read_text()
-        plain = f"advertised.listeners=PLAINTEXT://127.0.0.1:{kafka.port}\n"
-        kafka.config.write_text(text.replace(plain, ""))
-    nodes: dict[str, Process] = {"kafka": kafka, "ottla": OttlaProcess(where / "ottla", **settings.get("ottla", {}))}
-    records = 0
-    for number in range(options.rounds):
-        for name, node in nodes.items():
-            proxy = nullcontext() if not options.requests else CountingProxy(ports[name], node.port)
-            with proxy as counts:
-                if number == 0:
-                    node.start()
-                    records = fill(node, topics, options.partitions, options.every)
-                    if counts is not None:
-                        counts.latencies_s.clear()
-                        counts.connections = 0
-                bootstrap = node.bootstrap if counts is None else f"127.0.0.1:{ports[name]}"
-                one = read_once(node, bootstrap, topics, records)
+    ports = {name: free_port() for name in ("kafka", "ottla")} if options.requests else None
+    nodes = nodes_of(where, ports)
+    reads: dict[str, list[Read]] = {name: [] for name in nodes}
+    with nodes["kafka"], nodes["ottla"]:
+        records = {name: fill(node, topics, options.partitions, options.every) for name, node in nodes.items()}
+        for number in range(options.rounds):
+            for name, node in nodes.items():
+                proxy = nullcontext() if ports is None else CountingProxy(ports[name], node.port)
+                with proxy as counts:
+                    bootstrap = node.bootstrap if ports is None else f"127.0.0.1:{ports[name]}"
+                    one = read_once(node, bootstrap, topics, records[name])
                 print(
                     f"{name:6} round {number}: {one.wall_s:6.1f} s, broker cpu {one.broker_cpu_s:.2f} s, "
                     f"spark cpu {one.spark_cpu_s:.1f} s",
@@ -135,8 +138,6 @@ def measure(options: argparse.Namespace, where: Path) -> dict[str, list[Read]]:
                 reads[name].append(one)
                 if counts is not None:
                     print(counts.table(), flush=True)
-    for node in nodes.values():
-        node.stop()
     return reads
 
 

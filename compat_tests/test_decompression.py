@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import zlib
 
 from compat_tests.drawn_batches import BEHIND, CUT, DAMAGE, BatchDrawer, Drawn
@@ -13,9 +14,10 @@ from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, memory_disk, new_log
 from ottla.wire import batch as b
 from ottla.wire import records as r
+from ottla.wire.compression import Codec, compress, packer
 from ottla.wire.errors import ProtocolError, WireError
 
-BATCHES = int(os.environ.get("OTTLA_BATCHES", "1500"))
+BATCHES = int(os.environ.get("OTTLA_BATCHES", "1000"))
 SEED = int(os.environ.get("OTTLA_SEED", "1"))
 
 
@@ -71,3 +73,29 @@ def test_drawn_compressed_batches_are_accepted_and_read_as_by_kafka() -> None:
     assert not bad, f"{len(bad)} of {len(drawn)}:\n" + "\n".join(bad[:60])
     refused = sum(not answer.startswith("0 ") for answer in answers)
     assert 0.2 * len(drawn) < refused < 0.8 * len(drawn)
+
+
+LEVELS: dict[Codec, tuple[int | None, ...]] = {
+    Codec.GZIP: (None, 1, 9),
+    Codec.SNAPPY: (None,),
+    Codec.LZ4: (None, 1, 9, 17),
+    Codec.ZSTD: (None, -131072, 1, 19),
+}
+
+
+def test_batches_packed_by_the_broker_are_read_by_kafka() -> None:
+    """As a whole and in pieces, at every end of the levels, and in more than one block."""
+    rng = random.Random(SEED)
+    value = rng.randbytes(90_000) + b"again and again " * 10_000
+    plain = r.build([r.NewRecord(b"k", value, NOW), r.NewRecord(None, b"v", NOW)])
+    header, data = b.parse_header(plain), plain[b.HEADER_BYTES :]
+    batches = []
+    for codec, levels in LEVELS.items():
+        for level in levels:
+            pack = packer(codec, level)
+            pieces = b"".join(pack.add(data[at : at + 7000]) for at in range(0, len(data), 7000)) + pack.finish()
+            for packed in (compress(codec, data, level), pieces):
+                batches.append(b.pack_header(header._replace(attributes=int(codec)), packed))
+    answers = kafka("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
+    assert answers == [f"0 {consumed(plain)}"] * len(batches)
+    assert [appended(raw, validate=False) for raw in batches] == [0] * len(batches)
