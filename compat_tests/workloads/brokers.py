@@ -17,6 +17,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import list_transactions as lt
 
 SETTINGS = {
     "auto_create_topics_enable": "false",
@@ -31,7 +32,7 @@ SETTINGS = {
 }
 """Of both brokers. Deleted files go soon, or 200 seeds would fill the disk."""
 EARLIEST, LATEST = -2, -1
-LEADS_WITHIN_S = 60.0
+WITHIN_S = 60.0
 
 
 class _Kafka(KafkaProcess):
@@ -126,10 +127,22 @@ class Side:
         Raises:
             TimeoutError: it does not.
         """
-        wanted, deadline = list(partitions), time.monotonic() + LEADS_WITHIN_S
+        wanted, deadline = list(partitions), time.monotonic() + WITHIN_S
         while any(row[0] for row in self.offsets(topic, dict.fromkeys(wanted, LATEST)).values()):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.name} does not lead {topic}")
+            time.sleep(0.05)
+
+    def until_decided(self) -> None:
+        """Wait until no transaction waits for its markers: a broker answers EndTxn before they are written.
+
+        Raises:
+            TimeoutError: one still waits.
+        """
+        request, deadline = lt.ListTransactionsRequest(["PrepareCommit", "PrepareAbort"]), time.monotonic() + WITHIN_S
+        while self.call(ApiKey.LIST_TRANSACTIONS, 0, request).transaction_states:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} does not write markers")
             time.sleep(0.05)
 
     def offsets(

@@ -119,7 +119,8 @@ def campaign(stage: Stage, seeds: Iterable[int], path: Path | None) -> Iterator[
             continue
         result = stage.run(seed)
         if path is not None:
-            row = {"seed": seed, "differences": result.differences, "took_s": round(result.took_s, 1)}
+            times = {name: [each["took_s"] for each in steps] for name, steps in result.outcomes.items()}
+            row = {"seed": seed, "differences": result.differences, "took_s": round(result.took_s, 1), "steps_s": times}
             with path.open("a") as out:
                 out.write(json.dumps(row) + "\n")
         yield result

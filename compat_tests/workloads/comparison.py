@@ -6,7 +6,8 @@ What may differ without a fault is removed first:
   consumer got is compared, and the last offset.
 - Members of a group read a record twice when a partition moves between them before its position is committed.
   Records of a group are compared as a set, by offset.
-- Timestamps of a topic with LogAppendTime are the broker's clock. Their type is compared, not their value.
+- Timestamps of a topic with LogAppendTime, and of transaction markers, are the broker's clock. Their type is compared,
+  not their value, nor which record ListOffsets finds by them (`probes.list_offsets`).
 - A client counts errors as often as it polls. Names of errors are compared, not how often they came.
 - A client sends more requests on a slow machine. A count is a difference when it is several times Kafka's
   (`REQUESTS_FACTOR`) and far above it (`REQUESTS_MARGIN`): that is what a busy loop looks like.

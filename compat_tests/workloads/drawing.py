@@ -143,7 +143,7 @@ def _list_offsets(chance: random.Random, topics: list[dict[str, Any]], index: in
         "version": version,
         "times": times,
         "partitions": sorted(partitions),
-        "stamped": topics[index]["kind"] == "stamped",
+        "kind": topics[index]["kind"],
     }
 
 

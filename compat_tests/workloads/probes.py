@@ -37,8 +37,10 @@ def list_offsets(side: Side, topic: str, step: Step, base_ms: int) -> dict[str, 
             for partition, (error, timestamp, offset, epoch) in found.items():
                 row: list[Any] = [error, timestamp - base_ms if timestamp > 0 else timestamp, offset, epoch]
                 # Times a broker makes, of markers and of records it stamps, are its own; so is which is the largest.
-                if offset >= 0 and (at >= 0 or at == MAX_TIMESTAMP) and (step["stamped"] or row[1] > YOUNGEST_MS):
-                    row = [error, "time of the broker", "any", epoch]
+                # Compaction, which runs at a time of its own, removes the record that has a time.
+                is_own = step["kind"] in ("stamped", "compact") or row[1] > YOUNGEST_MS
+                if offset >= 0 and (at >= 0 or at == MAX_TIMESTAMP) and is_own:
+                    row = [error, "any", "any", epoch]
                 out[f"{partition}: {at}, isolation {isolation}"] = row
     return out
 

@@ -124,12 +124,17 @@ class Run:
         if step["transaction"]:
             job["transaction"] = {**step["transaction"], "id": f"{self.stem}-{step['transaction']['id']}"}
         job["records"] = [[p, k, size, self.base_ms + at, headers] for p, k, size, at, headers in step["records"]]
-        return self._call(step, job, PRODUCE_S)
+        outcome = self._call(step, job, PRODUCE_S)
+        if step["transaction"]:
+            self.side.until_decided()
+        return outcome
 
     def _finish(self, number: int, step: Step) -> dict[str, Any]:
         handle = f"{self.stem}-{self.side.name}-{step['handle']}"
         job = {**self._job(number, step), "handle": handle, "commit": step["commit"]}
-        return self._call(step, job, GRACE_S)
+        outcome = self._call(step, job, GRACE_S)
+        self.side.until_decided()
+        return outcome
 
     def _consume(self, number: int, step: Step) -> dict[str, Any]:
         isolation = int(step["settings"].get("isolation.level") == "read_committed")

@@ -9,6 +9,8 @@ TOPIC_CODECS = ("uncompressed", *CODECS[1:])
 """Values of the topic setting ``compression.type``, but ``producer``, its default."""
 LARGE_REQUEST_BYTES = 26_000_000
 """What a producer must be allowed to send a message of 20 MB."""
+REQUEST_TIMEOUT_MS = 110_000
+"""Of requests of many megabytes, on a busy machine; below the delivery timeout."""
 TRANSACTION_TIMEOUT_MS = 600_000
 """Longer than a seed takes: a transaction left open stays open."""
 DEFAULTS = 0.6
@@ -26,6 +28,8 @@ def producer_settings(chance: random.Random, client: str, *, large: bool, transa
             out["batch.size"] = chance.choice(("1000", "16384", "500000"))
     if large:
         out["max.request.size"] = str(LARGE_REQUEST_BYTES)
+        if client in ("java", "kafka-python", "aiokafka"):
+            out["request.timeout.ms"] = str(REQUEST_TIMEOUT_MS)
     if transactional:
         out["transaction.timeout.ms"] = str(TRANSACTION_TIMEOUT_MS)
     elif chance.random() < 0.2:
