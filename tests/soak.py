@@ -53,6 +53,8 @@ APART = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
 GROUP_KILLS, NEW_CLIENTS = "compat_tests/test_group_kills.py", "OTTLA_NEW_CLIENTS=both"
 MIXED = "compat_tests/test_mixed.py compat_tests/test_mixed_quorum.py"
+WORKLOADS = "compat_tests/test_workloads.py -k on_kafka"
+PLANTED_WORKLOADS = "compat_tests/test_workloads.py -k planted_fault"
 CAMPAIGNS = (
     Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
     Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
@@ -101,7 +103,10 @@ CAMPAIGNS = (
     Campaign("quotas", "quotas beside Kafka", "compat_tests/test_quotas_beside.py", 0, "OTTLA_QUOTAS=all"),
     Campaign("kerberos", "tickets beside Kafka", "compat_tests/test_kerberos.py", 0, "OTTLA_KERBEROS=all"),
     Campaign("tokens", "tokens beside Kafka", "compat_tests/test_tokens.py", 0, "OTTLA_TOKENS=all"),
-    Campaign("workloads", "drawn workloads beside Kafka", "compat_tests/test_workloads.py", 0, "OTTLA_WORKLOADS=1-200"),
+    Campaign("workloads", "drawn workloads beside Kafka", WORKLOADS, 0, "OTTLA_WORKLOADS=1-200"),
+    Campaign(
+        "workloads-planted", "planted faults are found by them", PLANTED_WORKLOADS, 0, "OTTLA_WORKLOADS_PLANTED=1"
+    ),
     Campaign("mechanisms", "logins beside Kafka", "compat_tests/test_mechanisms.py", 0, "OTTLA_MECHANISMS=all"),
 )
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.cli.main import main
@@ -69,14 +70,28 @@ def unknown_partition_ends_wait() -> None:
     fetch._UNREADABLE = ()
 
 
-PLANTS: dict[str, Callable[[], None]] = {
-    "cut-off-first-batch": cut_off_first_batch,
-    "unbounded-max-timestamp": unbounded_max_timestamp,
-    "linked-lz4-blocks": linked_lz4_blocks,
-    "unknown-partition-ends-wait": unknown_partition_ends_wait,
+class Plant(NamedTuple):
+    """A fault, and how a difference that shows it reads."""
+
+    sow: Callable[[], None]
+    shows: str
+
+
+PLANTS = {
+    "cut-off-first-batch": Plant(
+        cut_off_first_batch, r"cut off: \d+, on Kafka 0|errors: .*(KafkaException|KafkaError)"
+    ),
+    "unbounded-max-timestamp": Plant(unbounded_max_timestamp, r"-3, isolation 1.*on Kafka -1"),
+    "linked-lz4-blocks": Plant(linked_lz4_blocks, r"lz4 linked.*on Kafka -1"),
+    "unknown-partition-ends-wait": Plant(unknown_partition_ends_wait, r"held back: False|requests of API 1:"),
 }
 
 
+def is_found(plant: str, differences: list[str]) -> bool:
+    """Return whether differences show a planted fault."""
+    return any(re.search(PLANTS[plant].shows, line) for line in differences)
+
+
 if __name__ == "__main__":
-    PLANTS[sys.argv.pop(1)]()
+    PLANTS[sys.argv.pop(1)].sow()
     sys.exit(main(sys.argv[1:]))
