@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from ottla.controller.java_values import parse_integer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.logs import NAMES
 
@@ -61,22 +62,14 @@ def check_node_id(resource_name: str, node_id: int) -> None:
     Raises:
         ProtocolError: it names another node, or is no number.
     """
-    number = java_int(resource_name)
-    if number is None:
+    try:
+        number = parse_integer(resource_name, 32)
+    except ValueError:
         text = f"Node id must be an integer, but it is: {resource_name}"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, text) from None
     if number != node_id:
         text = f"Unexpected node id. Expected {node_id}, but received {number}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
-
-
-def java_int(text: str) -> int | None:
-    """Return the number that ``Integer.parseInt`` reads; None where it reads none."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdecimal() or len(digits) > 4_000:
-        return None
-    number = int(text)
-    return number if -(2**31) <= number < 2**31 else None
 
 
 def check_change(change: Change) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 
 from ottla.broker.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
-from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, java_int, levels
+from ottla.broker.loggers import RESOURCE_BROKER_LOGGER, levels
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
@@ -32,6 +32,7 @@ from ottla.controller.config_keys import (
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.decision import distinct
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.controller.java_values import parse_integer
 from ottla.controller.topics import name_error
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import (
@@ -144,9 +145,12 @@ def _check_broker_id(context: Context, name: str, or_what: str) -> None:
     Raises:
         ProtocolError: it names another node, or is no number.
     """
-    node_id, number = context.services.config.node_id, java_int(name)
-    if number is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    node_id = context.services.config.node_id
+    try:
+        number = parse_integer(name, 32)
+    except ValueError:
+        text = f"Broker id must be an integer, but it is: {name}"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, text) from None
     if number != node_id:
         text = f"Unexpected broker id, expected {node_id}{or_what} but received {name}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)

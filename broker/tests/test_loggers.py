@@ -11,10 +11,13 @@ import pytest
 
 from ottla.broker.handlers import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.quorum import incremental_alter_configs as at_controller
+from ottla.broker.server.dispatch import Context
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
 from ottla.controller.acl import CLUSTER_NAME, Operation, Resource
+from ottla.wire import compiler
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import parse_request, request_frame
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.world.logs import NAMES
@@ -38,6 +41,14 @@ def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") 
     return ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*row) for row in rows])
 
 
+class Asking(Context):
+    """A request of a client that may do to the cluster what ``services.rights`` holds."""
+
+    def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME, *, is_look: bool = False) -> bool:
+        rights: Any = self.services
+        return operation in rights.rights and resource is Resource.CLUSTER and name == CLUSTER_NAME
+
+
 class Node(Stage):
     """A node whose controller answers each resource with the error 41."""
 
@@ -47,20 +58,21 @@ class Node(Stage):
         self.services.admin = SimpleNamespace(forward=self._forward)
         self.rights = {Operation.ALTER_CONFIGS, Operation.CLUSTER_ACTION}
 
-    async def _forward(self, _: Any, request: Any) -> Any:
+    async def _forward(self, context: Any, request: Any) -> Any:
+        sent = parse_request(memoryview(context.frame))
+        assert compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body)[0] == request
         self.forwarded += request.resources
         rows = [ia.AlterConfigsResourceResponse(41, None, x.resource_type, x.resource_name) for x in request.resources]
         return ia.IncrementalAlterConfigsResponse(responses=rows)
 
     def alter(self, *resources: ia.AlterConfigsResource, handler: Any = None, validate_only: bool = False) -> Any:
         async def run() -> Any:
-            context: Any = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-            may = lambda operation, resource, name=CLUSTER_NAME: (  # noqa: E731
-                operation in self.rights and resource is Resource.CLUSTER and name == CLUSTER_NAME
-            )
-            given = SimpleNamespace(services=self.services, version=1, turn=context.turn, may=may, changes=lambda: None)
+            self.services.rights = self.rights
             request = ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
-            return await awaited((handler or incremental_alter_configs).handle(given, request))
+            made = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+            context = Asking(**{field: getattr(made, field) for field in Context.__dataclass_fields__})
+            context.frame = request_frame(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 5, "client", request)[4:]
+            return await awaited((handler or incremental_alter_configs).handle(context, request))
 
         return [(row.error_code, row.error_message) for row in virtually(run).responses]
 

@@ -19,6 +19,7 @@ NAMES = (
     "ottla.channel",
     "ottla.cleaner",
     "ottla.client",
+    "ottla.config",
     "ottla.connection",
     "ottla.controller",
     "ottla.coordinator",
