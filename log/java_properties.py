@@ -17,10 +17,9 @@ _WHITESPACE = " \t\f"
 _LINE_END = re.compile("\r\n|\r|\n")
 _KEY_AND_VALUE = re.compile(r"((?:[^\\=: \t\f]|\\.)*)(?:[ \t\f]*[=:]|[ \t\f])?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPED_BY_JAVA = re.compile(r"[^ -~]|[\\=:#!]")
-_NEEDED = re.compile(r"[^ -~]|\\")
+_ESCAPED_BY_JAVA = r"[^ -~]|[\\=:#!]"  # compiled when first used: most starts write no file
+_NEEDED = r"[^ -~]|\\"
 _ESCAPED_LETTERS = {character: "\\" + letter for letter, character in _LETTERS.items()}
 _AT_OR_BELOW_SPACE = "".join(map(chr, range(33)))
 """The characters that ``String.trim`` removes."""
@@ -84,7 +83,9 @@ def _unescape(text: str, number: int) -> str:
         return _LETTERS.get(escaped, escaped)
 
     out = _ESCAPE.sub(character, text)
-    if _SURROGATE.search(out):  # pairs are one character; Java encodes a surrogate without its pair as "?"
+    if any(
+        "\ud800" <= x <= "\udfff" for x in out
+    ):  # pairs are one character; Java encodes a surrogate without its pair as "?"
         out = out.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace").replace("\ufffd", "?")
     return out
 
@@ -127,11 +128,11 @@ def dumps_settings(values: Mapping[str, str]) -> str:
 
 
 def _escape_key(key: str) -> str:
-    return _ESCAPED_BY_JAVA.sub(_escape, key).replace(" ", "\\ ")
+    return re.sub(_ESCAPED_BY_JAVA, _escape, key).replace(" ", "\\ ")
 
 
-def _escape_value(value: str, escaped: re.Pattern[str]) -> str:
-    return ("\\" if value[:1] == " " else "") + escaped.sub(_escape, value)
+def _escape_value(value: str, escaped: str) -> str:
+    return ("\\" if value[:1] == " " else "") + re.sub(escaped, _escape, value)
 
 
 def _escape(found: re.Match[str]) -> str:
