@@ -83,10 +83,9 @@ def _unescape(text: str, number: int) -> str:
         return _LETTERS.get(escaped, escaped)
 
     out = _ESCAPE.sub(character, text)
-    if any(
-        "\ud800" <= x <= "\udfff" for x in out
-    ):  # pairs are one character; Java encodes a surrogate without its pair as "?"
-        out = out.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace").replace("\ufffd", "?")
+    if any("\ud800" <= x <= "\udfff" for x in out):  # two are one character; Java sends one without its pair as "?"
+        joined = out.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+        out = joined.encode(errors="replace").decode()
     return out
 
 

@@ -23,7 +23,7 @@ from ottla.log.java_properties import MalformedProperties, dumps, dumps_settings
         (b"a=1\\\n\nb=2\\\n# c", {"a": "1", "b": "2# c"}),
         (b"\\\n# comment\n\\\n\na=1\\", {"a": "1"}),
         (b"a=\\t\\n\\r\\f\\b\\0\\\\\\u0033\\u00e9", {"a": "\t\n\r\fb0\\3\u00e9"}),
-        (b"a=\\ud83d\\ude00\\ud83d", {"a": "\U0001f600?"}),
+        (b"a=\\ud83d\\ude00\\ud83d\\ufffd", {"a": "\U0001f600?\ufffd"}),
         (b"a=\xc3\xa9\xe9\nb=\x85\x0b\xa0\n", {"a": "\xc3\xa9\xe9", "b": "\x85\x0b\xa0"}),
         (b"a=1\na=2\n", {"a": "2"}),
         (b"", {}),
