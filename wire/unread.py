@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from types import GeneratorType
-from typing import Any
+from typing import Any, overload
 
 from ottla.wire.budget import SHORT_BYTES, Budget
 from ottla.wire.errors import WireError
@@ -52,6 +53,24 @@ class Unread:
         for _ in range(self._count):
             element, pos = read(buf, pos, end)
             yield element
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Any]: ...
+
+    def __getitem__(self, at: int | slice) -> Any:
+        """Return one element, or some as a list: all before them are read for that."""
+        if isinstance(at, slice):
+            start, stop, step = at.indices(self._count)
+            if step > 0:
+                return list(islice(self, start, stop, step))
+            return list(self)[at]
+        place = at + self._count if at < 0 else at
+        if not 0 <= place < self._count:
+            raise IndexError(at)
+        return next(islice(self, place, None))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, list | Unread) or len(other) != self._count:

@@ -13,7 +13,7 @@ from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers.rows import WAITS_AT_ONCE, Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.turn import Waiting
+from ottla.broker.turn import Steps, Waiting
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
@@ -44,6 +44,7 @@ def _each(
     event_of: Event,
     fill: Fill,
     doing: str,
+    prepared: Callable[[Any], Steps[None]] | None,
 ) -> Waiting[Message]:
     response_class, topic_class, row_class = kinds
     response, waits = response_class(results=Written(response_class, context.version)), Waits()
@@ -62,6 +63,8 @@ def _each(
                 _take(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
                 yield None
                 continue
+            if prepared is not None:
+                yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
             ticket = context.services.shares.coordinator.ask(at, partial(_event, event_of, at, part))
             waits.append((ticket, partial(_take, row, fill, doing)))
@@ -82,9 +85,13 @@ def answer(
     event_of: Event,
     fill: Fill,
     doing: str,
+    prepared: Callable[[Any], Steps[None]] | None = None,
 ) -> Answer:
-    """One row for every partition: what the coordinator said of it, or its refusal."""
-    return context.turn.go(_each(context, request, kinds, event_of, fill, doing))
+    """One row for every partition: what the coordinator said of it, or its refusal.
+
+    ``prepared``: changes a partition of the request, in steps, before its event is made of it.
+    """
+    return context.turn.go(_each(context, request, kinds, event_of, fill, doing, prepared))
 
 
 def nothing(row: Any, answer: Any) -> None:

@@ -10,17 +10,30 @@ Source: ``ShareCoordinatorService.writeState``, ``ShareCoordinatorShard.java`` (
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Any
+
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.handlers import share_states
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.share.batches import StateBatch
 from ottla.broker.share.machine import MOST_BATCHES, Write
 from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.turn import Steps
+from ottla.controller.decision import gathered
 from ottla.wire.messages import write_share_group_state as wire
 
 
+def _prepared(part: wire.PartitionData) -> Steps[None]:
+    """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
+    some = islice(part.state_batches, MOST_BATCHES + 1)
+    made: list[Any] = yield from gathered(
+        StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
+    )
+    part.state_batches = made
+
+
 def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Write:
-    said = part.state_batches[: MOST_BATCHES + 1]
     return Write(
         ticket,
         key,
@@ -28,11 +41,11 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
         part.leader_epoch,
         part.start_offset,
         part.delivery_complete_count,
-        tuple(StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in said),
+        tuple(part.state_batches),
     )
 
 
 def handle(context: Context, request: wire.WriteShareGroupStateRequest) -> Answer:
     """Answer each partition on its own."""
     kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
-    return share_states.answer(context, request, kinds, _event, share_states.nothing, "write")
+    return share_states.answer(context, request, kinds, _event, share_states.nothing, "write", _prepared)

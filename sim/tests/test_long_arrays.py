@@ -7,6 +7,7 @@ kind of elements is tried here; `bench.pauses --arrays` tries all of them at ful
 
 from __future__ import annotations
 
+import logging
 import struct
 import sys
 import traceback
@@ -104,6 +105,18 @@ class StepCounter(trio.abc.Instrument):
         self.count = 0
 
 
+class Errors(logging.Handler):
+    """Errors that the node logs: a request that it could not handle, say."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else ""
+        self.seen.append(f"{record.getMessage()} {error!r}")
+
+
 class Client:
     """One connection of a client process to the node, made again when the node closes it."""
 
@@ -185,6 +198,7 @@ class Stage:
     def faults(self, cases: list[Case]) -> list[str]:
         """Send every case; return those in which too much is done between two yields."""
         found: list[str] = []
+        errors = Errors()
         ready, stop = trio.Event(), trio.Event()
 
         async def main() -> None:
@@ -193,6 +207,8 @@ class Stage:
             for case in cases:
                 await self._send(case, 1)  # what is loaded and compiled on first use does not count
                 first = await self._send(case, ELEMENTS)
+                found.extend(f"{case}: {text}" for text in errors.seen)
+                errors.seen.clear()
                 if first >= LIMIT and await self._send(case, TIMES * ELEMENTS) > MOST_GROWTH * first:
                     found.append(f"{case}: {first}, then {self.counter.worst} at {self.counter.stack}")
             stop.set()
@@ -205,7 +221,11 @@ class Stage:
                     raise error
                 nursery.cancel_scope.cancel()
 
-        self.world.run(everything)
+        logging.getLogger("ottla").addHandler(errors)
+        try:
+            self.world.run(everything)
+        finally:
+            logging.getLogger("ottla").removeHandler(errors)
         return found
 
     async def _send(self, case: Case, count: int) -> int:

@@ -63,7 +63,15 @@ def test_many_elements_are_not_objects_and_few_are(count: int) -> None:
     out = read(names(count), 12)
     assert isinstance(out.topics, Unread) == (count > FEW)
     assert len(out.topics) == count
-    assert list(out.topics) == list(out.topics) == names(count).topics, "as often as one likes"
+    plain = names(count).topics
+    assert list(out.topics) == list(out.topics) == plain, "as often as one likes"
+    for part in (slice(3), slice(2, 300, 7), slice(None, None, -1), slice(-2, None)):
+        assert out.topics[part] == plain[part]
+    for place in (0, count - 1, -1, -count) if count else ():
+        assert out.topics[place] == plain[place]
+    for place in (count, -count - 1):
+        with pytest.raises(IndexError):
+            _ = out.topics[place]
     assert out == names(count)
     assert names(count) == out
     assert (out == names(count + 1)) is False
