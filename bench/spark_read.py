@@ -9,7 +9,6 @@ proxy before each node that counts requests and their latencies by API: compare 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import statistics
@@ -24,13 +23,15 @@ from typing import Any, NamedTuple
 from bench.produce import cpu_s
 from bench.request_counts import CountingProxy
 from compat_tests.cluster import KafkaProcess, OttlaProcess, Process, free_port
-from compat_tests.raw import RawClient, until
+from compat_tests.raw import RawClient
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
 
 WARM = "warm"
+CREATED_WITHIN_S = 300.0
+"""Kafka takes a minute and a half to create 2,000 logs on a busy machine."""
 
 
 class Read(NamedTuple):
@@ -41,11 +42,17 @@ class Read(NamedTuple):
     spark_cpu_s: float
 
 
-def write(client: RawClient, topic: str, partition: int) -> bool:
-    """Write a record; return whether the node leads the partition already."""
-    row = client.produce(topic, partition, r.build([r.NewRecord(b"k", b"value", int(time.time() * 1000))]))
-    assert row.error_code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER), row
-    return row.error_code == ErrorCode.NONE
+def write(client: RawClient, topic: str, partition: int) -> None:
+    """Write a record, once the node leads the partition."""
+    deadline = time.monotonic() + CREATED_WITHIN_S
+    while True:
+        raw = r.build([r.NewRecord(b"k", b"value", int(time.time() * 1000))])
+        row = client.produce(topic, partition, raw)
+        if row.error_code == ErrorCode.NONE:
+            return
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, row
+        assert time.monotonic() < deadline, row
+        time.sleep(0.1)
 
 
 def fill(node: Process, topics: list[str], partitions: int, every: int) -> int:
@@ -56,9 +63,9 @@ def fill(node: Process, topics: list[str], partitions: int, every: int) -> int:
     assert not any(row.error_code for row in answer.topics), answer
     for topic in topics:
         for partition in range(0, partitions, every):
-            until(functools.partial(write, client, topic, partition))
+            write(client, topic, partition)
             written += 1
-    until(functools.partial(write, client, WARM, 0))
+    write(client, WARM, 0)
     client.close()
     return written
 

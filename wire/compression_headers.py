@@ -295,6 +295,11 @@ class ZstdFrame(NamedTuple):
         """Maximum size of a block of the frame, packed and unpacked."""
         return min(self.window_bytes, _ZSTD_MAX_BLOCK_BYTES)
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the library may unpack the frame in one pass, without looking at the window."""
+        return self.content_bytes is not None and self.content_bytes <= ZSTD_ONE_PASS_BYTES
+
 
 def zstd_frame(head: bytes) -> ZstdFrame | None:
     """Return the header of a zstd frame, of which `head` has the first 18 bytes; None if the data ends inside it.
@@ -335,13 +340,6 @@ def zstd_frame(head: bytes) -> ZstdFrame | None:
     return ZstdFrame(content_at + content_field, None, window, content, flags & 4 != 0)
 
 
-def zstd_window_fits(frame: ZstdFrame) -> bool:
-    """Return whether the frame's window may be used; a small frame with known content size is unpacked without it."""
-    if frame.window_bytes <= ZSTD_MAX_WINDOW_BYTES:
-        return True
-    return frame.content_bytes is not None and frame.content_bytes <= ZSTD_ONE_PASS_BYTES
-
-
 def _check_zstd(data: Buffer) -> ErrorCode:
     head = bytes(data[:18])
     view, at, cut_off = memoryview(data), 0, _BAD_DATA
@@ -364,7 +362,7 @@ def _check_zstd(data: Buffer) -> ErrorCode:
         head = bytes(view[at : at + 18])
     else:
         return _GOOD
-    if not zstd_window_fits(frame):
+    if frame.window_bytes > ZSTD_MAX_WINDOW_BYTES and not frame.is_small:
         return _BAD_DATA
     block = int.from_bytes(view[at : at + 3], "little")
     size, kind = block >> 3, block >> 1 & 3

@@ -22,7 +22,6 @@ from ottla.wire.compression_headers import (
     XERIAL_MAGIC,
     ZSTD_INPUT_BYTES,
     ZSTD_MAX_WINDOW_BYTES,
-    ZSTD_ONE_PASS_BYTES,
     Lz4Descriptor,
     ZstdFrame,
     gzip_header_end,
@@ -241,7 +240,7 @@ def _zstd_small_end(view: memoryview, at: int, frame: ZstdFrame) -> int | None:
 
     Then, and only then, it ignores the window, and compares the content size with that of an empty last block.
     """
-    if frame.content_bytes is None or frame.content_bytes > ZSTD_ONE_PASS_BYTES:
+    if not frame.is_small:
         return None
     end = body = at + frame.header_bytes
     for _, end in _zstd_runs(view, body, frame):
