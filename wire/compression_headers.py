@@ -55,7 +55,7 @@ def _zero_terminated(view: memoryview, at: int) -> int:
         found = bytes(view[at : at + size]).find(0)
         if found >= 0:
             return at + found + 1
-        at, size = at + size, 2 * size
+        at, size = at + size, min(2 * size, 65_536)
     raise WireError("gzip header ends early")
 
 

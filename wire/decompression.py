@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from ottla.wire.compression_headers import (
     LZ4_MAGIC,
@@ -44,8 +45,13 @@ _GZIP_INPUT_BYTES = 8 * 1024
 """Input buffer of ``GzipCompression``: what is behind a member is looked at depending on what this buffer holds."""
 _ZSTD_RUN_BYTES = 128 * 1024
 """Blocks of one frame are unpacked together until they may have so many bytes: as many as one block may have."""
+_RUN_BLOCKS = 1000
+"""So many blocks of a frame are unpacked together at most: they may be as small as 3 bytes, and hold nothing."""
 _MAX_XERIAL_HEADERS = 1000
 """Xerial headers in a row: Java reads them recursively and fails at some thousands."""
+
+
+_Frame = Generator[bytes, None, int]
 
 
 def _split(out: bytes, size_bytes: int) -> Iterator[bytes]:
@@ -159,6 +165,7 @@ def _lz4_runs(view: memoryview, descriptor: Lz4Descriptor) -> Iterator[tuple[int
         WireError: the frame is cut off, or a block is too large.
     """
     at = start = descriptor.header_bytes
+    blocks = 0
     checksum_bytes = 4 if descriptor.block_checksum else 0
     while True:
         if len(view) - at < 4:
@@ -175,10 +182,11 @@ def _lz4_runs(view: memoryview, descriptor: Lz4Descriptor) -> Iterator[tuple[int
         at += 4 + size + checksum_bytes
         if at > len(view):
             raise WireError("lz4 frame ends early")
+        blocks += 1
         empty = word == 1 and view[at - checksum_bytes - 1] < 16
-        if empty or at - start >= _FEED_BYTES:
+        if empty or at - start >= _FEED_BYTES or blocks == _RUN_BLOCKS:
             yield start, at
-            start = at
+            start, blocks = at, 0
         if empty:
             return  # ChunkedBytesStream takes the read of 0 bytes for the end of the data
 
@@ -214,7 +222,7 @@ def _zstd_runs(view: memoryview, at: int, frame: ZstdFrame) -> Iterator[tuple[in
 
     Where the frame is cut off, a part of a block is the last: the library may unpack some of it.
     """
-    start, unpacked = at, 0
+    start, unpacked, blocks = at, 0, 0
     while len(view) - at >= 3:
         word = view[at] | view[at + 1] << 8 | view[at + 2] << 16
         last, kind, size = word & 1, word >> 1 & 3, word >> 3
@@ -228,25 +236,37 @@ def _zstd_runs(view: memoryview, at: int, frame: ZstdFrame) -> Iterator[tuple[in
         at = end
         if last:
             break
-        if unpacked >= _ZSTD_RUN_BYTES:
+        blocks += 1
+        if unpacked >= _ZSTD_RUN_BYTES or blocks == _RUN_BLOCKS:
             yield start, at
-            start, unpacked = at, 0
+            start, unpacked, blocks = at, 0, 0
     if at > start:
         yield start, at
 
 
-def _zstd_small_end(view: memoryview, at: int, frame: ZstdFrame) -> int | None:
-    """Return the end of a frame whose content the library unpacks in one pass; None for other frames.
+def _zstd_pieces_of(view: memoryview, at: int, frame: ZstdFrame, unpacker: Any, size_bytes: int) -> _Frame:
+    """Unpack one frame with content; return where it ends. An empty piece comes where only headers were passed.
 
-    Then, and only then, it ignores the window, and compares the content size with that of an empty last block.
+    The library unpacks a small frame in one pass. Then, and only then, it ignores the window, and compares the content
+    size where the last block is empty.
     """
-    if not frame.is_small:
-        return None
-    end = body = at + frame.header_bytes
-    for _, end in _zstd_runs(view, body, frame):
-        if end - at > ZSTD_INPUT_BYTES:
-            return None
-    return end if at // ZSTD_INPUT_BYTES == (end - 1) // ZSTD_INPUT_BYTES else None
+    body = end = at + frame.header_bytes
+    if frame.is_small:
+        for start, end in _zstd_runs(view, body, frame):
+            if end - at > ZSTD_INPUT_BYTES:
+                break
+            if start > body:
+                yield b""
+        if at // ZSTD_INPUT_BYTES == (end - 1) // ZSTD_INPUT_BYTES:
+            yield from _split(unpacker.decompress(view[at:end]), size_bytes)
+            return end
+    if frame.window_bytes > ZSTD_MAX_WINDOW_BYTES:
+        raise WireError(f"zstd window of {frame.window_bytes} bytes (maximum {ZSTD_MAX_WINDOW_BYTES})")
+    unpacker.decompress(view[at:body])
+    end = body
+    for start, end in _zstd_runs(view, body, frame):
+        yield from _split(unpacker.decompress(view[start:end]), size_bytes)
+    return end
 
 
 def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
@@ -269,17 +289,7 @@ def zstd_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
             yield b""
         elif frame is not None:
             unpacker = unpackers.decompressobj()
-            end = at + frame.header_bytes
-            small_end = _zstd_small_end(view, at, frame)
-            if small_end is not None:
-                end = small_end
-                yield from _split(unpacker.decompress(view[at:end]), size_bytes)
-            elif frame.window_bytes > ZSTD_MAX_WINDOW_BYTES:
-                raise WireError(f"zstd window of {frame.window_bytes} bytes (maximum {ZSTD_MAX_WINDOW_BYTES})")
-            else:
-                unpacker.decompress(view[at:end])
-                for start, end in _zstd_runs(view, end, frame):  # noqa: B020 - where the last run ends
-                    yield from _split(unpacker.decompress(view[start:end]), size_bytes)
+            end = yield from _zstd_pieces_of(view, at, frame, unpacker, size_bytes)
             whole = unpacker.eof
         if not whole:
             if cut_off_is_end:

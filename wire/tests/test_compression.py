@@ -360,3 +360,26 @@ def test_pieces_of_a_zstd_frame_within_a_large_window_are_bounded() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 << 20
+
+
+def zstd_of_empty_blocks(count: int, *, small: bool) -> bytes:
+    head = b"\x28\xb5\x2f\xfd" + (b"\x80\x88\0\0\0\0" if small else b"\x00\x88")
+    return head + bytes(3) * (count - 1) + b"\x01\0\0"
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "whole"),
+    [
+        (Codec.ZSTD, zstd_of_empty_blocks(40_000, small=True), b""),
+        (Codec.ZSTD, zstd_of_empty_blocks(100_000, small=True), b""),
+        (Codec.ZSTD, zstd_of_empty_blocks(100_000, small=False), b""),
+        (Codec.LZ4, lz4.frame.compress(b"")[:-4] + b"\1\0\0\x80x" * 12_000 + bytes(4), b"x" * 12_000),
+    ],
+)
+def test_pieces_of_many_tiny_blocks_come_after_a_limited_number_of_them(
+    codec: Codec, data: bytes, whole: bytes
+) -> None:
+    blocks = len(data) // (3 if codec is Codec.ZSTD else 5)
+    got = list(pieces(codec, data, 1 << 16))
+    assert len(got) >= blocks // 1000 - 1
+    assert b"".join(got) == whole
