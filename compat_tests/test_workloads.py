@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.workloads.campaign import Stage, campaign, done_seeds
-from compat_tests.workloads.comparison import differences
+from compat_tests.workloads.comparison import confirmed, differences
 from compat_tests.workloads.drawing import draw
 from compat_tests.workloads.drivers import Missing, commands
 from compat_tests.workloads.planted import PLANTS, is_found
@@ -80,6 +80,25 @@ def test_seeds_of_a_campaign_cover_sizes_partitions_and_steps() -> None:
     assert max(row[2] for row in records) > 15 << 20
     assert any(step["transaction"] and step["transaction"]["leave_open"] for step in steps if step["do"] == "produce")
     assert any(step["do"] == "consume" and step["delete"] is not None for step in steps)
+
+
+ONE, OTHER, LOGGED = "step 1 (consume, client=java): stop", "step 2 (fetch): held back", "ottla logged an exception"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "twice", "once"),
+    [
+        ([ONE], [ONE], [ONE], []),
+        ([ONE], [], [], [ONE]),
+        ([ONE, OTHER], [OTHER], [OTHER], [ONE]),
+        ([LOGGED], [ONE], [LOGGED], [ONE]),
+        ([ONE], [ONE, LOGGED], [ONE, LOGGED], []),
+    ],
+)
+def test_confirmed_keeps_differences_of_one_run_apart(
+    first: list[str], second: list[str], twice: list[str], once: list[str]
+) -> None:
+    assert confirmed(first, second) == (twice, once)
 
 
 CONSUMED = {"rows": {"0/0": [[0, 5, 0, 3, 77, 9], [1, 6, 0, 3, 78, 9]]}, "errors": {}, "stop": "end", "requests": {}}

@@ -43,6 +43,8 @@ def main() -> int:
                 print(f"  {json.dumps(_shortened(draw(result.seed)))}")
             for line in result.differences:
                 print(f"  {line}", flush=True)
+            for line in result.once:
+                print(f"  in one of two runs: {line}", flush=True)
             if arguments.plant and is_found(arguments.plant, result.differences):
                 return 0
             if arguments.seed is not None:

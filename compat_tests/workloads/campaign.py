@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from compat_tests.workloads.brokers import Side
-from compat_tests.workloads.comparison import differences
+from compat_tests.workloads.comparison import confirmed, differences
 from compat_tests.workloads.drawing import MIB, draw
 from compat_tests.workloads.drivers import Driver, commands
 from compat_tests.workloads.probes import AGE_MS
@@ -29,6 +29,8 @@ class Result(NamedTuple):
     differences: list[str]
     took_s: float
     outcomes: dict[str, list[dict[str, Any]]]
+    once: tuple[str, ...] = ()
+    """Differences of one of two runs (`comparison.confirmed`)."""
 
 
 class Stage:
@@ -118,9 +120,14 @@ def campaign(stage: Stage, seeds: Iterable[int], path: Path | None) -> Iterator[
         if seed in done:
             continue
         result = stage.run(seed)
+        if result.differences:
+            again = stage.run(seed)
+            found, once = confirmed(result.differences, again.differences)
+            result = again._replace(differences=found, once=tuple(once), took_s=result.took_s + again.took_s)
         if path is not None:
             times = {name: [each["took_s"] for each in steps] for name, steps in result.outcomes.items()}
-            row = {"seed": seed, "differences": result.differences, "took_s": round(result.took_s, 1), "steps_s": times}
+            row = {"seed": seed, "differences": result.differences, "once": result.once}
+            row |= {"took_s": round(result.took_s, 1), "steps_s": times}
             with path.open("a") as out:
                 out.write(json.dumps(row) + "\n")
         yield result

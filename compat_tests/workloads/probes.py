@@ -36,11 +36,13 @@ def list_offsets(side: Side, topic: str, step: Step, base_ms: int) -> dict[str, 
             found = side.offsets(topic, dict.fromkeys(step["partitions"], asked), isolation, step["version"])
             for partition, (error, timestamp, offset, epoch) in found.items():
                 row: list[Any] = [error, timestamp - base_ms if timestamp > 0 else timestamp, offset, epoch]
+                by_time = at >= 0 or at == MAX_TIMESTAMP
                 # Times a broker makes, of markers and of records it stamps, are its own; so is which is the largest.
-                # Compaction, which runs at a time of its own, removes the record that has a time.
-                is_own = step["kind"] in ("stamped", "compact") or row[1] > YOUNGEST_MS
-                if offset >= 0 and (at >= 0 or at == MAX_TIMESTAMP) and is_own:
+                if by_time and offset >= 0 and (step["kind"] == "stamped" or row[1] > YOUNGEST_MS):
                     row = [error, "any", "any", epoch]
+                # Compaction, which runs at a time of its own, removes the record that has a time.
+                if by_time and step["kind"] == "compact":
+                    row = [error]
                 out[f"{partition}: {at}, isolation {isolation}"] = row
     return out
 
