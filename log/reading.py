@@ -53,7 +53,8 @@ class ReadableLog(LogState):
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged.
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged; UNKNOWN_SERVER_ERROR for a negative
+                ``max_bytes``, as Kafka.
         """
         self.check_readable(offset)
         if offset >= upper_offset:
@@ -80,24 +81,44 @@ class ReadableLog(LogState):
         if max_bytes < size:
             if max_bytes >= least:
                 size = max_bytes
+            elif max_bytes < 0:
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for log read")
             elif at_least_one:
                 size = least
             else:
                 return None
         return FileSlice(segment.file, batch.position, size)
 
-    def bytes_between(self, offset: int, upper_offset: int, at_most: int) -> int:
-        """How many bytes a fetch at ``offset`` could get now, counted up to ``at_most``: what a long poll waits on."""
+    def bytes_between(self, offset: int, upper_offset: int) -> int | None:
+        """Return the number of bytes from the batch that holds ``offset`` up to ``upper_offset``.
+
+        None if ``upper_offset`` lies in a later segment, or if the batch cannot be read: a fetch is answered then.
+
+        Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
+        """
         if offset >= upper_offset or offset < self.log_start_offset:
             return 0
         try:
             found = self._locate(offset)
+            if found is None:
+                return 0
+            segment, batch = found
+            if upper_offset >= self.log_end_offset:
+                return segment.size_bytes - batch.position if segment is self.active else None
+            limit = segment.locate(upper_offset)
         except WireError:
-            return at_most  # whoever reads it gets the error
-        if found is None:
-            return 0
-        segment, batch = found
-        return min(segment.size_bytes - batch.position, at_most) if segment is self.active else at_most
+            return None
+        return None if limit is None else max(limit.position - batch.position, 0)
+
+    def is_batch_above(self, offset: int, upper_offset: int) -> bool:
+        """Return whether the batch that holds ``offset`` begins above ``upper_offset``; the log end is a batch here."""
+        if offset <= upper_offset:
+            return False
+        try:
+            found = self._locate(offset)
+        except WireError:
+            return True
+        return found is None or found[1].base_offset > upper_offset
 
     def aborted_in(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
         """Aborted transactions a reader must skip of what `read` gave it from ``offset`` on: not of all up to the end.

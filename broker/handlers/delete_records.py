@@ -49,7 +49,8 @@ Told = Row | ErrorCode
 
 
 def _raise(context: Context, topic: str, partition: int, offset: int) -> Row:
-    if topic in INTERNAL_TOPICS and topic in context.image.topics:
+    known = context.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
+    if known is not None and partition in known.partitions:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
     replica = context.services.replicas.leader(topic, partition)
     log = replica.log

@@ -1,9 +1,10 @@
 """Fetch (1), v4-18: ranges of segment files, straight from the page cache to the socket.
 
 Behaviour: partitions are read in request order. The first batch of the first partition that has something comes
-whole even above the limits; after it limits are hard and a trailing batch may be cut. The answer waits until
-``min_bytes`` are there, an error turns up, or ``max_wait_ms`` is over. Consumers see records below the high
-watermark, or below the last stable offset with read_committed.
+whole even above the limits; after it limits are hard: a partition whose first batch does not fit gets nothing, a later
+batch may be cut off. The answer waits until ``min_bytes`` are there (at most what the limits allow), an error turns up,
+or ``max_wait_ms`` is over; a partition that is unknown or not authorized ends the wait only where there is no other.
+Consumers see records below the high watermark, or below the last stable offset with read_committed.
 
 A request with a replica id is a follower's: it reads up to the log end, and says by each offset what it has. That
 counts once, when the request comes, and not when a parked one is read again.
@@ -20,12 +21,20 @@ broker epoch: KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.handlers.fetch_available import STEP, Available
+from ottla.broker.handlers.fetch_available import STEP, Available, Unreadable
+from ottla.broker.handlers.fetch_params import (
+    ANY_REPLICA_SINCE,
+    CONSUMERS,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchParams,
+    diverging_epoch,
+    fetch_params,
+)
 from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import Replica
 from ottla.broker.server.dispatch import Answer, Context
@@ -37,7 +46,7 @@ from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
+    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -45,79 +54,22 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.schema import ZERO_UUID, Message
+from ottla.wire.written import Written
 
 if TYPE_CHECKING:
     from ottla.broker.replica.throttle import Throttle
     from ottla.broker.server.followers import Line
 
-READ_COMMITTED = 1
-SELECTOR = "replica.selector.class"
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-ANY_REPLICA_SINCE = 11
-"""Consumers of this version on may read from followers."""
-
 ROW_BYTES = 60
 """What a partition's row takes besides its records, about."""
+_UNREADABLE = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors of partitions that are not read at all (``erroneous`` in ``KafkaApis.handleFetchRequest``)."""
+KNOWS_STORAGE_ERROR, TOPIC_IDS_SINCE = 6, 13
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Who reads, and how far. Slots: each partition of each fetch looks at it."""
-
-    committed: bool
-    leader_only: bool
-    follower: int
-    """Its broker id; -1 for a consumer."""
-    broker_epoch: int
-    rack: str = ""
-    """Where it wants to be sent to a replica of its own rack: its rack."""
-    racks: Mapping[int, str | None] = field(default_factory=dict)
-    """Of the brokers it can reach."""
-    throttle: Any = None
-    """A `Throttle`, where followers that are behind may be held back."""
-
-    def is_held_back(self, context: Context, replica: Replica) -> bool:
-        """Whether a follower gets no records of a partition for now (R341)."""
-        throttle, state, image = self.throttle, replica.state, context.image
-        return (
-            throttle is not None
-            and type(state) is Leading
-            and self.follower not in state.in_sync
-            and throttle.names(image, replica.topic, replica.partition)
-            and throttle.is_over(image, context.services.env.monotonic_ms())
-        )
-
-
-_CONSUMERS = {
-    (committed, leader_only): _Reader(committed, leader_only, -1, -1)
-    for committed in (False, True)
-    for leader_only in (False, True)
-}
-
-
-def _reader(context: Context, request: FetchRequest, session: FetchContext, plain: _Reader) -> _Reader:
-    """A follower, or a consumer that says where it is; ``plain``: what it would be if it did not."""
-    if session.is_follower:
-        state, throttle = request.replica_state, context.services.replicas.leader_throttle
-        held = None if throttle.bytes_a_second(context.image) is None else throttle
-        broker = max(request.replica_id, state.replica_id)
-        return _Reader(False, True, broker, state.replica_epoch, throttle=held)
-    if plain.leader_only or context.services.config.text(SELECTOR) != RACK_AWARE:
-        return plain
-    racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
-    return replace(plain, rack=request.rack_id, racks=racks)
-
-
-def _diverging(replica: Replica, want: Wanted) -> EpochEndOffset | None:
-    """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
-    log = replica.log
-    epoch, end = log.epochs.end_offset_of(want.last_fetched_epoch, log.log_end_offset)
-    if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:
-        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < want.last_fetched_epoch or end < want.fetch_offset:
-        return EpochEndOffset(epoch, end)
-    return None
 
 
 def _replica(context: Context, want: Wanted, follower: int) -> Replica:
@@ -136,7 +88,7 @@ def _replica(context: Context, want: Wanted, follower: int) -> Replica:
 
 
 def _read(
-    context: Context, want: Wanted, max_bytes: int, reader: _Reader, *, first: bool, arrives: bool
+    context: Context, want: Wanted, max_bytes: int, reader: FetchParams, *, first: bool, arrives: bool
 ) -> PartitionData:
     """Read one partition; an error becomes its error code."""
     try:
@@ -155,7 +107,7 @@ def _read(
         if reader.rack and _is_sent_elsewhere(context, replica, want, reader, out):
             return out
         if want.last_fetched_epoch >= 0:
-            diverging = _diverging(replica, want)
+            diverging = diverging_epoch(replica, want)
             if diverging is not None:
                 out.diverging_epoch = diverging
                 out.records = b""
@@ -175,14 +127,23 @@ def _read(
             _arrived(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
-        lookup = error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return PartitionData(want.partition, error.code, -1, records=b"", aborted_transactions=[] if lookup else None)
+        return _refused(context, want, error.code)
     except OSError as error:
         context.services.fail(error, replica.log)
-        return PartitionData(want.partition, ErrorCode.KAFKA_STORAGE_ERROR, -1, records=b"", aborted_transactions=None)
+        return _refused(context, want, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _is_sent_elsewhere(context: Context, replica: Replica, want: Wanted, reader: _Reader, row: PartitionData) -> bool:
+def _refused(context: Context, want: Wanted, code: ErrorCode) -> PartitionData:
+    """Return the row of a partition that is not read. Before v6 readers do not know KAFKA_STORAGE_ERROR."""
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < KNOWS_STORAGE_ERROR:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    aborted: list[AbortedTransaction] | None = [] if code in _UNREADABLE else None
+    return PartitionData(want.partition, code, -1, records=b"", aborted_transactions=aborted)
+
+
+def _is_sent_elsewhere(
+    context: Context, replica: Replica, want: Wanted, reader: FetchParams, row: PartitionData
+) -> bool:
     """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
     from ottla.broker.replica.nearest import THE_LEADER, nearest  # few nodes have racks
 
@@ -196,7 +157,7 @@ def _is_sent_elsewhere(context: Context, replica: Replica, want: Wanted, reader:
 
 
 def _arrived(
-    context: Context, reader: _Reader, replica: Replica, want: Wanted, row: PartitionData, *, arrives: bool
+    context: Context, reader: FetchParams, replica: Replica, want: Wanted, row: PartitionData, *, arrives: bool
 ) -> None:
     """A follower's fetch counts when it comes; it may get nothing for now all the same."""
     if arrives:
@@ -210,10 +171,12 @@ class _Attempt:
     """One reading of everything a fetch wants."""
 
     def __init__(self, limit: int, rows: Rows, takes: Allowance | None) -> None:
-        self.left = limit
+        self.max_bytes = self.left = limit
         self.bytes = 0
         self.count = 0
         self.urgent = False
+        self.unreadable = Unreadable()
+        """The partitions that are answered with one of the errors in `_UNREADABLE`."""
         self.rows = rows
         self.takes = takes
         """What the reader may take; None where nobody counts that."""
@@ -230,10 +193,10 @@ class _Attempt:
 
 
 def _attempt(
-    context: Context, request: FetchRequest, reader: _Reader, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
+    context: Context, request: FetchRequest, reader: FetchParams, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
-    most = request.max_bytes if reader.follower >= 0 else min(request.max_bytes, context.services.fetch_max_bytes)
+    most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.metering.quotas, None
     if quotas is not None and reader.follower < 0:
         takes = context.peer.takes
@@ -244,12 +207,15 @@ def _attempt(
     attempt = _Attempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
         left = attempt.left
-        row = _read(context, want, left if left > 0 else 0, reader, first=attempt.bytes == 0, arrives=arrives)
+        row = _read(context, want, left, reader, first=attempt.bytes == 0, arrives=arrives)
         size = len(row.records)
         attempt.bytes += size
-        attempt.left = left - size
+        attempt.left = left - size if left > size else 0
         if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
-            attempt.urgent = True
+            if row.error_code in _UNREADABLE:
+                attempt.unreadable.add(number)
+            else:
+                attempt.urgent = True
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
                 attempt.look_elsewhere(context, want, row)
         rows.append((want, row))
@@ -264,20 +230,36 @@ def handle(context: Context, request: FetchRequest) -> Answer:
     return context.turn.go(_fetch(context, request))
 
 
+def _invalid(context: Context, request: FetchRequest) -> Steps[FetchResponse]:
+    """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
+    response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
+    response.responses = Written(FetchResponse, context.version)
+    for topic in request.topics if context.version < TOPIC_IDS_SINCE else ():
+        rows: list[PartitionData] = Written(FetchResponse, context.version)
+        for part in topic.partitions:
+            rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
+            yield
+        response.responses.append(FetchableTopicResponse(topic.topic, topic.topic_id, rows))
+    return response
+
+
 def _fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     session = yield from context.services.sessions.open(context.image.topic_names, context.version, request, context)
     if isinstance(session, FetchResponse):
         return session
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return (yield from _invalid(context, request))
     wanted = session.wanted()
-    reader = _CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
+    reader = CONSUMERS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
     if session.is_follower or request.rack_id:
-        reader = _reader(context, request, session, reader)
+        reader = fetch_params(context, request, session, reader)
     attempt = yield from _attempt(context, request, reader, wanted, session.rows(), arrives=True)
-    min_bytes = min(request.min_bytes, request.max_bytes)
-    nothing = not wanted and session.parks_on is None
+    min_bytes = min(request.min_bytes, attempt.max_bytes)
+    nothing = attempt.count == attempt.unreadable.count and session.parks_on is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         return (yield from _respond(context, reader, session, attempt))
-    return _wait(context, request, reader, session, wanted, min_bytes)
+    available = Available(context, reader, min_bytes, session.parks_on)
+    return _wait(context, request, reader, session, available, wanted, attempt.unreadable)
 
 
 def _count(context: Context, throttle: Throttle, rows: Any) -> Steps[None]:
@@ -298,7 +280,7 @@ def _watch(context: Context, broker: int, want: Wanted, row: PartitionData, line
     return replica.watch(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
 
 
-def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> Steps[None]:
+def _told(context: Context, reader: FetchParams, session: FetchContext, attempt: _Attempt) -> Steps[None]:
     """What a follower is told counts towards its rate, and may be all there is."""
     if context.peer.stopwatch is not None:
         context.peer.stopwatch.is_exempt = True
@@ -309,7 +291,7 @@ def _told(context: Context, reader: _Reader, session: FetchContext, attempt: _At
         yield from session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 
 
-def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: _Attempt) -> Steps[FetchResponse]:
+def _respond(context: Context, reader: FetchParams, session: FetchContext, attempt: _Attempt) -> Steps[FetchResponse]:
     takes = attempt.takes
     if takes is not None and not takes.covers(attempt.bytes + attempt.count * ROW_BYTES, context.now_ms):
         quotas, size_bytes = context.services.metering.quotas, attempt.bytes + attempt.count * ROW_BYTES
@@ -329,16 +311,16 @@ def _respond(context: Context, reader: _Reader, session: FetchContext, attempt: 
 async def _wait(
     context: Context,
     request: FetchRequest,
-    reader: _Reader,
+    reader: FetchParams,
     session: FetchContext,
+    available: Available,
     wanted: Iterable[Wanted],
-    min_bytes: int,
+    unreadable: Unreadable,
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""
-    available, purgatory = Available(context, reader, min_bytes, session.parks_on), context.services.purgatory
-    parked = Parked(available.is_enough_after)
+    purgatory, parked = context.services.purgatory, Parked(available.is_enough_after)
     try:
-        if not await context.turn.through(available.look(purgatory, parked, wanted)):
+        if not await context.turn.through(available.look(purgatory, parked, wanted, unreadable)):
             await purgatory.wait_for(parked, request.max_wait_ms)
             context.now_ms = context.services.env.now_ms()
     finally:

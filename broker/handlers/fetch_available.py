@@ -6,54 +6,43 @@ Source: ``DelayedFetch.scala`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Protocol
 
+from ottla.broker.handlers.fetch_params import FetchParams, diverging_epoch
 from ottla.broker.replica.replica import Replica
 from ottla.broker.replica.replicas import asks_anew
 from ottla.broker.server.dispatch import Context
 from ottla.broker.server.purgatory import Parked, Purgatory
 from ottla.broker.server.session import Wanted
 from ottla.broker.turn import Steps
+from ottla.wire.errors import ProtocolError
 
 STEP = 16
 """Partitions looked at between two yields."""
 
 
-class Reader(Protocol):
-    """The sender of a Fetch: a consumer, or a follower."""
+class Unreadable:
+    """Positions of partitions in a request, from 1 on; a byte for each up to the last."""
 
-    @property
-    def committed(self) -> bool:
-        """Whether it reads up to the last stable offset."""
+    __slots__ = ("_flags", "count")
 
-    @property
-    def leader_only(self) -> bool:
-        """Whether only the leader of a partition may serve it."""
+    def __init__(self) -> None:
+        self._flags = bytearray()
+        self.count = 0
 
-    @property
-    def follower(self) -> int:
-        """Its broker id; -1 for a consumer."""
+    def add(self, number: int) -> None:
+        """Add a position behind those that were added."""
+        self._flags.extend(bytes(number - 1 - len(self._flags)))
+        self._flags.append(1)
+        self.count += 1
 
-    @property
-    def throttle(self) -> Any:
-        """A `Throttle`; None where followers are not throttled."""
-
-    def is_held_back(self, context: Context, replica: Replica) -> bool:
-        """Whether a follower gets no records of a partition for now."""
-
-
-def _upper(replica: Replica, reader: Reader) -> int:
-    """Up to where somebody may read now."""
-    log = replica.log
-    if reader.follower >= 0:
-        return log.log_end_offset
-    return log.last_stable_offset if reader.committed else log.high_watermark
+    def __contains__(self, number: int) -> bool:
+        return number <= len(self._flags) and self._flags[number - 1] == 1
 
 
 class Available:
     """How many bytes a reading would bring: only what a change touched is looked at again."""
 
-    def __init__(self, context: Context, reader: Reader, enough: int, besides: Hashable) -> None:
+    def __init__(self, context: Context, reader: FetchParams, enough: int, besides: Hashable) -> None:
         self._context = context
         self._reader = reader
         self._enough = enough
@@ -64,8 +53,10 @@ class Available:
         self._bytes: dict[Hashable, int] = {}
         self._total = 0
 
-    def look(self, purgatory: Purgatory, parked: Parked, wanted: Iterable[Wanted]) -> Steps[bool]:
-        """Look at all of them, a step a few partitions; says whether it is enough.
+    def look(
+        self, purgatory: Purgatory, parked: Parked, wanted: Iterable[Wanted], unreadable: Unreadable
+    ) -> Steps[bool]:
+        """Look at all of them but the ``unreadable``, a step a few partitions; says whether it is enough.
 
         Each is watched before it is looked at: it may change while the others are.
         """
@@ -74,11 +65,12 @@ class Available:
             if key is not None:
                 purgatory.watch(parked, key)
         for number, want in enumerate(wanted, 1):
-            key = (what, want.topic, want.partition)
-            if key not in self._wanted:
-                purgatory.watch(parked, key)
-            self._wanted[key] = want
-            enough = self.is_enough_after(key) or enough
+            if number not in unreadable:
+                key = (what, want.topic, want.partition)
+                if key not in self._wanted:
+                    purgatory.watch(parked, key)
+                self._wanted[key] = want
+                enough = self.is_enough_after(key) or enough
             if number % STEP == 0:
                 yield
         return enough or parked.event.is_set()
@@ -88,19 +80,33 @@ class Available:
         if key in (self._besides, self._anew):
             return True
         found = self._of(self._wanted[key])
+        if found is None:
+            return True
         self._total += found - self._bytes.get(key, 0)
         self._bytes[key] = found
         return self._total >= self._enough
 
-    def _of(self, want: Wanted) -> int:
-        """What one partition would bring; any change that must be told counts as enough."""
+    def _of(self, want: Wanted) -> int | None:
+        """Bytes of one partition, at most its limit; None where the fetch is to be answered at once."""
         assert want.topic is not None
-        replica = self._context.services.replicas.get(want.topic, want.partition)
-        if replica is None or (self._reader.leader_only and not replica.is_leader):
-            return self._enough
-        log, upper = replica.log, _upper(replica, self._reader)
-        if want.fetch_offset > log.log_end_offset or want.fetch_offset < log.log_start_offset:
-            return self._enough
-        if self._reader.throttle is not None and self._reader.is_held_back(self._context, replica):
+        params, replica = self._reader, self._context.services.replicas.get(want.topic, want.partition)
+        if replica is None or (params.leader_only and not replica.is_leader):
+            return None
+        if want.current_leader_epoch not in (-1, replica.leader_epoch) or self._has_diverged(replica, want):
+            return None
+        log, upper, offset = replica.log, params.last_fetchable_offset(replica), want.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset or log.is_batch_above(offset, upper):
+            return None
+        if params.throttle is not None and params.is_held_back(self._context, replica):
             return 0
-        return log.bytes_between(want.fetch_offset, upper, want.max_bytes) if upper > want.fetch_offset else 0
+        available = log.bytes_between(offset, upper)
+        return None if available is None else min(available, want.max_bytes)
+
+    def _has_diverged(self, replica: Replica, want: Wanted) -> bool:
+        """Of a consumer only: the log of a leader, which followers read, is not truncated."""
+        if self._reader.follower >= 0 or want.last_fetched_epoch < 0:
+            return False
+        try:
+            return diverging_epoch(replica, want) is not None
+        except ProtocolError:
+            return True

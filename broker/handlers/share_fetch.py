@@ -142,8 +142,11 @@ class _Fetch:
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
         upper = _upper(shared.replica, committed=self._committed)
-        self._open[place] = found = log.bytes_between(offset, upper, self._max_bytes)
+        available = log.bytes_between(offset, upper)
+        self._open[place] = found = self._max_bytes if available is None else min(available, self._max_bytes)
         self._total += found
+        if available is None:
+            return True
         return self._total >= min(self._request.min_bytes, self._max_bytes)
 
     # ------------------------------------------------------------------ reading

@@ -165,8 +165,8 @@ class Mover:
 
     def _is_near(self, move: Move) -> bool:
         current, end = move.current, move.future.log_end_offset
-        most = self._piece_bytes
-        return current.bytes_between(end, current.log_end_offset, most + 1) <= most
+        left = current.bytes_between(end, current.log_end_offset)
+        return left is not None and left <= self._piece_bytes
 
     def _align(self, move: Move) -> bool:
         """Take off the copy what the log does not have any more; says whether that could be done."""

@@ -50,7 +50,8 @@ class Wanted:
         """The reader moved on, or changed its limits."""
         self.fetch_offset = part.fetch_offset
         self.max_bytes = part.partition_max_bytes
-        self.current_leader_epoch = part.current_leader_epoch
+        epoch = part.current_leader_epoch
+        self.current_leader_epoch = epoch if epoch >= 0 else -1  # ``FetchRequest.optionalEpoch``
         self.last_fetched_epoch = part.last_fetched_epoch
         self.start_offset = part.log_start_offset
 

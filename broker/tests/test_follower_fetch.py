@@ -90,11 +90,12 @@ def test_r325_r326_what_a_follower_is_answered(
     assert moved == (offset if code is E.NONE else -1)
 
 
-def test_the_nodes_own_limit_is_not_for_followers() -> None:
+@pytest.mark.parametrize(("limit", "size"), [(1, SIZE), (2 * SIZE, 2 * SIZE), (1 << 20, 4 * SIZE)])
+def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: int, size: int) -> None:
     led = Led()
-    led.services.fetch_max_bytes = 1
+    led.services.fetch_max_bytes = limit
     (got,) = rows_of(send(led, by(2, 0))[0])
-    assert len(got.records) == 4 * SIZE
+    assert len(got.records) == size
 
 
 def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
@@ -210,9 +211,10 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=5000))
             nursery.start_soon(ask, "follower", by(2, 12, wait=500))
-            await trio.sleep(0.1)
+            await trio.sleep(0.05)
+            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=5000))
+            await trio.sleep(0.05)
             assert came == []
             assert led.replica.log.high_watermark == 12
             led.replica.append(a_batch(10), NOW_MS)
@@ -237,10 +239,11 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=500))
             for broker in (2, 3):
                 nursery.start_soon(ask, f"follower {broker}", by(broker, 12, wait=500))
-            await trio.sleep(0.1)
+            await trio.sleep(0.05)
+            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=450))
+            await trio.sleep(0.05)
             led.services.purgatory.wake(asks_anew(2))
             await trio.sleep(0.1)
             assert came == [("follower 2", 0.1, 0)]

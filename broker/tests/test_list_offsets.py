@@ -115,24 +115,25 @@ def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debu
 
 
 @pytest.mark.parametrize(
-    ("compact", "delete", "topic", "code"),
+    ("compact", "delete", "topic", "partition", "code"),
     [
-        (True, False, "t", E.POLICY_VIOLATION),
-        (True, True, "t", E.NONE),
-        (False, True, "t", E.NONE),
-        (False, False, "t", E.NONE),  # an empty cleanup.policy
-        (False, True, "__consumer_offsets", E.INVALID_TOPIC_EXCEPTION),
-        (False, True, "__share_group_state", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (True, False, "t", 0, E.POLICY_VIOLATION),
+        (True, True, "t", 0, E.NONE),
+        (False, True, "t", 0, E.NONE),
+        (False, False, "t", 0, E.NONE),  # an empty cleanup.policy
+        (False, True, "__consumer_offsets", 0, E.INVALID_TOPIC_EXCEPTION),
+        (False, True, "__consumer_offsets", 5, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (False, True, "__share_group_state", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
-    compact: bool, delete: bool, topic: str, code: E
+    *, compact: bool, delete: bool, topic: str, partition: int, code: E
 ) -> None:
     stage = Stage()
     stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
     stage.hosted.host("t", settings=LogSettings(compact=compact, delete=delete))
     stage.services.storage = Storage()
-    request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(0, -1)])], 100)
+    request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
 
     async def main() -> Any:
         return await awaited(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.fetch import RACK_AWARE
+from ottla.broker.handlers.fetch_params import RACK_AWARE
 from ottla.broker.replica.nearest import nearest
 from ottla.broker.replica.partition import Committed, Follower, Leading
 from ottla.broker.tests.test_fetch import request, rows_of, send

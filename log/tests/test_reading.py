@@ -150,27 +150,41 @@ def test_damage_that_is_known_is_not_served(
 
 
 @pytest.mark.parametrize(
-    ("offset", "upper", "at_most", "found"),
+    ("offset", "upper", "found"),
     [
-        (0, 27, 500, 500),  # an older segment: enough, whatever it is
-        (18, 27, 10_000, 3 * SIZE),
-        (21, 27, 10_000, 2 * SIZE),
-        (26, 27, 10_000, SIZE),
-        (21, 27, 100, 100),
-        (27, 27, 100, 0),
-        (5, 5, 100, 0),
-        (6, 5, 100, 0),
+        (0, 27, None),  # on an older segment
+        (8, 18, None),
+        (18, 27, 3 * SIZE),
+        (19, 27, 3 * SIZE),
+        (21, 27, 2 * SIZE),
+        (26, 27, SIZE),
+        (18, 24, 2 * SIZE),
+        (18, 21, SIZE),
+        (0, 6, 2 * SIZE),  # on the segment of the upper offset, which need not be the active one
+        (0, 4, SIZE),
+        (3, 4, 0),  # within one batch
+        (27, 27, 0),
+        (5, 5, 0),
+        (6, 5, 0),
     ],
 )
-def test_bytes_between(offset: int, upper: int, at_most: int, found: int) -> None:
-    assert three_segments().bytes_between(offset, upper, at_most) == found
+def test_bytes_between_counts_up_to_the_upper_offset_on_its_segment(offset: int, upper: int, found: int | None) -> None:
+    assert three_segments().bytes_between(offset, upper) == found
 
 
-def test_below_the_log_start_there_are_no_bytes() -> None:
+def test_bytes_between_below_the_log_start_are_none() -> None:
     log = three_segments()
     log.raise_start(20)
-    assert log.bytes_between(19, 27, 100) == 0
-    assert log.bytes_between(20, 27, 100) == 100
+    assert log.bytes_between(19, 27) == 0
+    assert log.bytes_between(20, 27) == 3 * SIZE
+
+
+@pytest.mark.parametrize(
+    ("offset", "upper", "above"),
+    [(3, 3, False), (3, 9, False), (4, 3, False), (5, 4, False), (6, 3, True), (6, 5, True), (27, 26, True)],
+)
+def test_is_batch_above_compares_the_base_offset(offset: int, upper: int, *, above: bool) -> None:
+    assert three_segments().is_batch_above(offset, upper) is above
 
 
 def test_batches_begin_with_the_one_that_holds_the_offset() -> None:
