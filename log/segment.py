@@ -383,6 +383,10 @@ class Segment:
             out.append(f"{self.path}.timeindex")
         return out
 
+    def has_open(self, file: File) -> bool:
+        """Return whether ``file`` is the segment's own, open now."""
+        return self._file is file
+
     def fsync(self) -> None:
         """Make the batches survive a power cut."""
         self.file.fsync()

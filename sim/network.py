@@ -170,7 +170,7 @@ class SimStream:
 
     async def send(self, chunks: Sequence[Any]) -> None:
         """Hand over; waits while the other side has too much unread."""
-        data = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in chunks)
+        data = b"".join(c.read_all() if isinstance(c, FileSlice) else bytes(c) for c in chunks)
         await trio.lowlevel.checkpoint()
         pipe = self._out
         at = 0

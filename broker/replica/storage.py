@@ -17,7 +17,7 @@ import trio
 
 from ottla.log.directory import Identity, LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.world.disk import Disk, is_passing
+from ottla.world.disk import Disk, File, is_passing
 
 logger = logging.getLogger("ottla.storage")
 
@@ -94,6 +94,10 @@ class Storage:
     def logs(self) -> list[PartitionLog]:
         """Every open log that is served from: a copy on its way to another directory is none of them."""
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
+
+    def log_of(self, file: File) -> PartitionLog | None:
+        """Return the log one of whose segments has this file open; None for a file that was closed or replaced."""
+        return next((log for log in self.logs() if any(segment.has_open(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ start
 

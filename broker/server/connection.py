@@ -24,6 +24,7 @@ from ottla.wire.errors import WireError
 from ottla.wire.framing import Heads, Request, frame_bytes, frame_size, response_chunks, response_slices
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.schema import Message
+from ottla.world.disk import FileReadError, FileTruncatedError
 from ottla.world.env import FOREVER_S, Accepted
 
 logger = logging.getLogger("ottla.connection")
@@ -108,6 +109,10 @@ class Connection:
                 await self._flush()
         except WireError as error:
             self._complain(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
+        except FileReadError as error:
+            self._fail(error)
+        except FileTruncatedError as error:
+            self._complain(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
         except Exception as error:
@@ -119,6 +124,20 @@ class Connection:
             self._stream.close()
             self._peer.leave()
             self._peer.check()
+
+    def _fail(self, error: FileReadError) -> None:
+        """Fail the log directory that could not be read: the length of the response is sent already.
+
+        Kafka closes the connection only, and finds the directory failed when it reads there itself.
+        """
+        services = self._dispatcher.services
+        log = services.storage.log_of(error.file)
+        name = "a deleted segment" if log is None else log.in_words()
+        self._complain(
+            logging.ERROR, "connection from %s closed: error while reading %s: %s", self._peer.host, name, error
+        )
+        if log is not None:
+            services.fail(error, log)
 
     def _complain(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
         self._dispatcher.complaints.say(logger, level, text, *values, traceback=traceback)

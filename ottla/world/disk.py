@@ -66,8 +66,44 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """The bytes themselves."""
-        return self.file.pread(self.size_bytes, self.offset)
+        """The bytes themselves.
+
+        Raises:
+            FileReadError: the disk could not read them.
+        """
+        try:
+            return self.file.pread(self.size_bytes, self.offset)
+        except OSError as error:
+            raise FileReadError(error, self.file) from error
+
+    def read_all(self) -> bytes:
+        """Return the bytes of the range, all of them: a response whose length is sent already holds no fewer.
+
+        Raises:
+            FileTruncatedError: the file ends before; FileReadError: as `read`.
+        """
+        raw = self.read()
+        if len(raw) < self.size_bytes:
+            raise FileTruncatedError(self)
+        return raw
+
+
+class FileReadError(OSError):
+    """Error of a disk while a range of ``file`` is read or sent, told from errors of the connection it is sent to."""
+
+    def __init__(self, error: OSError, file: File) -> None:
+        super().__init__(error.errno, error.strerror or str(error))
+        self.file = file
+
+
+class FileTruncatedError(OSError):
+    """The file has become shorter than the range that is sent of it: its log was truncated meanwhile."""
+
+    def __init__(self, part: FileSlice) -> None:
+        size_bytes = part.file.size()
+        super().__init__(
+            f"file was truncated while it was sent: {size_bytes} bytes, {part.size_bytes} at {part.offset}"
+        )
 
 
 class Disk(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from ottla.world.disk import FileSlice
+from ottla.world.disk import FileReadError, FileSlice, FileTruncatedError
 from ottla.world.env import FOREVER_S
 from ottla.world.hangups import Hangups
 from ottla.world.hosts import bound_host, host_of
@@ -28,6 +28,10 @@ _A_CALL_BYTES = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much 
 _SLOW_FOR = 64
 _PATIENCE_S = 0.1
 _FAST_BYTES_A_SECOND = 64 * 1024 * 1024
+_OF_FILES = frozenset(
+    {errno.EIO, errno.EBADMSG, errno.ENODATA, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
+)
+"""Errors of ``sendfile`` that are the disk's: no socket has them."""
 _PATIENCE = struct.pack("ll", 0, int(_PATIENCE_S * 1_000_000))
 
 
@@ -77,7 +81,7 @@ class RealStream:
             if type(chunk) is not FileSlice:
                 pending.append(chunk)
             elif chunk.size_bytes < _JOIN_BELOW_BYTES:
-                pending.append(chunk.read())
+                pending.append(chunk.read_all())
             else:
                 await self._send_bytes(b"".join(pending))
                 pending = []
@@ -123,8 +127,12 @@ class RealStream:
             done = os.sendfile(self._sock.fileno(), part.file.fileno(), offset, left)
         except (BlockingIOError, InterruptedError):
             return 0
+        except OSError as error:
+            if error.errno in _OF_FILES:
+                raise FileReadError(error, part.file) from error
+            raise
         if done == 0:
-            raise OSError(errno.EIO, "the file ended before what was promised of it")
+            raise FileTruncatedError(part)
         return done
 
     async def _send_beside(self, part: FileSlice, offset: int, left: int) -> int:

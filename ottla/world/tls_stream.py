@@ -151,7 +151,7 @@ class TlsStream(RealStream):
             piece = FileSlice(part.file, offset, min(end - offset, _PIECE_BYTES))
             raw: Any = _cached(piece, kept)
             if raw is None:
-                raw = await trio.to_thread.run_sync(piece.read, limiter=self._threads)
+                raw = await trio.to_thread.run_sync(piece.read_all, limiter=self._threads)
             await self._send_bytes(raw)
             offset += piece.size_bytes
 

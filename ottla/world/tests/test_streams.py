@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from ottla.world.disk import FileSlice
+from ottla.world.disk import FileReadError, FileSlice, FileTruncatedError
 from ottla.world.env import SocketBuffers
 from ottla.world.real_disk import RealDisk
 from ottla.world.real_env import RealEnv
@@ -156,7 +158,7 @@ def test_a_file_that_ends_before_what_was_promised_breaks_the_connection(tmp_pat
     part.size_bytes = 2 * MIB
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
-        with pytest.raises(OSError, match="ended before"):
+        with pytest.raises(FileTruncatedError, match="truncated while it was sent"):
             await ours.send([part])
 
     over_a_connection(main)
@@ -179,3 +181,69 @@ def test_minus_one_leaves_the_buffers_to_the_system() -> None:
         assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= usual
 
     over_a_connection(main, SocketBuffers())
+
+
+class Broken:
+    """A file whose disk has failed."""
+
+    def __init__(self, part: FileSlice, code: int) -> None:
+        self._file = part.file
+        self._code = code
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def pread(self, _size_bytes: int, _offset: int) -> bytes:
+        raise OSError(self._code, "broken")
+
+
+@pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EUCLEAN])
+def test_send_of_a_range_the_disk_cannot_read_raises_file_read_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, code: int
+) -> None:
+    part = a_file(tmp_path, size_bytes)
+    broken: Any = Broken(part, code)
+
+    def sendfile(*_: int) -> int:
+        raise OSError(code, "broken")
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+
+    async def main(ours: RealStream, _reader: socket.socket) -> None:
+        with pytest.raises(FileReadError) as caught:
+            await ours.send([b"head", FileSlice(broken, 0, size_bytes)])
+        assert (caught.value.errno, caught.value.file) == (code, broken)
+
+    over_a_connection(main)
+
+
+@pytest.mark.parametrize("code", [errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.ENOTCONN])
+def test_send_of_a_range_over_a_broken_connection_raises_no_file_read_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def sendfile(*_: int) -> int:
+        raise OSError(code, "gone")
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+
+    async def main(ours: RealStream, _reader: socket.socket) -> None:
+        with pytest.raises(OSError, match="gone") as caught:
+            await ours.send([a_file(tmp_path, 64 * 1024)])
+        assert not isinstance(caught.value, FileReadError)
+
+    over_a_connection(main)
+
+
+@pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
+def test_send_of_a_range_that_was_truncated_raises_file_truncated_error(tmp_path: Path, size_bytes: int) -> None:
+    part = a_file(tmp_path, size_bytes)
+    os.truncate(tmp_path / "data", size_bytes // 2)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, read, reader, size_bytes // 2 if size_bytes > 32768 else 0)
+            with pytest.raises(FileTruncatedError, match="truncated"):
+                await ours.send([part])
+
+    over_a_connection(main)

@@ -1,0 +1,106 @@
+"""Error of a disk while records are on their way to a client: the log directory fails as it does for any other read.
+
+Source: ``LogDirFailureChannel.java`` (4.3.1). Kafka closes the connection only, and logs nothing at its default level.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ottla.broker.replica.losses import Losses
+from ottla.broker.tests.ground import Ground
+from ottla.broker.tests.line import Line, Stage, frame, in_virtual_time
+from ottla.broker.tests.world import NOW_MS
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.tests.world import a_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.world.disk import FileSlice
+
+
+class Reading(Line):
+    """A connection that reads ranges of files as they are sent."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        await super().send([c.read_all() if isinstance(c, FileSlice) else c for c in chunks])
+
+
+class Served:
+    """A node with two log directories, and a client that fetches from a log in the second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ground = Ground("/a,/b")
+        self.storage = self.ground.storage
+        self.directory = self.storage.directories[1]
+        self.log = self.directory.create_partition("t", 0, b"t" * 16, LogSettings(), NOW_MS)
+        self.log.append_as_leader(a_batch(0), 0, NOW_MS)
+        self.lost: list[PartitionLog] = []
+        losses = Losses(self.storage, self.lost.clear)
+        losses.on_lost.append(self.lost.extend)
+        self.stage = Stage(monkeypatch)
+        self.stage.services.storage = self.storage
+        self.stage.services.fail = losses.fail
+        self.stage.serve(ApiKey.FETCH, lambda context, request: self.answer)
+        part = self.log.read(0, 1 << 20, 3, at_least_one=True)
+        assert part is not None
+        row = PartitionData(0, high_watermark=3, records=part)
+        self.answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
+
+    def fetch(self) -> Line:
+        line = Reading()
+        line.say(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+        line.leave()
+
+        async def serve() -> None:
+            await self.stage.connection(line).serve()
+
+        in_virtual_time(serve)
+        assert line.is_closed
+        return line
+
+
+def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Served(monkeypatch)
+    assert served.fetch().sends
+    assert not served.lost
+
+    def pread(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(type(served.log.active.file), "pread", pread)
+    assert not served.fetch().sends
+    assert served.lost == [served.log]
+    assert list(served.storage.failed) == [served.directory.path]
+    told = next(r for r in caplog.records if r.name == "ottla.connection")
+    assert told.levelno == logging.ERROR
+    assert "connection from 10.0.0.9 closed: error while reading t-0" in told.getMessage()
+    assert "Input/output error" in told.getMessage()
+
+
+def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served(monkeypatch)
+
+    def pread(*_: Any) -> bytes:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(type(served.log.active.file), "pread", pread)
+    served.fetch()
+    assert not served.storage.failed
+
+
+def test_truncation_while_a_fetch_is_sent_closes_the_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Served(monkeypatch)
+    served.log.truncate_to(0, NOW_MS)
+    assert not served.fetch().sends
+    assert not served.storage.failed
+    assert "file was truncated while it was sent" in caplog.text
