@@ -1,11 +1,14 @@
-"""What holds in every test."""
+"""What holds in every test: coordinators do not fail, and the responses of every node in this process are checked."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.broker.coordinator import errors
+from sim.responses import install
 from sim.strict import raise_failure
+
+install()
 
 
 @pytest.fixture(autouse=True)

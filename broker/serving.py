@@ -19,7 +19,7 @@ from ottla.broker.replica.making import WORKERS
 from ottla.broker.server.acceptor import Acceptor
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.listening import Listening
-from ottla.broker.server.observer import Counts
+from ottla.broker.server.observer import Counts, observer_of
 from ottla.broker.services import Services
 from ottla.broker.upkeep.supervise import supervise
 from ottla.controller.delta import Delta
@@ -146,9 +146,9 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
         nursery.start_soon(made.making.run)
     for name, work in made.upkeep():
         nursery.start_soon(supervise, env, name, work, name=name)
-    acceptors = {}
+    acceptors, observer = {}, observer_of(made.services, _watched(made, listening))
     for name in listening.clients:
-        dispatcher = Dispatcher(made.services, listener=name, observer=_watched(made, listening))
+        dispatcher = Dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _door(made.services, name, nursery))
     made.acceptors.extend(acceptors.values())
     _tell_numbers(env, made, listening, nursery)

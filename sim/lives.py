@@ -11,6 +11,7 @@ from ottla.broker.node import Node, StorageFailed
 from ottla.world.memory_disk import Killed
 from sim.clients import NODE, NOTHING, PORT
 from sim.faults import BROKEN_DISK, CALLS_BEFORE_A_DEATH, Disturber, Swarm, break_disk
+from sim.responses import BadResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -178,7 +179,8 @@ class Lives:
         if found and self._broken and all(isinstance(x, StorageFailed | OSError) for x in found):
             return "disk failed"
         if found or not stopped:
-            self._world.ledger.violation("no-start", f"{self._said}{found!r}")
+            kind = "bad-response" if any(isinstance(x, BadResponse) for x in found) else "no-start"
+            self._world.ledger.violation(kind, f"{self._said}{found!r}")
             return "failed"
         return "stopped"
 

@@ -14,6 +14,7 @@ from sim.consumers import SimConsumer
 from sim.directories import SimRelocator
 from sim.exactly_once import ExactlyOnce
 from sim.faults import WORST_JUMP_IN_TRANSACTIONS_MS, Disturber, Swarm
+from sim.fetchers import SimFetcher
 from sim.groups.workload import Groups, settings
 from sim.lives import Lives, until_peace
 from sim.world import World
@@ -101,6 +102,7 @@ class Scenario:
         async with trio.open_nursery() as consumers:
             for number in range(2):
                 consumers.start_soon(SimConsumer(world, f"consumer-{number}", service).run)
+            consumers.start_soon(SimFetcher(world, "fetcher", (TOPIC, COMPACTED), service).run)
             async with trio.open_nursery() as workers:
                 for number in range(4 if self.swarm.synced else 2):
                     producer = SimProducer(world, f"producer-{number}", number * 1_000_000, service=service)

@@ -13,6 +13,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from sim import responses
 from sim.history import History
 from sim.hosts import Host
 from sim.ledger import Ledger
@@ -53,6 +54,7 @@ class World:
         self.ledger = Ledger()
         self.history = History()
         end_on_failure()
+        responses.install()
         self.draining = False
         """Clients finish what they have begun, and begin nothing."""
         self._nursery: trio.Nursery | None = None

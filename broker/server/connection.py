@@ -249,7 +249,7 @@ class Connection:
             chunks = response_chunks(key, version, request.correlation_id, result)
         size_bytes = frame_bytes(chunks)
         if self._observer is not None:
-            self._observer.answered(self._peer, request, size_bytes)
+            self._observer.answered(self._peer, request, chunks, size_bytes)
         self._out += chunks
         self._out_bytes += size_bytes
         if self._out_bytes >= _FLUSH_BYTES:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.server.peer import Peer
 from ottla.wire.apis import ApiKey
+from ottla.wire.compiler import Chunk
 from ottla.wire.framing import Request
+
+if TYPE_CHECKING:
+    from ottla.broker.services import Services
 
 
 class Observer(Protocol):
@@ -16,8 +20,37 @@ class Observer(Protocol):
     def received(self, peer: Peer, request: Request) -> None:
         """A request came; it may still be refused."""
 
-    def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
+
+
+observers_of: list[Callable[[Services], Observer]] = []
+"""Makers of observers that every node of this process gets for its clients; empty but in tests and the simulator."""
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def received(self, peer: Peer, request: Request) -> None:
+        """Pass a request on."""
+        for observer in self._observers:
+            observer.received(peer, request)
+
+    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+        """Pass its answer on."""
+        for observer in self._observers:
+            observer.answered(peer, request, chunks, size_bytes)
+
+
+def observer_of(services: Services, counts: Observer | None) -> Observer | None:
+    """Return the observer of a node's client listeners: ``counts``, those of `observers_of`, or None for neither."""
+    every = [make(services) for make in observers_of]
+    if not every:
+        return counts
+    return Observers(every if counts is None else [counts, *every])
 
 
 class Count:
@@ -52,7 +85,7 @@ class Counts:
         count.requests += 1
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
-    def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+    def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Count its answer."""
         count = self._by_key[request.key]
         assert count is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from ottla.broker.server.peer import ANONYMOUS, Peer
 from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
 from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey, request_spec
+from ottla.wire.compiler import Chunk
 from ottla.wire.errors import WireError
 from ottla.wire.framing import Request, parse_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -247,7 +249,8 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
         def received(self, peer: Peer, request: Request) -> None:
             heard.append(("received", request.key, request.correlation_id, len(request.frame)))
 
-        def answered(self, peer: Peer, request: Request, size_bytes: int) -> None:
+        def answered(self, peer: Peer, request: Request, chunks: Sequence[Chunk], size_bytes: int) -> None:
+            assert sum(len(chunk) for chunk in chunks) == size_bytes
             heard.append(("answered", request.key, request.correlation_id, size_bytes))
 
     stage = Stage(monkeypatch)

@@ -9,6 +9,8 @@ from typing import Any
 from ottla.broker.groups import records
 from ottla.broker.handlers import delete_records
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.server import sessions
+from ottla.broker.server.session import Wanted
 from ottla.broker.upkeep.flusher import Flusher
 from ottla.controller import configs, topics, widening
 from ottla.controller.raft.store import MetadataStore
@@ -18,6 +20,7 @@ from ottla.log.durable import SyncJob
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
+from ottla.world.disk import FileSlice
 from ottla.world.memory_disk import MemoryFile
 from sim.tests.sowing import replace
 
@@ -295,3 +298,56 @@ def delete_records_of_a_neighbour() -> None:
         return handle
 
     replace(delete_records, "handle", make)
+
+
+def cut_off_the_first_batch() -> None:
+    """A first batch that is larger than the limits is cut off, for every partition but the first with records."""
+
+    def make(real: Any) -> Any:
+        def read(self: PartitionLog, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
+            part = real(self, offset, max_bytes, upper, at_least_one=True)
+            if part is None or at_least_one:
+                return part
+            size = min(len(part), max_bytes)
+            return FileSlice(part.file, part.offset, size) if size > 0 else None
+
+        return read
+
+    replace(PartitionLog, "read", make)
+
+
+def return_records_above_the_last_stable_offset() -> None:
+    """A consumer of isolation read_committed reads up to the high watermark."""
+
+    def make(real: Any) -> Any:
+        def read(self: PartitionLog, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
+            return real(self, offset, max_bytes, max(upper, self.high_watermark), at_least_one=at_least_one)
+
+        return read
+
+    replace(PartitionLog, "read", make)
+
+
+def ignore_the_limit_of_a_partition() -> None:
+    """A partition with records may have as many bytes as the response."""
+
+    def make(real: Any) -> Any:
+        def update(self: Wanted, part: Any) -> None:
+            real(self, part)
+            self.max_bytes = max(self.max_bytes, 1 << 20)
+
+        return update
+
+    replace(Wanted, "update", make)
+
+
+def answer_a_partition_twice() -> None:
+    """A full response names its first partition again at the end."""
+
+    def make(real: Any) -> Any:
+        def grouped(rows: Any) -> Any:
+            return real([*rows, *rows[:1]])
+
+        return grouped
+
+    replace(sessions, "grouped", make)

@@ -12,7 +12,7 @@ from sim.tests import bugs_node as bugs
 from sim.tests.sowing import FOUND, NOT_FOUND, Plant, look_for
 
 SEEDS = 40
-LOST = "lost out-of-order hole stuck no-start bad-crc duplicate disorder unmade undead"
+LOST = "lost out-of-order hole stuck no-start bad-crc duplicate disorder unmade undead bad-response"
 PLANTS: dict[str, Plant] = {
     "acknowledge without writing": Plant(bugs.acknowledge_without_writing, "lost out-of-order"),
     "forget producers": Plant(bugs.forget_producers, "duplicate out-of-order"),
@@ -43,6 +43,9 @@ PLANTS: dict[str, Plant] = {
     "believe indexes after a crash": Plant(bugs.believe_indexes_after_a_crash, LOST),
     "answer before the sync": Plant(bugs.answer_before_the_sync, LOST, synced=True),
     "delete records of a neighbour": Plant(bugs.delete_records_of_a_neighbour, "lost stuck"),
+    "cut off the first batch": Plant(bugs.cut_off_the_first_batch, "bad-response"),
+    "ignore the limit of a partition": Plant(bugs.ignore_the_limit_of_a_partition, "bad-response"),
+    "answer a partition twice": Plant(bugs.answer_a_partition_twice, "bad-response"),
 }
 CI = (
     "forget names of a roll during a sync",
@@ -53,6 +56,7 @@ CI = (
     "forget committed positions",
     "keep deleted topics",
     "serve a wrong byte",
+    "cut off the first batch",
 )
 """Found at once, and one of each room."""
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from sim.tests import bugs_control as control
+from sim.tests import bugs_node as node
 from sim.tests import bugs_quorum as quorum
 from sim.tests import bugs_replicas as replicas
 from sim.tests import bugs_transactions as txn
@@ -19,14 +20,15 @@ SEEDS = 100
 RUN_S = 20.0
 LOST = (
     "lost unseen lost-write inconsistent-offsets StrongIsr EnoughInSync copies-differ out-of-order duplicate "
-    "hole disorder ghost offset-back nonmonotonic-send nonmonotonic-poll isr-not-full stuck MonotonicHighWatermark"
+    "hole disorder ghost offset-back nonmonotonic-send nonmonotonic-poll isr-not-full stuck MonotonicHighWatermark "
+    "bad-response"
 )
 CONTROL = f"{LOST} CommittedNeverLost PartitionLeaderPerEpoch LeaderInIsr no-failover unmade undead no-start"
 GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost EpochsInOrder CommitOfNobody"
 QUORUM = "SingleLeaderPerEpoch CommittedNeverLost MonotonicHighWatermark copies-differ lost no-start behind"
 TXN = "G1a precommitted-read torn-txn lso-stuck txn-refused unseen lost-write duplicate stuck no-start " + (
     "copy-twice copy-lost copy-ghost copy-disorder inconsistent-offsets poll-skip nonmonotonic-poll nonmonotonic-send "
-    "undecided-read"
+    "undecided-read bad-response"
 )
 
 PLANTS = {
@@ -105,6 +107,7 @@ PLANTS |= {
         "lose-positions-at-the-commit": txn.lose_positions_at_the_commit,
         "keep-positions-that-were-aborted": txn.keep_positions_that_were_aborted,
         "read-what-is-not-decided": txn.read_what_is_not_decided,
+        "return-records-above-the-last-stable-offset": node.return_records_above_the_last_stable_offset,
     }.items()
 }
 
