@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,8 @@ from compat_tests.shown import shown
 from ottla import cluster
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
+CHECKED = (sys.executable, str(Path(__file__).with_name("checked.py")))
+"""``ottla`` that checks the responses of its nodes."""
 PORTS = range(15_000, 32_000)
 KAFKAS_AT_ONCE = 2
 """One for each test worker of CI. A Kafka process takes up to 1 GiB, so more of them wait for a slot."""
@@ -98,13 +101,16 @@ class Process:
 class OttlaProcess(Process):
     """``ottla serve``."""
 
+    program: Sequence[str] = (OTTLA,)
+    """The command in front of ``serve``: `CHECKED` in tests."""
+
     def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
         super().__init__(data_dir, port)
         self.settings = settings
 
     def command(self) -> list[str]:
         """The command line."""
-        out = [OTTLA, "serve", "--listen", self.bootstrap]
+        out = [*self.program, "serve", "--listen", self.bootstrap]
         if "log_dirs" not in self.settings:
             out += ["--data-dir", str(self.data_dir)]
         for key, value in self.settings.items():

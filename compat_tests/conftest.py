@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster import OttlaProcess
+from compat_tests.cluster import CHECKED, OttlaProcess
 
+OttlaProcess.program = CHECKED
 _numbers = itertools.count()
 
 
