@@ -231,10 +231,13 @@ class MetadataStore:
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_part(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Bytes of a snapshot for another replica (R234). Raises OSError: final."""
+        """Bytes of a snapshot for another replica (R234). Raises OSError: final.
+
+        ``max_bytes`` is what the request says: none if it is negative, at most `MOST_READ_BYTES`.
+        """
         file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
         try:
-            return file.pread(max_bytes, position)
+            return file.pread(min(max(0, max_bytes), MOST_READ_BYTES), position)
         finally:
             file.close()
 

@@ -149,6 +149,15 @@ def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -
     assert not read
 
 
+@pytest.mark.parametrize("max_bytes", [-(2**31), -1, 0, 7, 2**31 - 1])
+def test_read_part_of_a_snapshot_with_any_max_bytes_is_bounded(max_bytes: int) -> None:
+    disk, identity = formatted()
+    led = Led(disk.session(), identity)
+    name = led.snapshot()
+    whole = led.store.snapshot_bytes(name)
+    assert len(led.store.read_part(name, 0, max_bytes)) == min(max(max_bytes, 0), whole)
+
+
 def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
     """What was synced behind a damaged beginning must be there after every start that follows."""
     disk, identity = formatted()
