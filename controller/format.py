@@ -154,7 +154,7 @@ def _format(
     directory: LogDirectory, metadata: LogDirectory, plan: Plan, now_ms: int, new_id: Callable[[], bytes]
 ) -> Identity:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
-    disk.makedirs(directory.path)
+    directory.create()
     raw = snapshot_bytes(Snapshot([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
     write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=0o644)
     if directory is metadata and plan.voters:

@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 from ottla.log.index import AbortedTxn, write_aborted
 from ottla.log.key_scan import RECORDS_AT_ONCE, Place, keys, note_keys, places, survivors
+from ottla.log.names import CLEANED, SWAP, parse_segment_file
 from ottla.log.offset_map import OffsetMap
 from ottla.log.producer_table import ENTRY
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.settings import LogSettings
-from ottla.log.state import SWAP
 from ottla.wire import batch as b
 from ottla.wire import records as r
 from ottla.wire.compression import UnpacksTooLarge, codec_of, compress
@@ -41,8 +41,6 @@ from ottla.wire.control import ControlType, control_type
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer, read_varlong, write_varlong
 from ottla.world.disk import Disk
-
-CLEANED = ".cleaned"
 
 
 class Transactions:
@@ -382,5 +380,6 @@ def discard(disk: Disk, directory: str) -> None:
     """Throw new segments away that never took their place."""
     if disk.exists(directory):
         for name in disk.listdir(directory):
-            if name.endswith((CLEANED, SWAP)):
+            file = parse_segment_file(name)
+            if file is not None and file.state in (CLEANED, SWAP):
                 disk.unlink(f"{directory}/{name}")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import logging
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from ottla.log import checkpoints as c
+from ottla.log.listing import list_partition_dirs, unusable
+from ottla.log.names import DELETE, TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
@@ -23,9 +24,6 @@ from ottla.world.disk import Disk, File
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
-_PARTITION_DIR = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)$")
-
-TopicPartition = tuple[str, int]
 logger = logging.getLogger("ottla.storage")
 
 
@@ -70,16 +68,32 @@ class LogDirectory:
         """The absolute path, as DescribeLogDirs tells it."""
         return posixpath.abspath(self.path)
 
+    def create(self) -> None:
+        """Create the directory where it is missing.
+
+        Raises:
+            OSError: that cannot be; the message is a sentence.
+        """
+        try:
+            self.disk.makedirs(self.path)
+        except OSError as error:
+            raise unusable(self.path, error) from error
+
     def lock(self) -> None:
         """Make the directory where it is missing and keep others out of it.
 
         Raises:
-            DirectoryInUse: somebody is in it.
+            DirectoryInUse: another process has the lock; OSError: the directory cannot be created or written.
         """
-        self.disk.makedirs(self.path)
-        self._lock = self.disk.lock(f"{self.path}/.lock")
+        self.create()
+        try:
+            self._lock = self.disk.lock(f"{self.path}/.lock")
+        except OSError as error:
+            raise unusable(self.path, error) from error
         if self._lock is None:
-            raise DirectoryInUse(f"{self.path} is in use by another node (its .lock is held)")
+            raise DirectoryInUse(
+                f"{self.path} is in use by another node, or named twice in log.dirs (its .lock is held)"
+            )
 
     @property
     def id(self) -> bytes:
@@ -171,12 +185,8 @@ class LogDirectory:
 
     def partition_dirs(self) -> dict[TopicPartition, str]:
         """Directories that hold a partition, the metadata log's aside."""
-        out = {}
-        for name in self.disk.listdir(self.path):
-            match = _PARTITION_DIR.match(name)
-            if match and match["topic"] != METADATA_TOPIC and self.disk.is_dir(f"{self.path}/{name}"):
-                out[match["topic"], int(match["partition"])] = f"{self.path}/{name}"
-        return out
+        found = list_partition_dirs(self.disk, self.path)
+        return {at: path for at, path in found.items() if at[0] != METADATA_TOPIC}
 
     def open_partition(self, topic: str, partition: int, settings: LogSettings, now_ms: int) -> PartitionLog:
         """Open a partition that was there before.
@@ -251,7 +261,7 @@ class LogDirectory:
         log.noted_by(self.write_checkpoints, 0, 0)
         self.logs[at] = log
 
-    def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = "delete") -> str:
+    def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = DELETE) -> str:
         """Take a partition out of service: its directory is renamed, its files stay until they are removed later.
 
         The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Who reads from it still may
@@ -262,20 +272,12 @@ class LogDirectory:
         path = f"{self.path}/{topic}-{partition}" if log is None else log.directory
         if log is not None:
             log.abandon()
-        ending = f"-{partition}.{tag}-{suffix}"
+        ending = f"-{partition}.{tag}{suffix}"
         target = f"{self.path}/{topic[: 255 - len(ending)]}{ending}"
         self.disk.rename(path, target)
         if log is not None:
             log.lies_in(target)
         return target
-
-    def leftovers(self) -> list[str]:
-        """Directories renamed for deletion by an earlier run."""
-        return self.names_with("-delete")
-
-    def names_with(self, ending: str) -> list[str]:
-        """The paths in here that end so."""
-        return [f"{self.path}/{name}" for name in self.disk.listdir(self.path) if name.endswith(ending)]
 
     def write_checkpoints(self, *, sync: bool = True) -> None:
         """Write recovery points, log starts and high watermarks, and where compaction is if that has changed.

@@ -21,10 +21,10 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ottla.log.compaction import CLEANED, Cleaned
+from ottla.log.compaction import Cleaned
+from ottla.log.names import CLEANED, SWAP
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
-from ottla.log.state import SWAP
 from ottla.world.disk import Disk
 
 # In this order: while `.log` has its first name, nothing has happened yet.

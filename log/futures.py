@@ -9,21 +9,20 @@ Source: ``LogManager.getOrCreateLog``, ``LogManager.replaceCurrentWithFutureLog`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.listing import list_marked_dirs
+from ottla.log.names import FUTURE
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings
-from ottla.log.state import FUTURE
 from ottla.wire.batch import span
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import FileSlice
 
 LONGEST_NAME = 255
-_FUTURE_DIR = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)\.[a-zA-Z0-9_-]+-future$")
 
 
 def future_name(topic: str, partition: int, tag: str) -> str:
@@ -33,10 +32,8 @@ def future_name(topic: str, partition: int, tag: str) -> str:
 
 def future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
     """Which partitions there are future logs of in a directory, and where; there may be several of one."""
-    for path in directory.names_with(FUTURE):
-        match = _FUTURE_DIR.match(path.rpartition("/")[2])
-        if match and directory.disk.is_dir(path):
-            yield (match["topic"], int(match["partition"])), path
+    for marked, path in list_marked_dirs(directory.disk, directory.path, FUTURE):
+        yield (marked.topic, marked.partition), path
 
 
 def make_future(

@@ -9,11 +9,12 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile
+from ottla.log.names import parse_segment_file
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import file_name
 from ottla.log.state import LogState, take_batch
 from ottla.wire.errors import WireError
-from ottla.world.disk import read_file
+from ottla.world.disk import Disk, read_file
 
 _DIGITS = 20
 _TOLD_AT_ONCE = 16
@@ -42,7 +43,7 @@ def rebuild_producers(
         log.producers = ProducerStates() if told is None else told
     log.verifying.clear()
     offset = log.log_start_offset
-    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
+    names = snapshot_files(log.disk, log.directory)
     for name in sorted(names, reverse=True):
         at = int(name[:_DIGITS])
         path = f"{log.directory}/{name}"
@@ -63,6 +64,12 @@ def rebuild_producers(
     for name in names:
         if name not in keep and name not in newest and log.disk.exists(f"{log.directory}/{name}"):
             log.disk.unlink(f"{log.directory}/{name}")
+
+
+def snapshot_files(disk: Disk, directory: str) -> list[str]:
+    """Return the names of the producer snapshots in a partition's directory."""
+    files = ((name, parse_segment_file(name)) for name in disk.listdir(directory) if name.endswith(".snapshot"))
+    return [name for name, file in files if file is not None and not disk.is_dir(f"{directory}/{name}")]
 
 
 def _load(log: LogState, path: str, at: int) -> ProducerStates | None:
@@ -96,7 +103,7 @@ def producers_below(log: LogState, offset: int) -> Generator[None, None, Produce
     """
     before = [log.truncations, log.log_end_offset, log.log_start_offset, *log.segments]
     states, begin = ProducerStates(), log.log_start_offset
-    names = [name for name in log.disk.listdir(log.directory) if name.endswith(".snapshot")]
+    names = snapshot_files(log.disk, log.directory)
     for name in sorted(names, reverse=True):
         at = int(name[:_DIGITS])
         found = _load(log, f"{log.directory}/{name}", at) if log.log_start_offset < at <= offset else None

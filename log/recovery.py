@@ -14,6 +14,16 @@ from typing import NamedTuple
 
 from ottla.log.checkpoints import CorruptFile, read_partition_metadata, write_partition_metadata
 from ottla.log.index import rewrite_aborted
+from ottla.log.names import (
+    CLEANED,
+    DELETED,
+    INDEXES,
+    SWAP,
+    bases_of,
+    is_log_file,
+    is_temporary_file,
+    parse_segment_file,
+)
 from ottla.log.partition_log import PartitionLog
 from ottla.log.rebuild import Seen, rebuild_producers
 from ottla.log.segment import MAX_RELATIVE_OFFSET, OffsetOverflow, Segment
@@ -23,7 +33,6 @@ from ottla.wire.errors import WireError
 from ottla.wire.legacy import MIN_BYTES, any_header
 from ottla.world.disk import Disk
 
-_DIGITS = 20
 FAR = MAX_RELATIVE_OFFSET // 2
 """No segment holds so many records that are not synced. So wide a hole came from a leader, and made a new segment."""
 
@@ -38,7 +47,7 @@ def create_log(
     """
     disk.makedirs(directory)
     for name in disk.listdir(directory):
-        if name.endswith(".log") and disk.stat(f"{directory}/{name}").size_bytes:
+        if is_log_file(name) and disk.stat(f"{directory}/{name}").size_bytes:
             raise FileExistsError(errno.EEXIST, "records lie where a new log was to be", f"{directory}/{name}")
     write_partition_metadata(disk, directory, topic_id, sync=True)
     log = PartitionLog(disk, directory, topic, partition, settings)
@@ -78,7 +87,7 @@ def open_log(
     log = PartitionLog(disk, directory, topic, partition, settings)
     log.topic_id = read_partition_metadata(disk, directory) or bytes(16)
     names, below = _tidy(disk, directory, on_swaps)
-    for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".log")):
+    for base in bases_of(names, ".log"):
         log.add_segment(Segment.load(disk, directory, base, settings))
     if not log.segments:
         log.start_with(log_start_offset, now_ms)
@@ -128,25 +137,26 @@ def _tidy(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[
     range the exchange had not begun, and its ``.swap`` files go too. (``LogLoader.removeTempFilesAndCollectSwapFiles``)
     """
     names = disk.listdir(directory)
-    unfinished = min(
-        (int(n[:_DIGITS]) for n in names if n.endswith(".cleaned") and n[:_DIGITS].isdigit()), default=None
-    )
-    swaps, ends = [], [0]
+    files = {name: file for name in names if (file := parse_segment_file(name)) is not None}
+    unfinished = min((file.base_offset for file in files.values() if file.state == CLEANED), default=None)
+    swaps, ends = {}, [0]
     gone = False
     for name in names:
-        invalid = name.endswith(".swap") and unfinished is not None and int(name[:_DIGITS]) >= unfinished
-        if name.endswith((".deleted", ".cleaned", ".tmp")) or invalid:
-            disk.unlink(f"{directory}/{name}")
-        elif name.endswith(".swap"):
-            swaps.append(name)
-    for name in swaps:
-        if name.endswith(".log.swap"):
-            base = int(name[:_DIGITS])
-            end = _end_of(disk, f"{directory}/{name}", base)
+        file = files.get(name)
+        is_swap = file is not None and file.state == SWAP
+        invalid = file is not None and is_swap and unfinished is not None and file.base_offset >= unfinished
+        if is_temporary_file(name) or invalid or (file is not None and file.state in (DELETED, CLEANED)):
+            if not disk.is_dir(f"{directory}/{name}"):  # that is nothing Kafka has made
+                disk.unlink(f"{directory}/{name}")
+        elif file is not None and is_swap:
+            swaps[name] = file
+    for name, file in swaps.items():
+        if file.kind == ".log":
+            end = _end_of(disk, f"{directory}/{name}", file.base_offset)
             ends.append(end)
             for other in disk.listdir(directory):
-                own = other[:_DIGITS]
-                if own.isdigit() and not other.endswith(".swap") and base <= int(own) < end:
+                own = parse_segment_file(other)
+                if own is not None and own.state != SWAP and file.base_offset <= own.base_offset < end:
                     disk.unlink(f"{directory}/{other}")
                     gone = True
     if gone:
@@ -159,16 +169,17 @@ def _tidy(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[
     if swaps:
         disk.fsync_dir(directory)  # else its old name could come back beside what the next compaction leaves half done
     names = disk.listdir(directory)
-    logs = {name[:_DIGITS] for name in names if name.endswith(".log")}
+    logs = set(bases_of(names, ".log"))
     for name in names:
-        if name.endswith((".index", ".timeindex", ".txnindex")) and name[:_DIGITS] not in logs:
+        file = parse_segment_file(name)
+        if file is not None and file.kind in INDEXES and file.state == "" and file.base_offset not in logs:
             disk.unlink(f"{directory}/{name}")
     return disk.listdir(directory), below
 
 
 def _base_behind(names: list[str], end: int) -> int:
     """Where the first segment at or behind an offset begins; 0 where there is none."""
-    bases = (int(name[:_DIGITS]) for name in names if name.endswith((".log", ".log.swap")))
+    bases = [*bases_of(names, ".log"), *bases_of(names, ".log", SWAP)]
     return min((base for base in bases if base >= end), default=0)
 
 
@@ -189,7 +200,7 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
 
 def _first_without_aborted(log: PartitionLog, names: list[str]) -> int | None:
     """Where the first transaction index lies that cannot be read: from there on the batches must tell it again."""
-    for base in sorted(int(name[:_DIGITS]) for name in names if name.endswith(".txnindex")):
+    for base in bases_of(names, ".txnindex"):
         try:
             _ = log.segment_of(base).aborted
         except CorruptFile as error:

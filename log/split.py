@@ -8,10 +8,9 @@ Source: ``LocalLog.splitOverflowedSegment`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.log.compaction import CLEANED
 from ottla.log.exchange import rename_files
+from ottla.log.names import CLEANED, SWAP
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.log.state import SWAP
 from ottla.wire.errors import WireError
 from ottla.world.disk import Disk
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import AbortedTxn
+from ottla.log.names import DELETED, FUTURE
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
@@ -28,10 +29,6 @@ from ottla.world.disk import Disk
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _marker_of = attrgetter("last_offset")
-SWAP = ".swap"
-"""The ending of compacted segments that count already, and do not have their own names yet."""
-FUTURE = "-future"
-"""The ending of the directory of a copy that is to take the place of the log it is made of."""
 
 
 class LogState:
@@ -185,8 +182,8 @@ class LogState:
         for suffix in SEGMENT_FILES:
             path = segment.path + suffix
             if self.disk.exists(path):
-                self.disk.rename(path, path + ".deleted")
-                self.retired.append((now_ms + self.settings.file_delete_delay_ms, path + ".deleted"))
+                self.disk.rename(path, path + DELETED)
+                self.retired.append((now_ms + self.settings.file_delete_delay_ms, path + DELETED))
 
     def take_retired(self, now_ms: int) -> list[str]:
         """Files whose time has come, for `remove_files`."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.log.checkpoints import CorruptFile
+from ottla.log.names import SWAP, parse_segment_file
 from ottla.log.producers import ProducerStates
 from ottla.log.reading import ReadableLog
-from ottla.log.rebuild import rebuild_producers
+from ottla.log.rebuild import rebuild_producers, snapshot_files
 from ottla.log.segment import START, Known, Segment
-from ottla.log.state import SWAP
 from ottla.wire.errors import WireError
 
 
@@ -97,9 +97,8 @@ class TruncatableLog(ReadableLog):
             self.epochs.clear()
             self.producers = ProducerStates()
             self.verifying.clear()
-            for name in self.disk.listdir(self.directory):
-                if name.endswith(".snapshot"):
-                    self.disk.unlink(f"{self.directory}/{name}")
+            for name in snapshot_files(self.disk, self.directory):
+                self.disk.unlink(f"{self.directory}/{name}")
         self.check_order()
 
     def _before_cut(self, offset: int) -> None:
@@ -110,8 +109,10 @@ class TruncatableLog(ReadableLog):
             self._noted = (self.recovery_point, self.log_start_offset)
         self.truncations += 1
         self.sealed_at = -1
+        # An exchange may be under way: a crash would bring back what is cut now.
         for name in self.disk.listdir(self.directory):
-            if name.endswith(SWAP):  # an exchange under way: a crash would bring back what is cut now
+            file = parse_segment_file(name)
+            if file is not None and file.state == SWAP:
                 self.disk.unlink(f"{self.directory}/{name}")
 
     @contextmanager

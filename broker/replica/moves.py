@@ -18,7 +18,7 @@ from ottla.broker.replica.replicas import Replicas, TopicPartition
 from ottla.broker.replica.storage import Fail, Storage
 from ottla.log import futures as f
 from ottla.log.directory import LogDirectory
-from ottla.log.state import FUTURE
+from ottla.log.names import DELETE, FUTURE
 from ottla.wire.errors import ErrorCode
 from ottla.world.env import Env, Lane
 
@@ -114,7 +114,7 @@ class Moves:
         """What there is of a copy that was refused goes for good: a later start would go on with it."""
         if target.path in self._storage.failed:
             return
-        doomed = f"{path.removesuffix(FUTURE)}-delete"
+        doomed = f"{path.removesuffix(FUTURE)}{DELETE}"
         try:
             if self._env.disk.exists(path):
                 self._env.disk.rename(path, doomed)

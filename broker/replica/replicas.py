@@ -17,11 +17,12 @@ from ottla.broker.turn import BESIDE_MS, Turn
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Image, Partition
 from ottla.log.directory import LogDirectory
+from ottla.log.listing import holds_partition, list_foreign, list_marked_dirs, remove_partition
+from ottla.log.names import DELETE, FUTURE, STRAY
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
-from ottla.log.state import FUTURE
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.primitives import uuid_text
+from ottla.world.disk import is_passing
 from ottla.world.env import Env
 
 if TYPE_CHECKING:
@@ -198,18 +199,33 @@ class Replicas:
                     self.host(log, known.id)
                     continue
                 log.close_files()
-            target = directory.rename_for_deletion(topic, number, uuid_text(self._env.uuid()), "stray")
+            elif not holds_partition(directory.disk, path):
+                logger.warning("no partition's files in directory: %r (left as it is)", path)
+                continue
+            target = directory.rename_for_deletion(topic, number, self._env.uuid().hex(), STRAY)
             elsewhere = told is not None and self._config.node_id not in told.replicas
             why = "is no replica of this node's any more" if elsewhere else "belongs to no topic of the cluster"
             logger.warning("%s %s; kept as %s", path, why, target)
-        for path in directory.leftovers():
-            self._env.disk.rmtree(path)
-        self.copies_left |= bool(directory.names_with(FUTURE))
+        self._tidy(directory)
+        self.copies_left |= bool(list_marked_dirs(directory.disk, directory.path, FUTURE))
+
+    def _tidy(self, directory: LogDirectory) -> None:
+        """Remove the directories of deleted partitions that an earlier process left, and log the foreign ones."""
+        for _, path in list_marked_dirs(directory.disk, directory.path, DELETE):
+            try:
+                remove_partition(directory.disk, path)
+            except OSError as error:  # a mount point, an immutable file: no reason to do without the other partitions
+                if is_passing(error):
+                    self._doom(path)
+                    continue
+                logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
+        for path in list_foreign(directory.disk, directory.path):
+            logger.warning("not a directory in the form of topic-partition: %r (left as it is)", path)
 
     def _set_one_aside(self, one: PartitionLog, other: PartitionLog, told: Partition) -> PartitionLog:
         from ottla.broker.replica.twins import set_one_aside  # hardly ever needed
 
-        return set_one_aside(self._storage, one, other, told, self._config.node_id, uuid_text(self._env.uuid()))
+        return set_one_aside(self._storage, one, other, told, self._config.node_id, self._env.uuid().hex())
 
     # ------------------------------------------------------------------ following the image
 
@@ -264,10 +280,14 @@ class Replicas:
         """Rename the directory of a log nobody serves; its files are removed later."""
         directory = self._storage.of(log)
         try:
-            path = directory.rename_for_deletion(log.topic, log.partition, uuid_text(self._env.uuid()))
+            path = directory.rename_for_deletion(log.topic, log.partition, self._env.uuid().hex())
         except OSError as error:
             self._fail(error, directory)
             return
+        self._doom(path)
+
+    def _doom(self, path: str) -> None:
+        """Have the directory of a deleted partition removed later."""
         for doomed in self.on_doomed:
             doomed(path)
 

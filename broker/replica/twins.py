@@ -13,6 +13,7 @@ from ottla.broker.replica.storage import Storage
 from ottla.controller.directories import directory_of
 from ottla.controller.image import Partition
 from ottla.log.checkpoints import CorruptFile
+from ottla.log.names import STRAY
 from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger("ottla.replicas")
@@ -36,6 +37,6 @@ def set_one_aside(
     older = min(one, other, key=lambda log: (log.epochs.latest(), log.log_end_offset, storage.of(log).id == place))
     older.close_files()
     path = older.directory
-    target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, "stray")
+    target = storage.of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY)
     logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
     return older

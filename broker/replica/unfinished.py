@@ -23,9 +23,9 @@ from ottla.controller.image import Image
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import LogDirectory
 from ottla.log.futures import bear_own_name, future_dirs, newness
+from ottla.log.names import DELETE, FUTURE, STRAY
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
-from ottla.log.state import FUTURE
 from ottla.wire.schema import ZERO_UUID
 from ottla.world.env import Env
 
@@ -121,7 +121,7 @@ def _take(
         return None
     if log.topic_id != one.topic_id:
         log.close_files()
-        target = directory.rename_for_deletion(*at, one.path.rpartition(".")[2].removesuffix(FUTURE), "stray")
+        target = directory.rename_for_deletion(*at, one.path.rpartition(".")[2].removesuffix(FUTURE), STRAY)
         logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
         return None
     current = None if replica is None else newness(replica.log)
@@ -168,7 +168,7 @@ def _promote(replicas: Replicas, one: Left, log: PartitionLog) -> None:
 
 def _remove(replicas: Replicas, one: Left) -> None:
     """A copy that is of no use."""
-    target = f"{one.path.removesuffix(FUTURE)}-delete"
+    target = f"{one.path.removesuffix(FUTURE)}{DELETE}"
     one.directory.disk.rename(one.path, target)
     for doomed in replicas.on_doomed:
         doomed(target)

@@ -25,6 +25,7 @@ from ottla.log.settings import LogSettings
 from ottla.wire import records as r
 
 ID = topic("t", 1).id
+TAG = "0123456789abcdef" * 2
 
 
 def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
@@ -41,7 +42,7 @@ def whole(ground: Moving, directory: int, *epochs: int) -> None:
     where.logs.clear()
 
 
-def copy(ground: Moving, directory: int, *epochs: int, tag: str = "tag", topic_id: bytes = ID) -> None:
+def copy(ground: Moving, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
     """What was being copied into one."""
     where = ground.storage.directories[directory]
     filled(make_future(where, "t", 0, topic_id, LogSettings(), NOW_MS, tag), epochs)
@@ -123,7 +124,7 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     ground = Moving()
     whole(ground, 0, 1, 1, 1)
     there = ground.storage.directories[1]
-    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
@@ -140,7 +141,7 @@ def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes
     whole(ground, 0, 1)
     copy(ground, 1, 1)
     copy(ground, 2, 1)
-    copy(ground, 2, 1, tag="more")
+    copy(ground, 2, 1, tag="f" * 32)
     start(ground, 2)
     assert ground.where() == "/c"
     assert [ground.named(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
@@ -174,15 +175,15 @@ def test_a_copy_that_was_only_just_begun_goes() -> None:
     ground = Moving()
     whole(ground, 0, 1)
     copy(ground, 1)
-    ground.env.disk.unlink("/b/t-0.tag-future/partition.metadata")
+    ground.env.disk.unlink(f"/b/t-0.{TAG}-future/partition.metadata")
     start(ground, 0)
     assert (ground.where(), ground.named("/b")) == ("/a", ["delete"])
     assert not ground.storage.directories[1].logs
 
 
 def torn(ground: Moving, where: str = "/b") -> None:
-    write_partition_metadata(ground.env.disk, f"{where}/t-0.tag-future", ID, sync=True)
-    ground.env.disk.open(f"{where}/t-0.tag-future/partition.metadata").truncate(3)
+    write_partition_metadata(ground.env.disk, f"{where}/t-0.{TAG}-future", ID, sync=True)
+    ground.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
 
 
 def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
@@ -228,7 +229,7 @@ def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_
 def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
     ground = Moving()
     there = ground.storage.directories[2]
-    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    made = make_future(there, "t", 0, ID, LogSettings(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
@@ -272,7 +273,7 @@ def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_
 def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
     ground = Moving()
     where = ground.storage.directories[1]
-    log = make_future(where, "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    log = make_future(where, "t", 0, ID, LogSettings(), NOW_MS, TAG)
     log.start_over_at(5, NOW_MS)
     filled(log, (1, 1))
     waited = ground.watch_disk()
@@ -304,14 +305,14 @@ def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controll
 
 def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
     ground = Moving()
-    log = make_future(ground.storage.directories[1], "t", 0, ID, LogSettings(), NOW_MS, "tag")
+    log = make_future(ground.storage.directories[1], "t", 0, ID, LogSettings(), NOW_MS, TAG)
     log.append_as_leader(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
     log.close_files()
     start(ground, 2)
     assert ground.named("/b") == ["future"]
     ground.storage.close(1)
     unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
-    assert "/b/t-0.tag-future/00000000000000000000.log" not in unsynced, "the next start believes it"
+    assert f"/b/t-0.{TAG}-future/00000000000000000000.log" not in unsynced, "the next start believes it"
 
 
 def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() -> None:

@@ -11,6 +11,8 @@ from functools import partial
 
 import trio
 
+from ottla.log.listing import remove_partition
+from ottla.world.disk import is_passing
 from ottla.world.env import Env, Lane
 
 logger = logging.getLogger("ottla.files")
@@ -38,8 +40,11 @@ class Removals:
                 await self._env.sleep(max(at_ms - self._env.monotonic_ms(), 0) / 1000)
                 self._due.popleft()
                 try:
-                    await self._env.in_thread(partial(self._env.disk.rmtree, path), Lane.REMOVAL)
+                    await self._env.in_thread(partial(remove_partition, self._env.disk, path), Lane.REMOVAL)
                 except OSError as error:
-                    logger.warning("%s could not be removed: %s", path, error)
+                    if is_passing(error):
+                        self.remove_later(path)
+                        continue
+                    logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
             self._more = trio.Event()
             await self._more.wait()

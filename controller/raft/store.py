@@ -22,6 +22,7 @@ from ottla.controller.snapshots import Snapshot, SnapshotId, list_snapshots, rea
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import METADATA_TOPIC, METADATA_TOPIC_ID, Identity
 from ottla.log.durable import SyncJob
+from ottla.log.names import bases_of, is_unfinished_snapshot
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import FOREVER_MS, LogSettings
@@ -109,9 +110,9 @@ class MetadataStore:
             return
         names = self.disk.listdir(self.directory)
         for name in names:
-            if name.endswith((".checkpoint.part", ".checkpoint.deleted")):
+            if is_unfinished_snapshot(name):
                 self.disk.unlink(f"{self.directory}/{name}")
-        start = min((int(n[:-4]) for n in names if n.endswith(".log")), default=0)
+        start = min(bases_of(names, ".log"), default=0)
         found = list_snapshots(self.disk, self.directory)
         self.snapshots = [s for s in found if s.end_offset >= start]
         for old in found[: len(found) - len(self.snapshots)]:
@@ -129,7 +130,7 @@ class MetadataStore:
 
     def _open(self, now_ms: int) -> PartitionLog:
         disk, end = self.disk, self.snapshot_id.end_offset
-        if not disk.exists(self.directory) or not any(n.endswith(".log") for n in disk.listdir(self.directory)):
+        if not disk.exists(self.directory) or not bases_of(disk.listdir(self.directory), ".log"):
             log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
         else:
             log = open_log(

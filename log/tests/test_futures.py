@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.memory_disk import MemoryDisk, Session
 
 AT = ("t", 0)
-TAG = "0123456789abcdef"
+TAG = "0123456789abcdef" * 2
 
 
 class Stage:
@@ -68,9 +68,9 @@ def test_the_directory_is_named_as_kafka_names_it_and_found_again() -> None:
     stage = Stage()
     assert stage.future.directory == f"/b/t-0.{TAG}-future"
     assert (stage.future.is_future, stage.current.is_future) == (True, False)
-    for name in ("t-1", "t-1.x-delete", f"a.b-c-12.{TAG}-future", "x-future", f"t-x.{TAG}-future"):
+    for name in ("t-1", f"t-1.{TAG}-delete", f"a.b-c-12.{TAG}-future", "x-future", f"t-x.{TAG}-future"):
         stage.disk.makedirs(f"/b/{name}")
-    stage.disk.open("/b/t-2.a-future", create=True)
+    stage.disk.open(f"/b/t-2.{TAG}-future", create=True)
     assert list(f.future_dirs(stage.here)) == [
         (("a.b-c", 12), f"/b/a.b-c-12.{TAG}-future"),
         (AT, f"/b/t-0.{TAG}-future"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.directory import METADATA_TOPIC
-from ottla.log.futures import future_dirs
+from ottla.log.listing import list_foreign, list_marked_dirs
+from ottla.log.names import DELETE, FUTURE, STRAY
 from ottla.log.tests.test_directory import OTHER_ID, begun, opened_again, with_logs
 from ottla.log.tests.world import NOW, SMALL, TOPIC_ID, fill, memory_disk, offsets
 
@@ -40,10 +41,11 @@ def test_the_metadata_log_is_never_taken_for_a_partition() -> None:
 
 
 def test_topics_named_as_a_directory_on_its_way_out_are_as_good_as_any_other() -> None:
-    names = [f"t-0.abc-{word}" for word in ("delete", "future", "stray")] + ["-delete", "t-0", "0"]
+    names = [f"t-0.{32 * 'a'}-{word}" for word in ("delete", "future", "stray")] + ["-delete", "t-0", "0"]
     directory = begun(memory_disk().session())
     for name in names:
         directory.create_partition(name, 0, TOPIC_ID, SMALL, NOW)
     assert set(directory.partition_dirs()) == {(name, 0) for name in names}
-    assert not directory.leftovers()
-    assert not list(future_dirs(directory))
+    for suffix in (DELETE, FUTURE, STRAY):
+        assert not list_marked_dirs(directory.disk, directory.path, suffix)
+    assert not list_foreign(directory.disk, directory.path)

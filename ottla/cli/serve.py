@@ -155,6 +155,13 @@ def _reason(error: BaseException) -> BaseException:
     return error
 
 
+def _sentence(error: BaseException) -> str:
+    """The message of an error without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
+
+
 def run(arguments: list[str]) -> int:
     """Serve; gives the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
@@ -171,7 +178,7 @@ def run(arguments: list[str]) -> int:
             print(f"ottla serve: {error}", file=sys.stderr)
             return 1
         if isinstance(error, REFUSED):
-            print(f"ottla serve: {error}", file=sys.stderr)
+            print(f"ottla serve: {_sentence(error)}", file=sys.stderr)
             return 2
         raise
     return 0

@@ -131,7 +131,7 @@ class Disk(Protocol):
         """Remove a file."""
 
     def rmtree(self, path: str) -> None:
-        """Remove a directory with all it holds."""
+        """Remove a directory with all it holds; of a symbolic link the link alone."""
 
     def fsync_dir(self, path: str) -> None:
         """Make creations, renames and removals in a directory survive a power cut."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from contextlib import suppress
 
 from ottla.wire.primitives import Buffer
 from ottla.world.disk import File, FileStat
@@ -84,6 +85,17 @@ class LockFile(RealFile):
             _HELD.discard(self._key)
 
 
+def _is_real_dir(path: str) -> bool:
+    """Whether there is a directory of that name, and not a symbolic link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _unless_missing(error: OSError) -> None:
+    """Raise what keeps a directory from being listed, unless it is gone."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -106,7 +118,11 @@ class RealDisk:
 
     def makedirs(self, path: str) -> None:
         """With parents."""
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError as error:
+            why = "broken symbolic link" if os.path.islink(path) else "file"
+            raise FileExistsError(error.errno, f"a {why} lies where a directory is to be made", path) from None
 
     def rename(self, old: str, new: str) -> None:
         """Atomic."""
@@ -117,10 +133,23 @@ class RealDisk:
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
-        """Remove a tree."""
-        import shutil
-
-        shutil.rmtree(path)
+        """Remove a tree, as ``Utils.delete``: of a symbolic link the link alone; what is gone already is no error."""
+        if not _is_real_dir(path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        for inner, directories, files in os.walk(path, topdown=False, onerror=_unless_missing):
+            for name in files:
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{inner}/{name}")
+            for name in directories:
+                if os.path.islink(f"{inner}/{name}"):
+                    os.unlink(f"{inner}/{name}")
+                else:
+                    with suppress(FileNotFoundError):
+                        os.rmdir(f"{inner}/{name}")
+        with suppress(FileNotFoundError):
+            os.rmdir(path)
 
     def fsync_dir(self, path: str) -> None:
         """Sync the directory itself."""

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ottla.world.real_disk import RealDisk
 
 ANOTHER = """
 import sys
+import pytest
+
 from ottla.world.real_disk import RealDisk
 sys.exit(0 if RealDisk().lock(sys.argv[1]) else 7)
 """
@@ -42,3 +46,39 @@ def test_two_directories_have_two_locks(tmp_path: Path) -> None:
     for lock in locks:
         assert lock is not None
         lock.close()
+
+
+def test_rmtree_of_symbolic_links_removes_the_links_alone(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "f").write_text("precious")
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "inner" / "g").write_text("x")
+    for name, to in (
+        ("dir", target),
+        ("file", target / "f"),
+        ("nowhere", tmp_path / "nowhere"),
+        ("loop", tree / "loop"),
+    ):
+        (tree / name).symlink_to(to)
+    link = tmp_path / "link"
+    link.symlink_to(tree)
+    RealDisk().rmtree(str(link))
+    assert not link.is_symlink()
+    assert (tree / "inner" / "g").exists()
+    RealDisk().rmtree(str(tree))
+    RealDisk().rmtree(str(tree))
+    assert not tree.exists()
+    assert (target / "f").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["file", "broken symbolic link"])
+def test_makedirs_where_no_directory_lies_names_what_does(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "d"
+    if kind == "file":
+        path.write_text("")
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(FileExistsError, match=f"a {kind} lies where a directory is to be made"):
+        RealDisk().makedirs(str(path))

@@ -1,0 +1,83 @@
+"""The directories that lie in a log directory, by the form of their names (`ottla.log.names`).
+
+Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.log.checkpoints import PARTITION_METADATA
+from ottla.log.names import (
+    REMOTE_INDEX_CACHE,
+    MarkedDir,
+    TopicPartition,
+    parse_marked_dir,
+    parse_partition_dir,
+    parse_segment_file,
+)
+from ottla.world.disk import Disk, is_passing
+
+
+def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
+    """Return the paths of the directories named ``topic-partition``, the metadata log's included."""
+    out = {}
+    for name in disk.listdir(path):
+        at = parse_partition_dir(name)
+        if at is not None and disk.is_dir(f"{path}/{name}"):
+            out[at] = f"{path}/{name}"
+    return out
+
+
+def list_marked_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[MarkedDir, str]]:
+    """Return the directories named ``topic-partition.uniqueId`` and ``suffix``, with their paths."""
+    out = []
+    for name in disk.listdir(path):
+        marked = parse_marked_dir(name) if name.endswith(suffix) else None
+        if marked is not None and marked.suffix == suffix and disk.is_dir(f"{path}/{name}"):
+            out.append((marked, f"{path}/{name}"))
+    return out
+
+
+def list_foreign(disk: Disk, path: str) -> list[str]:
+    """Return the paths of what is not Kafka's: directories with other names, and partitions that are no directories.
+
+    A symbolic link whose target is missing, or is a file, is no directory.
+    """
+    out = []
+    for name in disk.listdir(path):
+        is_kafka_name = bool(name == REMOTE_INDEX_CACHE or parse_partition_dir(name) or parse_marked_dir(name))
+        if is_kafka_name != disk.is_dir(f"{path}/{name}"):
+            out.append(f"{path}/{name}")
+    return out
+
+
+def holds_partition(disk: Disk, path: str) -> bool:
+    """Whether a directory has at least one file of a partition in it."""
+    names = disk.listdir(path)
+    return PARTITION_METADATA in names or any(parse_segment_file(name) for name in names)
+
+
+def remove_partition(disk: Disk, path: str) -> None:
+    """Remove the directory of a deleted partition.
+
+    Its log files are removed first, as Kafka does: behind a symbolic link they go, and then the link alone.
+
+    Raises:
+        OSError: something of it could not be removed.
+    """
+    for name in disk.listdir(path):
+        if parse_segment_file(name) is not None and not disk.is_dir(f"{path}/{name}"):
+            disk.unlink(f"{path}/{name}")
+    disk.rmtree(path)
+
+
+def unusable(path: str, error: OSError) -> OSError:
+    """Return the error of a directory that cannot be created or locked as a sentence.
+
+    An error that says nothing of the directory (`is_passing`) is returned as it is.
+    """
+    if is_passing(error):
+        return error
+    if isinstance(error, FileExistsError):
+        return OSError(f"{path} is not a readable log directory (a file or a broken symbolic link lies there)")
+    why = "part of its path is a file" if isinstance(error, NotADirectoryError) else error.strerror or error
+    return OSError(f"Failed to create or lock data directory {path} ({why})")

@@ -1,0 +1,109 @@
+"""Names that Kafka gives to directories and files in a log directory. Only these are ever removed or renamed.
+
+A name that is not in one of these forms is foreign: its file or directory is left as it is.
+
+Source: ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+TopicPartition = tuple[str, int]
+
+DELETE = "-delete"
+"""Suffix of the directory of a deleted partition."""
+FUTURE = "-future"
+"""Suffix of the directory of a future log, which is to replace the log that it is a copy of."""
+STRAY = "-stray"
+"""Suffix of the directory of a partition that belongs to no topic of the cluster."""
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+"""Directory of Kafka's tiered storage (``RemoteIndexCache.DIR_NAME``)."""
+
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+"""Suffixes of a segment's files: to be deleted; written by compaction and not complete; complete, to be renamed."""
+INDEXES = (".index", ".timeindex", ".txnindex")
+
+_MAX_INT = 2**31 - 1
+_TOPIC_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})"
+_PARTITION_DIR = re.compile(_TOPIC_PARTITION, re.ASCII)
+_MARKED_DIR = re.compile(rf"{_TOPIC_PARTITION}\.[0-9a-f]{{32}}(?P<suffix>-delete|-future|-stray)", re.ASCII)
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    r"(?P<state>|\.deleted|\.cleaned|\.swap)(?P<tmp>|\.tmp)",
+    re.ASCII,
+)
+_TEMPORARY_FILES = frozenset({"leader-epoch-checkpoint.tmp", "partition.metadata.tmp", "quorum-state.tmp"})
+_UNFINISHED_SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}(?:-[0-9]+)?\.checkpoint\.(?:part|deleted)", re.ASCII)
+
+
+class MarkedDir(NamedTuple):
+    """A directory named ``topic-partition.uniqueId-delete``, ``-future`` or ``-stray``."""
+
+    topic: str
+    """The topic's name; of a deleted or stray partition it may be cut so that the whole name has 255 characters."""
+    partition: int
+    suffix: str
+    """`DELETE`, `FUTURE` or `STRAY`."""
+
+
+class SegmentFile(NamedTuple):
+    """A file of a segment."""
+
+    base_offset: int
+    kind: str
+    """``.log``, ``.index``, ``.timeindex``, ``.txnindex`` or ``.snapshot``."""
+    state: str
+    """`DELETED`, `CLEANED` or `SWAP`; empty for a file that is in use."""
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """Return the topic and partition of a directory named ``topic-partition``; None for any other name."""
+    match = _PARTITION_DIR.fullmatch(name)
+    if match is None or int(match["partition"]) > _MAX_INT:
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def parse_marked_dir(name: str) -> MarkedDir | None:
+    """Return the parts of a name ``topic-partition.uniqueId-suffix``; None for any other name.
+
+    Kafka's pattern takes anything without blanks for a unique id; Kafka writes 32 hexadecimal digits.
+    """
+    match = _MARKED_DIR.fullmatch(name)
+    if match is None or int(match["partition"]) > _MAX_INT:
+        return None
+    return MarkedDir(match["topic"], int(match["partition"]), match["suffix"])
+
+
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """Return the parts of a segment file's name; None for any other name, that of a temporary file included."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or match["tmp"]:
+        return None
+    return SegmentFile(int(match["base"]), match["kind"], match["state"])
+
+
+def bases_of(names: Iterable[str], kind: str, state: str = "") -> list[int]:
+    """Return the base offsets of the segment files of one kind and state among ``names``, in order."""
+    files = (parse_segment_file(name) for name in names if name.endswith(kind + state))
+    return sorted(file.base_offset for file in files if file is not None and (file.kind, file.state) == (kind, state))
+
+
+def is_log_file(name: str) -> bool:
+    """Whether a file holds the batches of a segment that is in use."""
+    return name.endswith(".log") and parse_segment_file(name) is not None
+
+
+def is_temporary_file(name: str) -> bool:
+    """Whether a file of a partition directory is one that replaces another file once it is complete."""
+    if not name.endswith(".tmp"):
+        return False
+    return name in _TEMPORARY_FILES or _SEGMENT_FILE.fullmatch(name) is not None
+
+
+def is_unfinished_snapshot(name: str) -> bool:
+    """Whether a file is a snapshot of the metadata log that is not complete, or is to be deleted."""
+    return _UNFINISHED_SNAPSHOT.fullmatch(name) is not None
