@@ -21,6 +21,7 @@ from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.primitives import uuid_bytes, uuid_text
 from ottla.wire.schema import Message
+from ottla.world.disk import PRIVATE_DIR, PRIVATE_FILE
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
@@ -156,7 +157,7 @@ def _format(
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     directory.create()
     raw = snapshot_bytes(Snapshot([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
-    write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=0o644)
+    write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=PRIVATE_FILE)
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)
     disk.fsync_dir(directory.path)
@@ -172,7 +173,7 @@ def _write_voters(directory: LogDirectory, plan: Plan, now_ms: int) -> None:
         ctl.VotersRecordVoter(v.id, v.directory_id, [ctl.Endpoint(*x) for x in v.endpoints], both) for v in plan.voters
     ]
     first = Snapshot([], plan.levels[KRAFT_VERSION], ctl.VotersRecord(0, rows), now_ms)
-    disk.makedirs(path)
+    disk.makedirs(path, PRIVATE_DIR)
     write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", snapshot_bytes(first, 0, now_ms))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.log import checkpoints as c
-from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.directory import LogDirectory
+from ottla.log.names import TopicPartition
 
 
 def _path(directory: LogDirectory) -> str:

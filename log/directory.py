@@ -20,7 +20,7 @@ from ottla.log.recovery import create_log, open_log
 from ottla.log.settings import LogSettings
 from ottla.log.starts import StartsFile
 from ottla.wire.primitives import uuid_bytes, uuid_text
-from ottla.world.disk import Disk, File
+from ottla.world.disk import PRIVATE_DIR, Disk, File
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -75,7 +75,7 @@ class LogDirectory:
             OSError: that cannot be; the message is a sentence.
         """
         try:
-            self.disk.makedirs(self.path)
+            self.disk.makedirs(self.path, PRIVATE_DIR)
         except OSError as error:
             raise unusable(self.path, error) from error
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.directory import LogDirectory
 from ottla.log.listing import list_marked_dirs
-from ottla.log.names import FUTURE
+from ottla.log.names import FUTURE, TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import create_log
 from ottla.log.settings import LogSettings

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.log import checkpoints as c
-from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.directory import LogDirectory
+from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.world.disk import sync_file
 

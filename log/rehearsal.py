@@ -129,7 +129,7 @@ class Rehearsal:
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
         """Take it back where it was removed: all else that is rehearsed is there."""
         self._gone.discard(path)
 

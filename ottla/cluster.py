@@ -29,7 +29,9 @@ from ottla.controller.quorum_config import Endpoint
 from ottla.log.directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.wire.primitives import uuid_text
+from ottla.world.disk import PRIVATE_DIR
 from ottla.world.hosts import host_port
+from ottla.world.real_disk import open_private
 from ottla.world.this_machine import ThisMachine
 
 START_WITHIN_S = 60.0
@@ -101,7 +103,7 @@ class ClusterNode:
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Write its settings down and start the process; `wait` tells when it serves."""
-        with open(self.config, "w", encoding="utf-8") as file:
+        with open(open_private(self.config), "w", encoding="utf-8") as file:
             file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
         self._told, self._ready = threading.Event(), False
@@ -214,7 +216,7 @@ class Cluster:
     def _format(self) -> None:
         """Give each node's controller the port it had before, or a free one, and make directories that are new."""
         machine = ThisMachine()
-        os.makedirs(self._data_dir, exist_ok=True)
+        os.makedirs(self._data_dir, PRIVATE_DIR, exist_ok=True)
         directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
         identities = [directory.read_identity() for directory in directories]
         free = iter(free_ports(self._host, len(self.nodes), CONTROLLER_PORTS))

@@ -15,7 +15,8 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.decision import in_order
 from ottla.controller.records import CORDONED_SINCE, METADATA_VERSION
-from ottla.log.directory import LogDirectory, TopicPartition
+from ottla.log.directory import LogDirectory
+from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (

@@ -108,7 +108,7 @@ async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> N
     path = "/data/bootstrap.checkpoint"
     session = ground.disk.session()
     assert read_snapshot(session, path).records == bootstrap_records()
-    assert ground.disk.files[path].mode == 0o644
+    assert ground.disk.files[path].mode == 0o600
     levels: list[Message] = [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("group.version", 1)]
     session.unlink(path)
     write_snapshot(session, path, snapshot_bytes(Snapshot(levels), 0, 0))

@@ -293,11 +293,12 @@ def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> Non
 def test_half_written_snapshots_go_at_the_start() -> None:
     disk, identity = formatted()
     session = disk.session()
-    for name in ("x.checkpoint.part", "x.checkpoint.deleted"):
+    stem = SnapshotId(7, 1).file_name
+    for name in (f"{stem}.part", f"{stem}.deleted", "x.checkpoint.part", "x.checkpoint.deleted"):
         session.open(f"{LOG}/{name}", create=True).close()
     led = Led(session, identity)
-    assert not led.files(".part")
-    assert not led.files(".deleted")
+    assert led.files(".part") == ["x.checkpoint.part"], "a foreign file is left"
+    assert led.files(".deleted") == ["x.checkpoint.deleted"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import describe_delegation_token as dd
 from ottla.wire.messages import expire_delegation_token as ed
 from ottla.wire.messages import renew_delegation_token as rd
+from ottla.world.real_disk import open_private
 
 TEXT = """Create, list, renew and end delegation tokens. Who has a token logs in by SCRAM as its owner: its id is the
 name, its hmac the password. Tokens are only for those who logged in by something else.
@@ -148,7 +149,7 @@ def _given(options: argparse.Namespace) -> bytes:
 
 def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
     text = settings_for(_given(options), token_id, hmac)
-    with open(os.open(options.config_out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    with open(open_private(options.config_out), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)  # of a file that was there, too
         file.write(text)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.wire.primitives import Buffer
 
+PRIVATE_FILE, PRIVATE_DIR = 0o600, 0o700
+"""Modes of files and directories that only their owner may use."""
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
 
@@ -121,8 +123,8 @@ class Disk(Protocol):
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
 
-    def makedirs(self, path: str) -> None:
-        """Make a directory and its parents where they are missing."""
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
+        """Make a directory and its parents where they are missing; ``mode`` is that of the directory itself."""
 
     def rename(self, old: str, new: str) -> None:
         """Replace ``new`` by ``old`` in one step."""
@@ -144,6 +146,31 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> File | None:
         """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
+
+
+class PrivateDisk:
+    """A disk whose new files and directories are for their owner alone: they may hold credentials."""
+
+    def __init__(self, under: Disk) -> None:
+        self._under = under
+        self.exists = under.exists
+        self.is_dir = under.is_dir
+        self.listdir = under.listdir
+        self.rename = under.rename
+        self.unlink = under.unlink
+        self.rmtree = under.rmtree
+        self.fsync_dir = under.fsync_dir
+        self.stat = under.stat
+        self.usage = under.usage
+        self.lock = under.lock
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o600) -> File:
+        """Open a file; of ``mode`` only the owner's part counts."""
+        return self._under.open(path, create=create, readonly=readonly, mode=mode & PRIVATE_DIR)
+
+    def makedirs(self, path: str, mode: int = PRIVATE_DIR) -> None:
+        """Make a directory; of ``mode`` only the owner's part counts."""
+        self._under.makedirs(path, mode & PRIVATE_DIR)
 
 
 def read_file(disk: Disk, path: str) -> bytes:

@@ -235,7 +235,7 @@ class Session:
         every = [*self.disk.files, *self.disk.dirs]
         return sorted({p[len(prefix) :] for p in every if p.startswith(prefix) and "/" not in p[len(prefix) :]})
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
         """Make a directory and its parents."""
         self.enter("makedirs", path)
         parts = path.split("/")

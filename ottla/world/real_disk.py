@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import threading
 from contextlib import suppress
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import File, FileStat
+from ottla.world.disk import PRIVATE_FILE, File, FileStat
 
 
 class RealFile:
@@ -57,6 +58,23 @@ class RealFile:
     def __del__(self) -> None:
         # A fetch may still send from a segment that was just deleted: the last holder closes it.
         self.close()
+
+
+def open_private(path: str) -> int:
+    """Open a file to be written from its start, for its owner alone, also if it was there before.
+
+    Returns:
+        The descriptor.
+    """
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        if stat.S_ISREG(os.fstat(number).st_mode):  # not a terminal
+            os.fchmod(number, PRIVATE_FILE)
+            os.ftruncate(number, 0)
+    except OSError:
+        os.close(number)
+        raise
+    return number
 
 
 _GUARD = threading.Lock()
@@ -116,10 +134,10 @@ class RealDisk:
         """Sorted, so that nothing depends on the file system's order."""
         return sorted(os.listdir(path))
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
         """With parents."""
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, mode, exist_ok=True)
         except FileExistsError as error:
             why = "broken symbolic link" if os.path.islink(path) else "file"
             raise FileExistsError(error.errno, f"a {why} lies where a directory is to be made", path) from None
