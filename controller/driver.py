@@ -31,11 +31,13 @@ from ottla.controller.raft.machine import RaftMachine
 from ottla.controller.raft.shell import Raft
 from ottla.controller.raft.store import MetadataStore, NotOurQuorum, StoreSettings
 from ottla.controller.records import METADATA_VERSION
+from ottla.controller.snapshotting import Snapshotting
 from ottla.controller.ticket import Ticket
 from ottla.controller.turns import Turns
 from ottla.log.directory import Identity, LogDirectory
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.schema import Message
+from ottla.world.disk import is_passing
 from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
@@ -46,6 +48,9 @@ RESIGN_S = 0.5
 Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
 time sees soon enough that this node's port refuses.
 """
+
+RESOURCES_S = 0.1
+"""Before the next attempt of a controller that is short of descriptors or memory."""
 
 OF_OTHERS = (FENCE_STALE, GROW, RECOVER)
 """Chores that look after other brokers than this node's."""
@@ -81,10 +86,12 @@ class Controller:
         self._loader = Loader(self.machine, self._store)
         self._raft: Raft
         self._turns: Turns
-        self._snapshotting: Any = None
+        self._snapshotting: Snapshotting | None = None
         """What writes snapshots, once one is due: most starts see none."""
         self._active = -1
         """The epoch in which this node is the active controller; -1 while it is not."""
+        self._resume_at = 0
+        """Every record below must be seen before this node decides again."""
         self._waiting: list[Ticket] = []
         self._bell = trio.Event()
         self._seen = False
@@ -189,7 +196,7 @@ class Controller:
             if self._active < 0:
                 await self._loader.catch_up(raft.high_watermark)
                 led = raft.led_epoch
-                if led >= 0 and self._loader.position > raft.epoch_start:
+                if led >= 0 and self._loader.position >= max(raft.epoch_start + 1, self._resume_at):
                     await self._activate(led)
                 elif led < 0:
                     await self._follow()
@@ -202,9 +209,22 @@ class Controller:
                 raise
             self._retire()
         except OSError as error:
+            if is_passing(error) and error is not raft.failure:
+                await self._wait_for_resources(error)
+                return
             self._stop(error)
             if error is not raft.failure:  # else the node was told
                 self._fail(error)
+
+    async def _wait_for_resources(self, error: OSError) -> None:
+        """Being short of descriptors or memory says nothing of the disk: go on from what is committed, a little later.
+
+        As on a loss of leadership what was not committed is forgotten here, and whoever waits asks again.
+        """
+        logger.warning("controller %d is short of resources, retrying: %s", self.node_id, error)
+        self._resume_at = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
+        self._retire()
+        await self._env.sleep(RESOURCES_S)
 
     async def _follow(self) -> None:
         """What others have committed is seen here, once this node has caught up with the leader."""
@@ -252,12 +272,14 @@ class Controller:
             self._seen = True
             delta = Delta.everything(image) if self.listeners else delta
         for listener in self.listeners:
-            listener(image, delta)
+            try:
+                listener(image, delta)
+            except OSError:  # of a listener's own files; the metadata directory has no part in it
+                logger.exception("a listener of the metadata failed at offset %d", image.offset)
         self._tell_published()
         if not self.machine.in_transaction and self._store.wants_snapshot(self._env.now_ms()):
             if self._snapshotting is None:
-                module = import_module("ottla.controller.snapshotting")
-                self._snapshotting = module.Snapshotting(self._env, self._store, self._raft, self._lose)
+                self._snapshotting = Snapshotting(self._env, self._store, self._raft, self._lose)
             self._snapshotting.consider(image, self._nursery)
 
     def _tell_published(self) -> None:

@@ -164,7 +164,7 @@ def head_of(disk: Disk, path: str) -> Snapshot:
         CorruptFile: its beginning cannot be read.
     """
     out = Snapshot()
-    file = disk.open(path)
+    file = disk.open(path, readonly=True)
     try:
         header = b.parse_header(file.pread(min(file.size(), b.HEADER_BYTES), 0))
         raw = file.pread(min(file.size(), header.size_bytes), 0)

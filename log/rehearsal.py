@@ -6,7 +6,7 @@ Recovery run on it tells what it would do. What was changed can be asked for aft
 from __future__ import annotations
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import Disk, File, FileStat
+from ottla.world.disk import Disk, File, FileStat, PrivateDisk
 
 
 class RehearsalFile:
@@ -176,3 +176,7 @@ class Rehearsal:
     def lock(self, path: str) -> File | None:
         """The real lock: nobody may write meanwhile."""
         return self._under.lock(path)
+
+    def private(self) -> Disk:
+        """The same disk; new files are for their owner alone."""
+        return PrivateDisk(self)

@@ -84,6 +84,7 @@ class ThrottledDisk:
         self.stat = under.stat
         self.usage = under.usage
         self.lock = under.lock
+        self.private = under.private
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open, metered."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
@@ -24,12 +25,12 @@ from ottla.controller.raft.events import (
     FetchSnapshot,
     Ready,
     ReplicaKey,
-    Reply,
     Request,
     Send,
-    SnapshotAnswer,
 )
 from ottla.controller.raft.machine import RaftMachine
+from ottla.controller.raft.replies import Answered, answer_with_records
+from ottla.controller.raft.shortage import retried, retried_call
 from ottla.controller.raft.states import Leader
 from ottla.controller.raft.store import MetadataStore
 from ottla.controller.snapshots import Snapshot, SnapshotId
@@ -49,14 +50,6 @@ KRAFT_VERSIONS = (0, 1)
 
 Job = Callable[[], Event | None]
 """Done between two steps; gives the event it makes."""
-
-
-class Answered(NamedTuple):
-    """What the machine answers, with what was read for it."""
-
-    answer: events.AnyAnswer
-    records: bytes
-    log_start_offset: int
 
 
 def first_of(error: BaseException) -> OSError:
@@ -231,7 +224,7 @@ class Raft:
                 self._jobs.insert(0, events.Start)
                 while True:
                     while self._jobs:
-                        event = self._jobs.pop(0)()
+                        event = await retried_call(self._env, self._jobs.pop(0))
                         if event is not None:
                             await self._take(event)
                     await self._rest()
@@ -265,15 +258,16 @@ class Raft:
         if ready.news is not None:
             logger.log(*ready.news)
         if ready.hard_state is not None:
-            await self._env.in_thread(store.begin_state(ready.hard_state, machine.voters), Lane.RAFT)
-        self._write(ready)
+            write_state = store.begin_state(ready.hard_state, machine.voters)
+            await retried(self._env, lambda: self._env.in_thread(write_state, Lane.RAFT))
+        await self._write(ready)
         self._committed = machine.high_watermark
         if ready.committed is not None:
             store.committed(ready.committed)
         if machine.is_leader:
             self._won = machine.epoch, machine.high_watermark
         for reply in ready.replies:
-            self._reply(reply)
+            reply.ticket.give(answer_with_records(store, reply))
         for send in ready.sends:
             self._send(send)
         if ready.load_snapshot is not None:
@@ -290,17 +284,18 @@ class Raft:
         self._changed = trio.Event()
         self._on_change()
 
-    def _write(self, ready: Ready) -> None:
+    async def _write(self, ready: Ready) -> None:
         """Bring the log where the machine has its mirror of it."""
         store, now_ms = self._store, self._env.now_ms()
         if ready.truncate is not None:
-            store.truncate(ready.truncate, now_ms)
+            await retried_call(self._env, partial(store.truncate, ready.truncate, now_ms))
         if ready.start_over is not None:
             assert self._loaded is not None
-            store.start_over(SnapshotId(*ready.start_over), self._loaded, now_ms)
+            name, loaded = SnapshotId(*ready.start_over), self._loaded
+            await retried_call(self._env, partial(store.start_over, name, loaded, now_ms))
             self._loaded = None
         for append in ready.append:
-            store.append(append, now_ms)
+            await retried_call(self._env, partial(store.append, append, now_ms))
         news = ready.truncate is not None or ready.start_over is not None
         if news or any(a.controls or a.verbatim for a in ready.append):
             self.machine.first_records = store.first_records(self._quorum)
@@ -317,8 +312,8 @@ class Raft:
         self._nursery.start_soon(self._synced)
 
     async def _synced(self) -> None:
-        job = self._store.begin_sync()
-        await self._env.in_thread(job, Lane.RAFT)
+        job = await retried_call(self._env, self._store.begin_sync)
+        await retried(self._env, lambda: self._env.in_thread(job, Lane.RAFT))
 
         def done() -> Event:
             self._syncing = False
@@ -327,19 +322,6 @@ class Raft:
         self.between(done)
 
     # ------------------------------------------------------------------ words
-
-    def _reply(self, reply: Reply) -> None:
-        """What is read for a Fetch is read now: the log is as the machine saw it."""
-        answer, raw, store = reply.answer, b"", self._store
-        try:
-            if isinstance(answer, FetchAnswer) and answer.offset >= 0:
-                raw = store.read(answer.offset, reply.ticket.request.max_bytes)
-            elif isinstance(answer, SnapshotAnswer) and answer.error == ErrorCode.NONE:
-                raw = store.read_part(SnapshotId(*answer.snapshot), answer.position, reply.ticket.request.max_bytes)
-        except ProtocolError:
-            logger.exception("the metadata log cannot be read for another replica: %s", answer)
-            answer = FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
-        reply.ticket.give(Answered(answer, raw, store.log.log_start_offset))
 
     def _send(self, send: Send) -> None:
         if isinstance(send.request, events.AskVersions):
@@ -374,9 +356,9 @@ class Raft:
         module = import_module("ottla.controller.raft.snapshot_fetch")
         fetches_as = import_module("ottla.controller.raft.newborn").fetches_as
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
-            found: Snapshot | None = await module.fetch_snapshot(
-                self._env, store.directory, fetches_as(machine), machine.epoch, name, ask, is_wanted
-            )
+            about = (fetches_as(machine), machine.epoch, name, ask, is_wanted)
+            fetch = partial(module.fetch_snapshot, self._env, store.directory, *about)
+            found: Snapshot | None = await retried(self._env, fetch)
         if found is None:
             return
 

@@ -34,7 +34,7 @@ from ottla.wire.batch import BatchHeader
 from ottla.wire.control import decode_control
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
-from ottla.world.disk import Disk, PrivateDisk
+from ottla.world.disk import Disk
 
 MOST_READ_BYTES = 1024 * 1024
 """Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
@@ -78,7 +78,7 @@ class MetadataStore:
     def __init__(
         self, disk: Disk, data_dir: str, identity: Identity, now_ms: int, settings: StoreSettings = DEFAULTS
     ) -> None:
-        self.disk = PrivateDisk(disk)
+        self.disk = disk.private()
         self.settings = settings
         self.me = ReplicaKey(identity.node_id, identity.directory_id)
         self.directory = f"{data_dir}/{METADATA_TOPIC}-0"

@@ -147,6 +147,9 @@ class Disk(Protocol):
     def lock(self, path: str) -> File | None:
         """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
 
+    def private(self) -> Disk:
+        """The same disk for the metadata log: new files are for their owner alone, and descriptors are reserved."""
+
 
 class PrivateDisk:
     """A disk whose new files and directories are for their owner alone: they may hold credentials."""
@@ -171,6 +174,10 @@ class PrivateDisk:
     def makedirs(self, path: str, mode: int = PRIVATE_DIR) -> None:
         """Make a directory; of ``mode`` only the owner's part counts."""
         self._under.makedirs(path, mode & PRIVATE_DIR)
+
+    def private(self) -> Disk:
+        """Return the disk itself."""
+        return self
 
 
 def read_file(disk: Disk, path: str) -> bytes:

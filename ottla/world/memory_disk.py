@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import File, FileStat
+from ottla.world.disk import Disk, File, FileStat, PrivateDisk
 from ottla.world.inode import Dice, Inode
 
 Fault = Callable[[str, str], OSError | None]
@@ -211,6 +211,8 @@ class Session:
             inode.mode = mode
             inode.mtime_ms = self.disk.now_ms()
             self.leave("open")
+        elif not readonly and not inode.mode & 0o200:
+            raise PermissionError(errno.EACCES, "permission denied", path)
         return MemoryFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
@@ -310,3 +312,7 @@ class Session:
             return None
         self.disk.locks[path] = self
         return file
+
+    def private(self) -> Disk:
+        """The same disk; new files are for their owner alone."""
+        return PrivateDisk(self)

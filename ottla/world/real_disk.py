@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import PRIVATE_FILE, File, FileStat
+from ottla.world.disk import PRIVATE_FILE, Disk, File, FileStat, PrivateDisk
 
 
 class RealFile:
@@ -77,6 +80,7 @@ def open_private(path: str) -> int:
     return number
 
 
+T = TypeVar("T")
 _GUARD = threading.Lock()
 _HELD: set[tuple[int, int]] = set()
 """Device and inode of the lock files this process holds: nodes in its threads see each other here."""
@@ -203,3 +207,80 @@ class RealDisk:
                 os.close(fd)
                 return None
             return LockFile(fd)
+
+    def private(self) -> Disk:
+        """Descriptors are reserved until the last reference to the disk is gone."""
+        return PrivateDisk(ReservedDisk(Reserve(RESERVED)))
+
+
+RESERVED = 8
+"""Descriptors for the metadata log: quorum-state, a new segment with its indexes, a snapshot, a directory that is
+synced, and two threads that need one each at the same time."""
+
+
+class Reserve:
+    """Descriptors that are held open so that one can be given back when another one is needed."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._held: list[int] = []
+        self._guard = threading.Lock()
+        self.fill()
+
+    def fill(self) -> None:
+        """Take as many descriptors as are missing and can be had."""
+        with self._guard, suppress(OSError):
+            while len(self._held) < self._count:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def give_one(self) -> bool:
+        """Close a descriptor; return whether there was one."""
+        with self._guard:
+            if not self._held:
+                return False
+            os.close(self._held.pop())
+            return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all descriptors are held."""
+        return len(self._held) == self._count
+
+    def __del__(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+
+
+class ReservedDisk(RealDisk):
+    """A disk whose calls get a descriptor of a reserve where the process has none left."""
+
+    def __init__(self, reserve: Reserve) -> None:
+        self._reserve = reserve
+
+    def _reserved(self, call: Callable[[], T]) -> T:
+        while True:
+            try:
+                result = call()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._reserve.give_one():
+                    raise
+                continue
+            if not self._reserve.is_full:
+                self._reserve.fill()
+            return result
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open, by a descriptor of the reserve at need."""
+        return self._reserved(lambda: super(ReservedDisk, self).open(path, create=create, readonly=readonly, mode=mode))
+
+    def listdir(self, path: str) -> list[str]:
+        """List, by a descriptor of the reserve at need."""
+        return self._reserved(lambda: super(ReservedDisk, self).listdir(path))
+
+    def rmtree(self, path: str) -> None:
+        """Remove, by a descriptor of the reserve at need."""
+        self._reserved(lambda: super(ReservedDisk, self).rmtree(path))
+
+    def fsync_dir(self, path: str) -> None:
+        """Sync, by a descriptor of the reserve at need."""
+        self._reserved(lambda: super(ReservedDisk, self).fsync_dir(path))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from ottla.world.disk import read_file, write_file
 from ottla.world.memory_disk import MemoryDisk, Session
 
@@ -78,3 +80,12 @@ def test_a_dead_process_alone_takes_no_name_back() -> None:
     session.rename("/d/a", "/d/b")
     session.kill()
     assert session.disk.session().listdir("/d") == ["b"]
+
+
+def test_file_that_its_owner_may_only_read_is_not_opened_for_writing() -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0).session()
+    disk.makedirs("/d")
+    disk.open("/d/f", create=True, mode=0o400).pwrite(b"x", 0)
+    assert disk.open("/d/f", readonly=True).pread(1, 0) == b"x"
+    with pytest.raises(PermissionError):
+        disk.open("/d/f")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ottla.world.real_disk import RealDisk
+from ottla.world.disk import write_file
+from ottla.world.real_disk import RESERVED, RealDisk
 
 ANOTHER = """
 import sys
@@ -82,3 +88,48 @@ def test_makedirs_where_no_directory_lies_names_what_does(tmp_path: Path, kind: 
         path.symlink_to("nowhere")
     with pytest.raises(FileExistsError, match=f"a {kind} lies where a directory is to be made"):
         RealDisk().makedirs(str(path))
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[Callable[[], None]]:
+    """Uses all descriptors of the process up; they come back after the test."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+
+    def use_up() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, before[1]))
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+
+    yield use_up
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for number in taken:
+        os.close(number)
+
+
+def test_private_disk_without_descriptors_opens_lists_and_syncs(
+    tmp_path: Path, few_descriptors: Callable[[], None]
+) -> None:
+    plain, path = RealDisk(), str(tmp_path)
+    disk = plain.private()
+    few_descriptors()
+    for call in (partial(plain.open, f"{path}/t", create=True), partial(plain.listdir, path)):
+        with pytest.raises(OSError, match="Too many open files"):
+            call()
+    write_file(disk, f"{path}/quorum-state", b"{}")
+    assert disk.listdir(path) == ["quorum-state"]
+    kept = [disk.open(f"{path}/{number}", create=True) for number in range(4)]
+    write_file(disk, f"{path}/quorum-state", b"{1}")
+    for file in kept:
+        file.close()
+    for number in range(20):
+        disk.open(f"{path}/{number}", create=True).close()
+
+
+def test_reserve_that_is_not_used_any_more_gives_its_descriptors_back() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    disk = RealDisk().private()
+    assert len(os.listdir("/proc/self/fd")) == before + RESERVED
+    del disk
+    assert len(os.listdir("/proc/self/fd")) == before
