@@ -54,7 +54,7 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
     for name in listening.controllers:
         door = _door(services, name, nursery)
         acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_ROUTES, name, _watched(made, listening)), door)
-    made.acceptors.extend(acceptors.values())
+    _join_acceptors(made, acceptors)
     _limit(env, made, acceptors)
     controller = made.controller  # of a node that is no broker nobody applies what is committed
     _renew_certificates(services.config, listening.controllers, controller.listeners, controller.image)
@@ -68,6 +68,13 @@ def controllers(env: Env, made: Parts, listening: Listening, nursery: trio.Nurse
         registration.publish(made.controller.image, Delta.everything(made.controller.image))
         made.controller.listeners.append(registration.publish)
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
+
+
+def _join_acceptors(made: Parts, acceptors: Mapping[str, Acceptor]) -> None:
+    """Let the acceptors of one kind of listener know those of the whole node."""
+    made.acceptors.extend(acceptors.values())
+    for acceptor in acceptors.values():
+        acceptor.neighbours = made.acceptors
 
 
 def _door(services: Services, listener: str, nursery: trio.Nursery) -> Door | None:
@@ -150,7 +157,7 @@ def clients(env: Env, made: Parts, listening: Listening, nursery: trio.Nursery) 
     for name in listening.clients:
         dispatcher = Dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _door(made.services, name, nursery))
-    made.acceptors.extend(acceptors.values())
+    _join_acceptors(made, acceptors)
     _tell_numbers(env, made, listening, nursery)
     _renew_certificates(made.services.config, listening.clients, made.applier.followers, made.cache.image)
     _limit(env, made, acceptors, made.services.config.inter_broker_listener)

@@ -6,14 +6,19 @@ import resource
 import time
 from pathlib import Path
 
+import pytest
+
 from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient
+from compat_tests.crowd import DESCRIPTORS, Crowd, create_topic, leader_epoch, limit_descriptors, produce_s
+from compat_tests.raw import RawClient, until
+from ottla import Cluster
 from ottla.wire import records as r
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_log_dirs as dl
 
 PARTITIONS = 40
+PATIENCE_S = 60.0
 
 
 def produce(peer: RawClient, partition: int) -> tuple[int, int]:
@@ -45,3 +50,32 @@ def test_without_descriptors_a_request_is_refused_and_no_directory_is_given_up(d
         answer = peer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, dl.DescribeLogDirsRequest(None))
         assert [x.error_code for x in answer.results] == [0]
         assert node.stop() == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_crowd_that_only_opens_connections_ends_no_node_and_is_outlived(nodes: int) -> None:
+    """A node keeps descriptors for its own files, and closes idle connections for new ones."""
+    settings = {"metadata.log.max.snapshot.interval.ms": "500"}
+    with Cluster(nodes, settings=settings) as cluster:
+        ports = [node.port for node in cluster.nodes]
+        create_topic(ports[0], nodes)
+        assert produce_s(cluster.bootstrap_servers) < PATIENCE_S
+        before = leader_epoch(ports[0])
+        for node in cluster.nodes:
+            assert node.pid is not None
+            limit_descriptors(node.pid)
+        with Crowd(ports) as crowd:
+            until(lambda: crowd.opened > nodes * DESCRIPTORS * 3)
+            body = ct.CreateTopicsRequest([ct.CreatableTopic("u", 3, nodes)], 30_000)
+            until(lambda: _created(ports[0], body))
+        assert produce_s(cluster.bootstrap_servers) < PATIENCE_S
+        assert [node.status for node in cluster.nodes] == [None] * nodes
+        assert leader_epoch(ports[0]) == before, "the quorum kept its leader"
+        assert all("nearly used up" in Path(node.log).read_text() for node in cluster.nodes)
+
+
+def _created(port: int, body: ct.CreateTopicsRequest) -> bool:
+    try:
+        return RawClient(port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code in (0, 36)
+    except (OSError, EOFError):
+        return False

@@ -247,6 +247,7 @@ class SimListener:
         self._network = network
         self._owner = owner
         self.port = port
+        self.on_crowded: Callable[[], int] = int
         self.waiting: deque[SimStream] = deque()
         self.arrived = trio.Event()
 

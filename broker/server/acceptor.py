@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import trio
 
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.shedding import close_most_idle
 from ottla.world.env import Accepted, Listener
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.broker.auth.doors import Door
     from ottla.broker.server.admission import Admission
     from ottla.broker.server.complaints import Complaints
+
+logger = logging.getLogger("ottla.connection")
 
 _SHORTEST_ROUND_S = 0.05
 _LONGEST_ROUND_S = 10.0
@@ -32,6 +37,8 @@ class Acceptor:
         """``door``: what is asked of who comes; None: nothing."""
         self._dispatcher = dispatcher
         self._door = door
+        self.neighbours: Sequence[Acceptor] = (self,)
+        """The acceptors of all listeners of the node."""
         self._connections: set[Connection] = set()
         self.admission: Admission | None = None
         """Who limits connections; None: nobody."""
@@ -51,6 +58,7 @@ class Acceptor:
 
     async def run(self, listener: Listener) -> None:
         """Serve until cancelled: then every connection ends, with what it still waited for."""
+        listener.on_crowded = self._shed
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hang_up_on_the_silent)
             for number in count(1):
@@ -73,6 +81,15 @@ class Acceptor:
             self._connections.discard(connection)
             if self.admission is not None:
                 self.admission.left(self._dispatcher.listener, connection)
+
+    def _shed(self) -> int:
+        """Close idle connections of the listener that has most, since descriptors are short; return how many."""
+        largest = max(self.neighbours, key=len)
+        closed = close_most_idle(largest.connections, self._dispatcher.services.env.monotonic_ms())
+        if closed:
+            text = "descriptors of this process are nearly used up: closed %d of %d connections, the most idle"
+            self.complaints.say(logger, logging.WARNING, text, closed, len(largest))
+        return closed
 
     def _connection(self, stream: Accepted) -> Connection:
         if self._door is None:

@@ -76,6 +76,10 @@ class Connection:
         self._out_bytes = 0
         self._parked: trio.CancelScope | None = None
         self._is_watched = False
+        self.has_spoken = False
+        """Whether anything was received."""
+        self.is_closed = False
+        """Whether this side has closed it."""
 
     @property
     def host(self) -> str:
@@ -84,6 +88,7 @@ class Connection:
 
     def close(self) -> None:
         """Hang up; what still waits to be answered is given up."""
+        self.is_closed = True
         self._stream.close()
         self._peer.leave()
 
@@ -100,6 +105,7 @@ class Connection:
         """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
         try:
             while await self._receive():
+                self.has_spoken = True
                 try:
                     await self._answer_all()
                 except BaseException as error:

@@ -107,6 +107,8 @@ class Listener(Protocol):
     """A place where connections come in."""
 
     port: int
+    on_crowded: Callable[[], int]
+    """Called where a connection comes and hardly a descriptor is left; closes others, and returns how many."""
 
     async def accept(self) -> Accepted:
         """Wait for the next connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -50,6 +51,19 @@ _ITS_OWN_TROUBLE = tuple(
 _THREADS = {Lane.RAFT: 2, Lane.SYNC: 8, Lane.FILES: 4, Lane.REMOVAL: 1, Lane.LOGINS: 2, Lane.TICKETS: 2}
 
 
+_AGAIN_S, _SHORT_S = 0.001, 0.1
+"""Waits for a descriptor: where a connection was closed for it, and where none could be."""
+_LEAST_RESERVED, _MOST_RESERVED, _RESERVED_PART = 16, 64, 16
+
+
+def descriptors_for_connections() -> int:
+    """Return the number of descriptors below which connections may be; the others are for the node's own files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    return soft - min(_MOST_RESERVED, max(_LEAST_RESERVED, soft // _RESERVED_PART))
+
+
 class RealListener:
     """One listening TCP socket."""
 
@@ -62,10 +76,11 @@ class RealListener:
         self._buffers = buffers
         self._threads = trio.CapacityLimiter(_SENDER_THREADS)
         self._context = context
+        self.on_crowded: Callable[[], int] = int
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> Accepted:
-        """The next connection. Out of descriptors, it waits a little and leaves the old ones alone.
+        """The next connection. Where descriptors are short, `on_crowded` closes others, or it waits a little.
 
         One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
         """
@@ -77,12 +92,14 @@ class RealListener:
                 continue
             except OSError as error:
                 if error.errno in _OUT_OF_SOMETHING:
-                    await trio.sleep(0.1)
+                    await trio.sleep(_AGAIN_S if self.on_crowded() else _SHORT_S)
                 elif error.errno not in _ITS_OWN_TROUBLE:
                     raise
                 else:
                     await trio.lowlevel.checkpoint()
                 continue
+            if sock.fileno() >= descriptors_for_connections():
+                self.on_crowded()
             try:
                 return self._stream(sock)
             except OSError:  # the other side reset it already
@@ -208,6 +225,16 @@ _BEGAN_S = 100_000.0
 """The time at the machine's start: 0 is long ago, as on trio's clock."""
 
 
+async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+    """Run in a worker thread; OSError EAGAIN where the system grants no thread."""
+    try:
+        return await trio.to_thread.run_sync(work, limiter=limiter)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        raise OSError(errno.EAGAIN, "the system grants no more threads") from error
+
+
 class RealEnv(ThisMachine):
     """The machine as it is, and trio's clock."""
 
@@ -230,7 +257,7 @@ class RealEnv(ThisMachine):
 
     def in_thread(self, work: Callable[[], T], lane: Lane = Lane.FILES) -> Awaitable[T]:
         """A worker thread."""
-        return trio.to_thread.run_sync(work, limiter=self._limits[lane])
+        return _in_thread(work, self._limits[lane])
 
     def in_process(self, work: Callable[[Ground, A], T], argument: A) -> Awaitable[T]:
         """A Python process for this one job."""

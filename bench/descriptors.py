@@ -1,0 +1,61 @@
+"""Twenty clients that open connections until the nodes' descriptors are used up: does the service go on?
+
+``python -m bench.descriptors``: on one node and on three, each with 200 descriptors, for ten seconds. It prints which
+nodes ended, whether the quorum kept its leader, how long a new producer waited for an acknowledgement meanwhile, and
+how long after the crowd had gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from compat_tests.crowd import (
+    CLIENTS,
+    Crowd,
+    create_topic,
+    descriptors_of,
+    leader_epoch,
+    limit_descriptors,
+    produce_s,
+)
+from ottla import Cluster
+
+SETTINGS = {"metadata.log.max.snapshot.interval.ms": "1000", "min.insync.replicas": "1"}
+
+
+def run(nodes: int, seconds: float) -> None:
+    """Measure and print."""
+    with Cluster(nodes, settings=SETTINGS) as cluster:
+        ports = [node.port for node in cluster.nodes]
+        create_topic(ports[0], nodes)
+        produce_s(cluster.bootstrap_servers)
+        before, waits, most = leader_epoch(ports[0]), [], 0
+        pids = [node.pid for node in cluster.nodes if node.pid is not None]
+        for pid in pids:
+            limit_descriptors(pid)
+        end = time.monotonic() + seconds
+        with Crowd(ports) as crowd:
+            time.sleep(1)
+            while time.monotonic() < end:
+                waits.append(produce_s(cluster.bootstrap_servers))
+                most = max([most, *(descriptors_of(node.pid) for node in cluster.nodes if node.pid is not None)])
+        after_s = produce_s(cluster.bootstrap_servers)
+        ended = [node.id for node in cluster.nodes if node.status is not None]
+        kept = not ended and leader_epoch(ports[0]) == before
+        print(f"{nodes} node(s), {CLIENTS} clients, {crowd.opened} connections, at most {most} descriptors of a node")
+        print(f"  ended: {ended or 'none'}; quorum kept its leader and epoch: {kept}")
+        print(f"  new producer acknowledged meanwhile: worst {max(waits):.2f} s of {len(waits)}, after {after_s:.2f} s")
+
+
+def main() -> None:
+    """Measure one node and three."""
+    parser = argparse.ArgumentParser("bench.descriptors", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    for nodes in (1, 3):
+        run(nodes, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
