@@ -24,6 +24,7 @@ import trio
 from ottla.broker.config import NodeConfig, check_values
 from ottla.broker.node import Node
 from ottla.world.hosts import host_port
+from ottla.world.kept_modules import keep_modules
 from ottla.world.real_env import RealEnv
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Broker:
         def ready(node: Node) -> None:
             self.port = node.port
             self._ready.set()
+            trio.lowlevel.spawn_system_task(keep_modules)
 
         async def main() -> None:
             self._token = trio.lowlevel.current_trio_token()

@@ -2,7 +2,8 @@
 
 Some descriptors are left for the node's own files and for its connections to other nodes. A connection that comes when
 only these are left takes the place of the one that was idle for longest, as at ``max.connections``; one on which
-nothing was ever received counts as idle for a thousand times as long. (Kafka stops accepting until a descriptor is free.)
+nothing was received yet counts as idle for a thousand times as long. (Kafka stops accepting until a descriptor is
+free.)
 
 Source: ``Processor.closeExcessConnections`` in ``SocketServer.scala`` (apache/kafka 4.3.1).
 """

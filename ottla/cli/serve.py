@@ -22,6 +22,7 @@ from ottla.log.checkpoints import CorruptFile
 from ottla.log.directory import DirectoryInUse
 from ottla.wire.errors import WireError
 from ottla.world.hosts import host_port
+from ottla.world.kept_modules import keep_modules
 from ottla.world.real_env import RealEnv
 
 HELP = """Run one Kafka node, broker and controller in one.
@@ -128,6 +129,7 @@ async def _main(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] 
         print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
         if on_ready is not None:
             on_ready(config, running.port)
+        trio.lowlevel.spawn_system_task(keep_modules)
         gc.collect()
 
     async def watch() -> None:

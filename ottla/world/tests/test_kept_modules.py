@@ -1,0 +1,89 @@
+"""Modules that are kept from the start on: imported without descriptors, and as they were."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import py_compile
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.world import kept_modules
+from ottla.world.kept_modules import KeptModules, keep_modules
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[KeptModules]:
+    """Of a package of four modules and a test."""
+    inner = tmp_path / "kept_sample" / "inner"
+    (inner / "tests").mkdir(parents=True)
+    for path in (inner.parent, inner, inner / "tests"):
+        (path / "__init__.py").write_text("")
+    (inner / "tests" / "test_x.py").write_text("")
+    for name in ("early", "compiled", "source"):
+        (inner / f"{name}.py").write_text(f"VALUE = 'old {name}'\n\ndef fail():\n    raise ValueError\n")
+    py_compile.compile(str(inner / "compiled.py"), doraise=True)
+    sys.path.insert(0, str(tmp_path))
+    made = KeptModules(str(tmp_path), ["kept_sample"])
+    yield made
+    sys.path.remove(str(tmp_path))
+    if made in sys.meta_path:
+        sys.meta_path.remove(made)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "kept_sample"]:
+        del sys.modules[name]
+
+
+def upgrade(tmp_path: Path) -> None:
+    """Put other code into every file, and remove the bytecode."""
+    for path in (tmp_path / "kept_sample").rglob("*.py*"):
+        path.write_text("raise SystemError('new code')\n") if path.suffix == ".py" else path.unlink()
+
+
+def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept: KeptModules, tmp_path: Path) -> None:
+    early = importlib.import_module("kept_sample.inner.early")
+    assert sum(1 for _ in kept.keep()) == len(kept) == 2
+    upgrade(tmp_path)
+    for name in ("compiled", "source"):
+        module = importlib.import_module(f"kept_sample.inner.{name}")
+        assert f"old {name}" == module.VALUE
+        assert module.__file__ == str(tmp_path / "kept_sample" / "inner" / f"{name}.py")
+        assert module.__package__ == "kept_sample.inner"
+    assert len(kept) == 0
+    assert sum(1 for _ in kept.keep()) == 0
+    assert early.VALUE == "old early"
+
+
+def test_import_of_kept_packages_and_their_modules_works(kept: KeptModules, tmp_path: Path) -> None:
+    list(kept.keep())
+    upgrade(tmp_path)
+    assert importlib.import_module("kept_sample.inner.source").VALUE == "old source"
+    assert sys.modules["kept_sample.inner"].__path__ == [str(tmp_path / "kept_sample" / "inner")]
+    with pytest.raises(SystemError, match="new code"):
+        importlib.import_module("kept_sample.inner.tests")
+
+
+def test_stale_bytecode_is_not_kept(kept: KeptModules, tmp_path: Path) -> None:
+    (tmp_path / "kept_sample" / "inner" / "compiled.py").write_text("VALUE = 'a newer source'\n")
+    list(kept.keep())
+    upgrade(tmp_path)
+    assert importlib.import_module("kept_sample.inner.compiled").VALUE == "a newer source"
+
+
+def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.MonkeyPatch, kept: KeptModules) -> None:
+    read, short = kept_modules._read, [OSError(errno.EMFILE, "short")] * 2
+
+    def fails_first(*arguments: object, **named: object) -> object:
+        if len(kept) == 2 and short:
+            raise short.pop()
+        return read(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kept_modules, "_read", fails_first)
+    monkeypatch.setattr(kept_modules, "KEPT", kept)
+    trio.run(keep_modules, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert not short
+    assert len(kept) == 5
