@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ottla.broker.replica.partition import Following
 from ottla.broker.replica.replica import IN_DOUBT_MS, Replica
 from ottla.broker.server.purgatory import Purgatory
+from ottla.log.partition_log import PartitionLog
 
 
 class Waiting(NamedTuple):
@@ -21,20 +22,24 @@ class Waiting(NamedTuple):
     """What is answered about it."""
     end: int
     reign: int
+    log: PartitionLog
+    """The log it was appended to. A move between directories puts another one in its place."""
     cuts: int
-    """How often the log had been cut when it was appended."""
+    """How often that log had been cut when it was appended."""
 
     @classmethod
     def begin(cls, replica: Replica, row: Any) -> Waiting:
         """Wait for everything that is in the log now."""
-        return cls(replica, row, replica.log.log_end_offset, replica.reign, replica.log.truncations)
+        log = replica.log
+        return cls(replica, row, log.log_end_offset, replica.reign, log, log.truncations)
 
     @property
     def is_lost(self) -> bool:
         """Whether nobody here can say what has become of it: it may be gone, and others in its place."""
         replica = self.replica
         if type(replica.state) is Following:
-            return replica.state.leader < 0 or replica.log.truncations != self.cuts
+            is_other = replica.log is not self.log  # whose cuts say nothing of the batch
+            return replica.state.leader < 0 or is_other or replica.log.truncations != self.cuts
         return replica.reign != self.reign
 
     @property

@@ -143,38 +143,6 @@ def test_what_an_earlier_process_was_to_remove_is_removed() -> None:
     assert [n for n in ground.env.disk.listdir("/a") if n.startswith("t-")] == []
 
 
-FOREIGN = ("lost+found", "foo.1234-delete", "my-backup.2024-delete", "notes-delete", "my-future", "old-stray", "b-2024")
-
-
-def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
-    made(ground, 0, "t", records=1)
-    disk = ground.env.disk
-    for name in FOREIGN:
-        disk.makedirs(f"/a/{name}")
-        disk.open(f"/a/{name}/f", create=True).pwrite(b"precious", 0)
-    load(ground, "t")
-    assert ground.hosted() == {("t", 0)}
-    for name in FOREIGN:
-        assert disk.exists(f"/a/{name}/f")
-        assert f"'/a/{name}' (left as it is)" in caplog.text
-    assert not ground.replicas.copies_left
-
-
-def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    ground = Ground()
-    made(ground, 0, "t", records=1)
-    made(ground, 0, "u")
-    path = ground.storage.directories[0].rename_for_deletion("u", 0, "0" * 32)
-    ground.env.disk.fault = lambda what, at: (
-        OSError(errno.EBUSY, "busy", at) if (what, at) == ("rmtree", path) else None
-    )
-    load(ground, "t")
-    assert ground.hosted() == {("t", 0)}
-    assert not ground.storage.failed
-    assert f"directory of a deleted partition not removed: {path!r}" in caplog.text
-
-
 def test_a_directory_that_fails_while_it_is_opened_takes_its_partitions_along() -> None:
     ground = Ground("/a,/b")
     made(ground, 0, "t")

@@ -1,0 +1,76 @@
+"""A batch that waits to be committed while its partition moves between directories."""
+
+from __future__ import annotations
+
+from ottla.broker.replica.waiting import Waiting
+from ottla.broker.tests.ground import ME
+from ottla.broker.tests.moving import AT, Moving
+from ottla.broker.tests.world import NOW_MS
+from ottla.controller.directories import UNASSIGNED
+from ottla.controller.image import Partition, Topic
+from ottla.log.futures import make_future
+from ottla.log.partition_log import PartitionLog
+from ottla.wire import records as r
+
+ID = b"t".ljust(16, b"-")
+OTHER = 2
+
+
+def led_by(leader: int, epoch: int) -> Topic:
+    """A topic whose partition this node and another one have."""
+    state = Partition((ME, OTHER), (ME, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
+    return Topic("t", ID, {0: state})
+
+
+def append(log: PartitionLog, epoch: int) -> None:
+    log.append_as_follower(r.build([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
+
+
+async def swapped(ground: Moving, *, cut: bool) -> Waiting:
+    """A batch appended as the leader; another node leads then, and a copy takes the log's place.
+
+    ``cut``: the other leader did not have the batch, and has another one at its offset, which is committed.
+    """
+    ground.say(led_by(ME, 0))
+    await ground.applier.settled()
+    replica = ground.replica
+    ground.write()
+    waiting = Waiting.begin(replica, None)
+    assert not waiting.is_decided
+    ground.say(led_by(OTHER, 1))
+    await ground.applier.settled()
+    old = replica.log
+    if cut:
+        old.truncate_to(0, NOW_MS)
+        append(old, 1)
+    future = make_future(ground.storage.directories[1], *AT, ID, old.settings, NOW_MS, "0" * 32)
+    future.append_as_follower(old.read(0, 1000, old.log_end_offset, at_least_one=True).read(), NOW_MS)  # type: ignore[union-attr]
+    for log in (old, future):
+        log.set_high_watermark(1)
+    assert waiting.is_lost == cut
+    assert future.truncations == 0, "it never had what was cut"
+    ground.storage.directories[1].adopt(future)
+    ground.replicas.swap(replica, future)
+    return waiting
+
+
+def test_batch_that_was_cut_off_before_a_copy_took_the_logs_place_is_not_acknowledged() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        waiting = await swapped(ground, cut=True)
+        assert waiting.is_lost
+        assert waiting.is_gone
+
+    ground.play(story)
+
+
+def test_batch_whose_log_was_replaced_while_another_node_leads_is_in_doubt() -> None:
+    ground = Moving(obeys=False)
+
+    async def story() -> None:
+        assert (await swapped(ground, cut=False)).is_gone, (
+            "the copy's cuts say nothing of the batch: the producer tries again"
+        )
+
+    ground.play(story)
