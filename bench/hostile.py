@@ -35,6 +35,7 @@ from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import describe_groups as dg
 from ottla.wire.messages import describe_log_dirs as dld
 from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import describe_topic_partitions as dtp
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import fetch as f
@@ -42,14 +43,17 @@ from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import join_group as jg
 from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import list_groups as lsg
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import list_transactions as lst
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_delete as od
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import offset_for_leader_epoch as ole
 from ottla.wire.messages import produce as pr
+from ottla.wire.messages import update_features as uf
 from ottla.wire.schema import Message
 
 FIXED_BYTES = 16 << 20
@@ -164,6 +168,15 @@ def _leave(n: int) -> Message:
     return lg.LeaveGroupRequest("g", "", [lg.MemberIdentity(name) for name in _names(n)])
 
 
+def _quorum(n: int) -> Message:
+    part = dq.DescribeQuorumRequestPartitionData(0)
+    return dq.DescribeQuorumRequest([dq.DescribeQuorumRequestTopicData("", [part])] * n)
+
+
+def _features(n: int) -> Message:
+    return uf.UpdateFeaturesRequest(1000, [uf.FeatureUpdateKey(name, 0, upgrade_type=1) for name in _names(n)])
+
+
 def _join(n: int) -> Message:
     protocols = [jg.JoinGroupRequestProtocol(name, b"x") for name in _names(n)]
     return jg.JoinGroupRequest("g", 10_000, 10_000, "", "", "consumer", protocols)
@@ -207,6 +220,10 @@ SCENES = {
         0,
         lambda n: dtp.DescribeTopicPartitionsRequest([dtp.TopicRequest(name) for name in _names(n)]),
     ),
+    "DescribeQuorum": Scene(K.DESCRIBE_QUORUM, 2, _quorum),
+    "ListGroups": Scene(K.LIST_GROUPS, 5, lambda n: lsg.ListGroupsRequest(_names(n), _names(n))),
+    "ListTransactions": Scene(K.LIST_TRANSACTIONS, 2, lambda n: lst.ListTransactionsRequest(_names(n))),
+    "UpdateFeatures": Scene(K.UPDATE_FEATURES, 1, _features),
     **{f"PushTelemetry, {name}": Scene(K.PUSH_TELEMETRY, 0, bomb) for name, bomb in bombs.BOMBS.items()},
     "PushTelemetry, values": Scene(K.PUSH_TELEMETRY, 0, bombs.values),
     "PushTelemetry, names": Scene(K.PUSH_TELEMETRY, 0, bombs.names),

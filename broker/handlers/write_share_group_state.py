@@ -34,6 +34,7 @@ def _prepared(part: wire.PartitionData) -> Steps[None]:
 
 
 def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> Write:
+    prepared: Any = part.state_batches  # by `_prepared`
     return Write(
         ticket,
         key,
@@ -41,7 +42,7 @@ def _event(ticket: Ticket, key: SharePartitionKey, part: wire.PartitionData) -> 
         part.leader_epoch,
         part.start_offset,
         part.delivery_complete_count,
-        tuple(part.state_batches),
+        tuple(prepared),
     )
 
 
