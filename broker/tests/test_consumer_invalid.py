@@ -41,7 +41,8 @@ def leave(shard: Shard) -> None:
 
 
 def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group() -> None:
-    for protocols in ([["a"], ["b"]], [["a", "a"], ["b"]], [[], ["a"]], [[]]):
+    cases: list[list[list[str]]] = [[["a"], ["b"]], [["a", "a"], ["b"]], [[], ["a"]], [[]]]
+    for protocols in cases:
         shard = shard_of(*protocols)
         leave(shard)
         assert "g" not in shard.machine.groups.groups
