@@ -125,12 +125,10 @@ def replayed(
     if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
-    last_offset = header.next_offset - 1
+    first, end = header.base_offset, header.next_offset
     for record in r.iterate(raw, header, limit=limit_bytes):
-        if not header.base_offset <= record.offset <= last_offset:
-            raise WireError(
-                f"invalid record offset: {record.offset} (the batch has {header.base_offset}-{last_offset})"
-            )
+        if header.magic > 1 and not first <= record.offset < end:
+            raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {end - 1})")
         decoded = serde.decode(record.key, record.value)
         if decoded is not None:
             replay(record.offset, decoded)
