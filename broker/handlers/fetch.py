@@ -118,9 +118,11 @@ def _read(
         elif follower >= 0:
             upper = log.log_end_offset
         limit = want.max_bytes
-        part = log.read(want.fetch_offset, limit if limit < max_bytes else max_bytes, upper, at_least_one=first)
+        limit = limit if limit < max_bytes else max_bytes
+        part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
         out.records = b"" if part is None else part
-        if committed:
+        # null, not empty, where the first batch does not fit: ``ReplicaManager.readFromLog`` (firstEntryIncomplete)
+        if committed and (part is not None or limit <= 0 or want.fetch_offset >= upper):
             aborted = log.aborted_in(part, want.fetch_offset) if part is not None else []
             out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
         if follower >= 0:

@@ -225,6 +225,25 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     assert [(a.producer_id, a.first_offset) for a in committed.aborted_transactions] == [(7, 3)]
 
 
+@pytest.mark.parametrize(
+    ("each", "most", "offset", "aborted"),
+    [
+        pytest.param(1 << 20, 1 << 20, 0, [], id="room for all"),
+        pytest.param(SIZE - 1, 1 << 20, 0, None, id="less than a batch"),
+        pytest.param(1 << 20, 4 * SIZE + 1, 0, None, id="less than a batch left"),
+        pytest.param(1 << 20, 4 * SIZE, 0, [], id="nothing left"),
+        pytest.param(SIZE - 1, 1 << 20, 3, [], id="no records left"),
+    ],
+)
+def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
+    stage: Stage, each: int, most: int, offset: int, aborted: list[f.AbortedTransaction] | None
+) -> None:
+    """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; seen beside Kafka 4.3.1."""
+    stage.hosted.host("u").append(a_batch(10), 1_000_000)
+    answer, _ = send(stage, request(("t", 0, 0), ("u", 0, offset), each=each, most=most, isolation=1), NEWEST)
+    assert rows_of(answer)[1].aborted_transactions == aborted
+
+
 def test_a_disk_that_cannot_be_read_is_told(stage: Stage) -> None:
     log = stage.hosted.replicas["t", 0].log
     log.active.close()
