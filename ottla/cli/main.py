@@ -28,8 +28,8 @@ COMMANDS = {
     "log": "say what recovery would make of a data directory",
     "decode": "print a frame or file field by field, beside its bytes",
 }
-_RAW = ("consume", "serve")
-"""Commands whose output is not escaped: records are printed as they are, log lines are escaped already."""
+_RAW = ("consume",)
+"""Commands whose output is not escaped: records are printed as they are."""
 
 
 def usage() -> str:
