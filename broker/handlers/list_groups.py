@@ -10,6 +10,7 @@ By state: KIP-518; by type: KIP-848.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,6 @@ from ottla.broker.handlers.rows import Waits, settle
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Waiting
 from ottla.controller.acl import Operation, Resource
-from ottla.controller.decision import distinct
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.written import Written
@@ -27,13 +27,40 @@ from ottla.wire.written import Written
 CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
 _SPELT = {"NotReady": "not_ready"}
 """States that are filtered by another text than they are shown with."""
+_STATES = frozenset(
+    {
+        "unknown",
+        "preparingrebalance",
+        "completingrebalance",
+        "stable",
+        "dead",
+        "empty",
+        "assigning",
+        "reconciling",
+        "not_ready",
+    }
+)
+"""``GroupState.java``, in lower case."""
+_TYPES = frozenset({CLASSIC, CONSUMER, SHARE, STREAMS})
+
+
+def _known(names: Iterable[str], known: frozenset[str]) -> Waiting[set[str]]:
+    """Return those names of a filter that a group can have: no more is kept, however many there are."""
+    found: set[str] = set()
+    for name in names:
+        lower = name.lower()
+        if lower in known:
+            found.add(lower)
+        yield None
+    return found
 
 
 def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
     out, waits = ListGroupsResponse(groups=Written(ListGroupsResponse, context.version)), Waits()
     may_all = context.may(Operation.DESCRIBE, Resource.CLUSTER)
-    states = yield from distinct(state.lower() for state in request.states_filter)
-    types = yield from distinct(kind.lower() for kind in request.types_filter)
+    states = yield from _known(request.states_filter, _STATES)
+    types = yield from _known(request.types_filter, _TYPES)
+    by_state, by_type = len(request.states_filter) > 0, len(request.types_filter) > 0
 
     def take(answer: Any) -> None:
         if isinstance(answer, ProtocolError):
@@ -58,7 +85,7 @@ def _list(context: Context, request: ListGroupsRequest) -> Waiting[Answer]:
         for row in rows:
             may_see = may_all or context.may(Operation.DESCRIBE, Resource.GROUP, row.group_id)
             state = _SPELT.get(row.group_state, row.group_state.lower())
-            if may_see and (not states or state in states) and (not types or row.group_type in types):
+            if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
                 out.groups.append(row)
             yield None
         ticket = shard.read()
