@@ -138,8 +138,13 @@ def update_features(image: Image, request: uf.UpdateFeaturesRequest, version: in
     """Check every update against what the ones before it made of the levels; write them all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, uf.FeatureUpdateKey] = {}
+    unknown = None  # the first unknown feature ends it all: no other is kept
     for number, update in enumerate(request.feature_updates, 1):
-        wanted[update.feature] = update
+        name = update.feature
+        if unknown is None and name not in SUPPORTED_FEATURES:
+            unknown = name
+        if name in SUPPORTED_FEATURES or name == unknown:
+            wanted[name] = update
         if number % PAUSE_EVERY == 0:
             yield
     try:

@@ -188,7 +188,7 @@ def test_a_change_of_many_settings_pauses_every_hundred_and_after_each_resource_
     controller = with_topic()
     many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
     steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
-    assert sum(1 for _ in steps) == 4 * 10 + 1  # type: ignore[arg-type]
+    assert sum(1 for _ in steps) == 3 * 10 + 1  # type: ignore[arg-type]
     for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 3)):
         topics = [ia.AlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
         steps = controller.decide(ia.IncrementalAlterConfigsRequest(topics))

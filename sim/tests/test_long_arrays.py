@@ -11,6 +11,7 @@ import logging
 import struct
 import sys
 import traceback
+from collections.abc import Callable, Generator
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,10 +21,14 @@ import trio
 from compat_tests.long_arrays import KINDS, ArrayOf, arrays, long_request
 from ottla.broker import turn
 from ottla.broker.config import NodeConfig
+from ottla.broker.handlers import list_groups, list_transactions
 from ottla.broker.node import Node
 from ottla.broker.server import dispatch
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
+from ottla.controller import features
+from ottla.controller.decision import at_once, distinct
+from ottla.controller.raft import description
 from ottla.wire.apis import ApiKey
 from ottla.wire.framing import request_frame
 from ottla.wire.messages import create_topics as ct
@@ -264,3 +269,30 @@ def test_long_array_cases_cover_every_array(listener: str) -> None:
     apis, _ = LISTENERS[listener]
     covered = {str(case.array) for part in range(PARTS) for case in cases_of(listener, part)}
     assert covered == {str(array) for key in apis for array in arrays(apis, key)}
+
+
+def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a generator function that does the same without a yield."""
+
+    def run(*arguments: Any) -> Generator[None, None, Any]:
+        return at_once(steps(*arguments))
+        yield
+
+    return run
+
+
+PLANTED = {
+    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "PAUSE_EVERY", sys.maxsize),
+    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._known)),
+    "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(distinct)),
+    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_walk_that_does_not_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, module, attribute, planted = PLANTED[name]
+    monkeypatch.setattr(module, attribute, planted)
+    cases = [Case(arrays(ROUTES, key)[0], "distinct")]
+    (fault,) = Stage(PORT, monkeypatch).faults(cases)
+    assert fault.startswith(f"{key.name} ")
