@@ -44,6 +44,8 @@ RETRY_S = 0.2
 FIRST_RELOAD_MS = 1_000
 LONGEST_RELOAD_MS = 60_000
 """An active shard that fails is reloaded after a pause, which doubles with each failure."""
+CALM_MS = 600_000
+"""A shard that has not failed for so long is reloaded after the first pause again."""
 
 
 class CoordinatorRuntime(Generic[R]):
@@ -70,8 +72,8 @@ class CoordinatorRuntime(Generic[R]):
         self._ground = Ground(env, timers, fail, self._start, write_timeout_ms, acks_all)
         self._shards: dict[int, Shard[R]] = {}
         self._to_load: deque[Shard[R]] = deque()
-        self._reload_ms: dict[int, int] = {}
-        """The next pause before a shard is reloaded, by partition."""
+        self._reloads: dict[int, tuple[int, float]] = {}
+        """The last pause before a shard was reloaded, and when it failed on the monotonic clock, by partition."""
         self._wanted = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._waiting: list[Callable[[], Awaitable[None]]] = []
@@ -112,8 +114,11 @@ class CoordinatorRuntime(Generic[R]):
     def _reload_later(self, replica: Replica) -> None:
         """Reload a failed shard after a pause: its state is what its log holds, and the other keys may be sound."""
         number = replica.partition
-        pause_ms = self._reload_ms.get(number, FIRST_RELOAD_MS)
-        self._reload_ms[number] = min(2 * pause_ms, LONGEST_RELOAD_MS)
+        now_ms = self._env.monotonic_ms()
+        last_ms, failed_ms = self._reloads.get(number, (0, now_ms))
+        fails_again = last_ms > 0 and now_ms - failed_ms < CALM_MS
+        pause_ms = min(2 * last_ms, LONGEST_RELOAD_MS) if fails_again else FIRST_RELOAD_MS
+        self._reloads[number] = pause_ms, now_ms
         at_ms, failed = self._env.now_ms() + pause_ms, self._shards.get(number)
 
         def reload() -> None:
@@ -127,7 +132,7 @@ class CoordinatorRuntime(Generic[R]):
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             del self._shards[replica.partition]
-            self._reload_ms.pop(replica.partition, None)
+            self._reloads.pop(replica.partition, None)
             shard.unload()
 
     def advance(self, replica: Replica) -> None:

@@ -96,6 +96,10 @@ def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
             assert house.shard_state() is State.FAILED
             await trio.sleep(0.2)
             assert house.shard_state() is State.ACTIVE
+        await trio.sleep(rt.CALM_MS / 1000)
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        await trio.sleep(1.1)
+        assert house.shard_state() is State.ACTIVE, "it has been calm for long"
 
     run(house, story)
 
