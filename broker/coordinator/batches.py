@@ -125,10 +125,10 @@ def replayed(
     if header.producer_id >= 0 and isinstance(machine, TransactionalMachine):
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
-    first, end = header.base_offset, header.next_offset
+    first, next_offset = header.base_offset, header.next_offset
     for record in r.iterate(raw, header, limit=limit_bytes):
-        if header.magic > 1 and not first <= record.offset < end:
-            raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {end - 1})")
+        if header.magic > 1 and not first <= record.offset < next_offset:
+            raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
         decoded = serde.decode(record.key, record.value)
         if decoded is not None:
             replay(record.offset, decoded)
