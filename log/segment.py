@@ -156,6 +156,10 @@ class Segment:
         """The files bear their own names now: they need not be held any more."""
         self._held = False
 
+    def has_open(self, file: File) -> bool:
+        """Return whether ``file`` is this segment's, open now."""
+        return self._file is file
+
     @property
     def file(self) -> File:
         """The segment file, opened where it is not."""
@@ -294,19 +298,16 @@ class Segment:
         settings = self.settings
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
-        longest_ms = (
-            min(settings.segment_ms, settings.max_compaction_lag_ms) if settings.compact else settings.segment_ms
-        )
+        longest_ms = settings.max_compaction_lag_ms if settings.compact else settings.segment_ms
+        longest_ms = min(longest_ms, settings.segment_ms)
         if self.first_timestamp is None:
             self._load_first_timestamp()
         if settings.segment_jitter_ms:
             longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
-        if waited > longest_ms:
-            return True
-        full = len(self.index.offsets) >= settings.segment_index_bytes // 8
-        return full or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
+        must = waited > longest_ms or len(self.index.offsets) >= settings.segment_index_bytes // 8
+        return must or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
 
     def is_beyond(self, offset: int) -> bool:
         """Whether an offset lies further behind the base than the indexes can say."""
@@ -382,10 +383,6 @@ class Segment:
         if sealed and (times is None or len(times.offsets) * TIME_ENTRY_BYTES >= SMALL_INDEX_BYTES):
             out.append(f"{self.path}.timeindex")
         return out
-
-    def has_open(self, file: File) -> bool:
-        """Return whether ``file`` is the segment's own, open now."""
-        return self._file is file
 
     def fsync(self) -> None:
         """Make the batches survive a power cut."""

@@ -184,7 +184,7 @@ class ResponseChecks:
         if frame is None:
             return
         try:
-            asked, _ = compiler.decode(request_class(key), version, request.frame, request.body)
+            asked: Any = compiler.decode(request_class(key), version, request.frame, request.body)[0]
             _, start = compiler.decode(ResponseHeader, response_header_version(key, version), frame[4:])
             response = compiler.decode_whole(response_class(key), version, frame[4 + start :])
         except WireError as error:

@@ -99,7 +99,7 @@ def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: Stage) -> None:
     log.epochs.truncate_start(4)
     assert ask(stage, -3) == (E.NONE, 4, 50, 4)
     log.raise_start(5)
-    log.epochs.entries.clear()
+    log.epochs.truncate_end(0, save=False)
     assert ask(stage, -3) == (E.NONE, 4, 50, 4), "also below the log start"
     assert ask(stage, NOW_MS) == NOTHING
 
