@@ -22,8 +22,8 @@ SEEDS = os.environ.get("OTTLA_WORKLOADS", "")
 RESUME = os.environ.get("OTTLA_WORKLOADS_RESUME")
 PLANTED = bool(os.environ.get("OTTLA_WORKLOADS_PLANTED"))
 PLANTED_SEEDS = 50
-SHORT_SEEDS = (1, 3, 13, 16, 28)
-"""Of CI: all clients, a transaction, a deleted topic, unusual frames, large messages; about 10 s each."""
+SHORT_SEEDS = (3, 6, 7, 8, 16)
+"""Of CI: all clients, unusual frames, large messages, an open transaction, a topic that is deleted as it is read."""
 
 
 def _chosen() -> list[int]:
