@@ -16,6 +16,8 @@ LARGEST_BYTES = 20 * MIB
 MOST_RECORDS = 3000
 """In one produce step: comparing rows, not bytes, would take the time otherwise."""
 FRAME_PARTITIONS = 12
+FRAMES_S = 15.0
+"""How long a client reads unusual frames."""
 BIG_SEED_EVERY = 50
 BIG_BACKLOG_BYTES = 1 << 30
 PRODUCERS = ("java", "confluent", "kafka-python", "aiokafka", "franz-go")
@@ -206,7 +208,8 @@ def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[Step]:
         steps.append(step)
     for number, client in enumerate(("java", "confluent")):
         reader = _consume(chance, topics, client, 0, 10 + number)
-        steps.append({**reader, "topics": [plain, plain + 1], "members": 1, "start": "beginning"})
+        reader |= {"topics": [plain, plain + 1], "members": 1, "start": "beginning"}
+        steps.append({**reader, "timeout_s": FRAMES_S})  # librdkafka stays before a batch it cannot read
     return steps
 
 

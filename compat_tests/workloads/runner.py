@@ -147,7 +147,7 @@ class Run:
                 starts[name] = {"beginning": -1, "zero": 0, "middle": (first[partition] + end) // 2}[step["start"]]
                 if first[partition] < end and starts[name] < end:
                     ends[name] = end
-        timeout_s = CONSUME_S + self.workload["backlog"] / BYTES_A_SECOND
+        timeout_s = step.get("timeout_s", CONSUME_S + self.workload["backlog"] / BYTES_A_SECOND)
         job = {
             **self._job(number, step),
             "topics": [self.topic(index) for index in step["topics"]],
