@@ -11,6 +11,7 @@ from typing import Any
 
 IDLE_S = 6.0
 POLL_S = 0.2
+STOP_S = 15.0
 Emit = Callable[[dict[str, Any]], None]
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 
@@ -216,7 +217,10 @@ async def _aiokafka(job: dict[str, Any], reading: Reading) -> str:
                     reading.add(tp.topic, m.offset, tp.partition, (m.timestamp_type, m.timestamp), parts)
             _advance(reading, positions)
             stop, until = reading.stop(until)
-    await consumer.stop()
+    try:
+        await asyncio.wait_for(consumer.stop(), STOP_S)
+    except TimeoutError:  # it commits positions of a deleted topic again and again
+        reading.error("stop timed out")
     return stop
 
 
