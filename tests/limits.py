@@ -66,6 +66,8 @@ rest is counted, and a later line says how many
 broker.auth.audit.A_MINUTE lines | different lines of the audit log (`ottla.audit.log`), half of them of what is allowed
 | the rest is counted. The same line is told once a minute, and then how often it would have been; of a name
 {broker.auth.audit.LONGEST_CHARS chars} are told
+
+world.logs.LONGEST_CHARS chars | a value in a log line | the rest is cut off; control and format characters are escaped
 """
 
 CONNECTIONS = """\
@@ -268,8 +270,10 @@ broker.server.metrics.MOST_READERS count | connections to the metrics page (`ott
 nothing there for longest is hung up on; who comes while all are being answered is, too
 
 broker.server.metrics.PATIENCE_S seconds | a request to the metrics page (`ottla.metrics.listener`) and its answer | it
-is hung up on. No more is read once {broker.server.metrics.MAX_REQUEST_BYTES bytes} of its head are there; connections
-there do not count towards `max.connections`
+is hung up on; connections there do not count towards `max.connections`
+
+broker.server.http.MAX_HEAD_BYTES bytes | the request line and header fields of a request to the metrics page | it is
+refused with 431; of the body of a refused request {broker.server.http.MAX_DISCARDED_BYTES bytes} are received
 """
 
 SECTIONS = {
