@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.controller.java_values import parse_integer
+
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 LOCAL_HOST = ("localhost", "127.0.0.1", "::1")
 BROKER, CONTROLLER = "broker", "controller"
@@ -22,6 +24,7 @@ BOOTSTRAP = "controller.quorum.bootstrap.servers"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
 NAMES = "controller.listener.names"
+EARLY = "early.start.listeners"
 ROLES = "process.roles"
 INTER_BROKER = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
@@ -86,9 +89,11 @@ def parse_voter(text: str) -> Voter:
         BadConfig: not such a voter.
     """
     number, separator, address = text.strip().partition("@")
-    if not separator or not number.isascii() or not number.isdigit():
-        raise BadConfig(f"{text.strip()!r} is no voter: write ID@HOST:PORT")
-    return Voter(int(number), *parse_host_port(address))
+    try:
+        voter_id = parse_integer(number if separator else "", 32)
+    except ValueError:
+        raise BadConfig(f"{text.strip()!r} is no voter: write ID@HOST:PORT") from None
+    return Voter(voter_id, *parse_host_port(address))
 
 
 def listed(values: Mapping[str, str], key: str) -> list[str]:
@@ -264,7 +269,10 @@ def _listeners(values: Mapping[str, str]) -> Iterator[Refusal]:
     roles, names = roles_of(values), controller_names(values)
     bound = [x.name for x in addresses_of(values, LISTENERS)] if LISTENERS in values else [DEFAULT_LISTENER]
     clients = [x for x in bound if x not in names]
-    missing = [x for x in names if x not in bound]
+    missing = [x for x in names if x not in bound] or [x for x in listed(values, NAMES) if x != x.upper()]
+    for early in listed(values, EARLY):
+        if early not in (*bound, *names):
+            yield EARLY, f"contains listener {early}, but this is not contained in {LISTENERS} or {NAMES}"
     wanted = NAMES in values or roles == {CONTROLLER} or voters_of(values)
     if CONTROLLER in roles and missing and wanted and (LISTENERS in values or roles == {CONTROLLER}):
         yield NAMES, f"{missing[0]} is not among the listeners ({', '.join(bound)})"
@@ -285,10 +293,12 @@ def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[
     if clients and not told:
         yield ADVERTISED, "names no listener for clients"
     named = values.get(INTER_BROKER, "").strip().upper()
-    if named and INTER_BROKER_PROTOCOL in values:
+    if INTER_BROKER in values and INTER_BROKER_PROTOCOL in values:
         yield INTER_BROKER_PROTOCOL, f"cannot stand beside {INTER_BROKER}: leave it out"
-    if named and told and named not in told:
+    if INTER_BROKER in values and told and named not in told:
         yield INTER_BROKER, f"{named} is not among the advertised listeners ({', '.join(told)})"
     protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
     if protocol not in PROTOCOLS:
         yield INTER_BROKER_PROTOCOL, f"{protocol} is none: {', '.join(PROTOCOLS)}"
+    elif INTER_BROKER_PROTOCOL in values and INTER_BROKER not in values and told and protocol not in told:
+        yield INTER_BROKER_PROTOCOL, f"{protocol} is not among the advertised listeners ({', '.join(told)})"

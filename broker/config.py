@@ -362,34 +362,3 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         return load_settings("".join(lines).encode(errors="surrogateescape"))
     except MalformedProperties:
         raise BadConfig("Malformed \\uxxxx encoding: the value of a KAFKA_ variable") from None
-
-
-def check_values(values: Mapping[str, str]) -> list[str]:
-    """Check settings as Kafka does when it starts; gives warnings for unknown names.
-
-    Raises:
-        BadConfig: a value that cannot be.
-    """
-    if not values:
-        return []
-    from ottla.controller import broker_rules  # a node for which nothing is set starts without the rules
-
-    warnings = []
-    for name in values:
-        if broker_key(name) is None and not name.startswith("listener.name."):
-            near = nearest(name, BROKER_KEYS)
-            warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
-    try:
-        broker_rules.check_values(values)
-        broker_rules.check_listener_values(values, [x.lower() for x in at.protocols_by_listener(values)])
-        # Directories may be named on the command line, too: then they are not known here.
-        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED)
-        broker_rules.check_together(values, known)
-        broker_rules.check_classes(values)
-    except broker_rules.InvalidSetting as error:
-        raise BadConfig(str(error)) from None
-    heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
-    settings = broker_rules.BrokerSettings(values)
-    if settings.number(heartbeat) * 2 > settings.number(session):
-        warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
-    return warnings

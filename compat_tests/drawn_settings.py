@@ -20,6 +20,7 @@ BASE: Settings = {
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
     "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "/tmp/kafka-logs",
 }
 """A node that both Kafka and Ottla start with."""
 NUMBERS = (" {}", "{}\t", "\x01{}\x1f", "+{}", "0{}", "{}.0", "{}_0", "{}e0", "{}f", "0x{}", "{} 0", "", "-0", "--1")
@@ -270,7 +271,7 @@ class Draws:
         for kind, table in TABLES.items():
             for name in table:
                 known = values_of(key_of(kind, name))
-                special = [x for x in OF_KEY.get(name, ())]
+                special = OF_KEY.get(name, ())
                 chosen = dict.fromkeys([*special, *self.rng.sample(known, min(per_key, len(known)))])
                 out += [self._one(kind, {name: value}) for value in chosen]
         return out

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-from ottla.broker.config import check_values
+from ottla.broker.start_checks import check_values
 from ottla.controller.format import Plan, Voter, format_directories, known_voters
 from ottla.controller.levels import starting_levels
 from ottla.controller.quorum_config import Endpoint

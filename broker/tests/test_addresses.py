@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.addresses import Address, BadConfig, parse_listener, parse_voter, refusals
-from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.config import NodeConfig
+from ottla.broker.start_checks import check_values
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
 from ottla.controller.raft.node import Timeouts
 

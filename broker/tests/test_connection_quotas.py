@@ -13,9 +13,10 @@ import trio
 from ottla.broker import serving
 from ottla.broker.addresses import BadConfig
 from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits, host_key, overrides_of
-from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.config import NodeConfig
 from ottla.broker.reconfiguration import check_change
 from ottla.broker.server.acceptor import Acceptor
+from ottla.broker.start_checks import check_values
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.line import Door, Line, Stage, frame, in_virtual_time
 from ottla.controller.delta import Delta

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from ottla.broker import addresses
 from ottla.broker.addresses import BadConfig
-from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.config import NodeConfig
+from ottla.broker.start_checks import check_values
 from ottla.cli.common import command_parser
 from ottla.cli.settings import add_settings, configure, read_settings
 from ottla.controller.format import CannotFormat, Plan, Voter, format_directories, parse_voters

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ottla.broker.addresses import ANY_HOST, LISTENERS, BadConfig
-from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.config import NodeConfig
+from ottla.broker.start_checks import check_values
 from ottla.cli.settings import configure, configure_again, machine_name
 from ottla.tools import secure
 from ottla.world.hosts import host_port

@@ -13,8 +13,9 @@ from collections.abc import Callable
 import trio
 
 from ottla.broker.addresses import LOCAL_HOST, BadConfig
-from ottla.broker.config import NodeConfig, check_values
+from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node, StartRefused, StorageFailed
+from ottla.broker.start_checks import check_values
 from ottla.cli.settings import add_settings, configure_again, read_settings
 from ottla.controller.format import CannotFormat
 from ottla.controller.raft.store import NotOurQuorum

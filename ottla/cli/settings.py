@@ -8,6 +8,8 @@ import socket
 
 from ottla.broker.addresses import ANY_HOST, JOINED_FILE, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment
+from ottla.broker.start_checks import check_cordoned
+from ottla.controller.config_keys import all_meant
 from ottla.world.this_machine import ThisMachine
 
 
@@ -61,8 +63,10 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
 
         for text in refusals(values):
             raise BadConfig(text)
+    values = all_meant(values)
     config = NodeConfig(values, host_name=machine_name(values))
     config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
+    check_cordoned(config)
     config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
     if listen is not None:
         _, config.host, config.port = parse_listener(listen)

@@ -7,13 +7,14 @@ keep a Kafka node from starting, or its clients from reaching it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.broker import addresses
 from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, nearest
 from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import broker_key, check_value
+from ottla.controller.config_keys import all_meant, broker_key, check_value
 from ottla.log.java_properties import Property, parse, trim
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
@@ -131,18 +132,47 @@ def _advertised(c: _Config) -> Iterator[Finding]:
 
 def _listeners_clash(c: _Config) -> Iterator[Finding]:
     seen: dict[object, str] = {}
-    for name, _, port in c.listeners("listeners"):
+    hosts: dict[int, str] = {}
+    for name, host, port in c.listeners("listeners"):
         if name in seen.values():
             yield c.found("listeners", WRONG, f"two listeners are named {name}")
-        if port and port in seen:
+        if port and port in seen and not _is_other_stack(hosts[port], host):
             yield c.found("listeners", WRONG, f"{seen[port]} and {name} both want port {port}")
         seen[port or name] = name
+        hosts[port] = host
+
+
+def _is_other_stack(host: str, other: str) -> bool:
+    """Return whether of two hosts one is an IPv4 address and the other an IPv6 address: they may share a port."""
+    try:
+        return ip_address(host).version != ip_address(other).version
+    except ValueError:
+        return False
+
+
+def _together(c: _Config) -> Iterator[Finding]:
+    """Rules between settings that are valid each by itself (``KafkaConfig.validateValues``)."""
+    from ottla.controller import broker_rules
+
+    valid = {}
+    for line in c.lines.values():
+        known = broker_key(line.key)
+        if known is not None and check_value(known, line.value) is None:
+            valid[line.key] = line.value
+    directories = () if "log.dirs" in valid or "log.dir" in valid else c.given(broker_rules.CORDONED).split(",")
+    try:
+        broker_rules.check_together(valid, directories)
+        broker_rules.check_classes(valid)
+    except broker_rules.InvalidSetting as error:
+        text = str(error)
+        named = [key for key in c.lines if key in text]
+        yield c.found(max(named, key=len) if named else next(iter(c.lines)), WRONG, text)
 
 
 def _cannot_be(c: _Config) -> Iterator[Finding]:
     """Roles, listeners and voters that do not go together."""
-    values = {line.key: line.value for line in c.lines.values()}
-    node_id = c.given("node.id") or c.given("broker.id")
+    values = all_meant({line.key: line.value for line in c.lines.values()})
+    node_id = values.get("node.id") or values.get("broker.id") or ""
     for key, text in addresses.refusals(values, int(node_id) if node_id.isdecimal() else -1):
         yield c.found(key, WRONG, text)
     yield from _doors(c, values)
@@ -193,7 +223,7 @@ def _replication(c: _Config) -> Iterator[Finding]:
 
 
 def _security(c: _Config) -> Iterator[Finding]:
-    named = c.given("authorizer.class.name")
+    named = c.given("authorizer.class.name").strip()
     if named not in ("", addresses.STANDARD_AUTHORIZER):
         text = f"{named} is not here: write {addresses.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
         yield c.found("authorizer.class.name", WRONG, text)
@@ -235,6 +265,7 @@ RULES: tuple[Callable[[_Config], Iterator[Finding]], ...] = (
     _advertised,
     _listeners_clash,
     _cannot_be,
+    _together,
     _replication,
     _security,
     _sizes,

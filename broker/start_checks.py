@@ -1,0 +1,62 @@
+"""Checks the settings a node is started with: warns of unknown names, refuses what Kafka does not start with.
+
+Source: ``KafkaConfig.scala``, ``BrokerServer.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker import addresses as at
+from ottla.broker.addresses import BadConfig
+from ottla.broker.config import NodeConfig, nearest
+from ottla.controller.broker_keys import BROKER_KEYS
+from ottla.controller.config_keys import broker_key
+
+
+def check_cordoned(config: NodeConfig) -> None:
+    """Check that the cordoned directories are among those of the node.
+
+    Raises:
+        BadConfig: one is not.
+    """
+    if "cordoned.log.dirs" not in config.values:
+        return
+    from ottla.controller import broker_rules
+
+    try:
+        directories = [*config.data_dirs, *at.listed({"log.dirs": config.data_dir}, "log.dirs")]
+        broker_rules.check_together(config.values, directories)
+    except broker_rules.InvalidSetting as error:
+        raise BadConfig(str(error)) from None
+
+
+def check_values(values: Mapping[str, str]) -> list[str]:
+    """Check settings as Kafka does when it starts; gives warnings for unknown names.
+
+    Raises:
+        BadConfig: a value that cannot be.
+    """
+    if not values:
+        return []
+    from ottla.controller import broker_rules  # a node for which nothing is set starts without the rules
+
+    warnings = []
+    for name in values:
+        if broker_key(name) is None and not name.startswith("listener.name."):
+            near = nearest(name, BROKER_KEYS)
+            warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    try:
+        broker_rules.check_values(values)
+        broker_rules.check_listener_values(values, [x.lower() for x in at.protocols_by_listener(values)])
+        # Directories may be named on the command line, too: then they are not known here.
+        known = () if "log.dirs" in values or "log.dir" in values else at.listed(values, broker_rules.CORDONED)
+        broker_rules.check_together(values, known)
+        broker_rules.check_classes(values)
+    except broker_rules.InvalidSetting as error:
+        raise BadConfig(str(error)) from None
+    heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    settings = broker_rules.BrokerSettings(values)
+    if settings.number(heartbeat) * 2 > settings.number(session):
+        warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
+    return warnings
