@@ -294,9 +294,9 @@ class Draws:
         else:
             kind = rng.choice(tuple(TABLES))
             names = tuple(rng.sample(tuple(TABLES[kind]), 2))
-        return self._one(kind, {name: self._likely(kind, name) for name in names})
+        return self._one(kind, {name: self.likely(kind, name) for name in names})
 
-    def _likely(self, kind: str, name: str) -> str:
+    def likely(self, kind: str, name: str) -> str:
         """A value that is valid by itself more often than not."""
         key, rng = key_of(kind, name), self.rng
         if name in OF_KEY and rng.random() < 0.8:

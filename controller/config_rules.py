@@ -111,6 +111,10 @@ def _is_true(values: Mapping[str, str], name: str) -> bool:
     return meant(TOPIC_KEYS[name], values.get(name, "")) == "true"
 
 
+_IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartbeat" not in name))
+"""Heartbeats before sessions, as Kafka looks at them."""
+
+
 def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
     """Check that a group's settings lie within what the broker allows (``GroupConfig.validate``).
 
@@ -127,8 +131,8 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
             return int(meant(GROUP_KEYS[name], values[name]))
         return _broker_number(broker, f"group.{name}")
 
-    for name, key in GROUP_KEYS.items():
-        if name not in values or key.type != "INT":
+    for name in _IN_ORDER:
+        if name not in values or GROUP_KEYS[name].type != "INT":
             continue
         for bound, limit in group_bounds(name):
             ends = _broker_number(broker, limit)

@@ -171,7 +171,7 @@ def _check_text(key: ConfigKey, text: str) -> None:
 
         if text not in ("earliest", "latest") and by_duration_ms(text) is None:
             why = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
-            raise _Invalid(f"Invalid value `{text}` for configuration {key.name}. {why}")
+            raise _invalid(key, text, f"Invalid value `{text}` for configuration {key.name}. {why}")
     elif check.startswith("anycase:"):
         names = check.removeprefix("anycase:").split("|")
         if text.upper() not in names:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.controller import config_rules
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, check_room
-from ottla.controller.config_keys import GROUP_KEYS, ConfigKey, broker_key, check_value, topic_key
+from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value, topic_key
 from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, gathered, named_twice
 from ottla.controller.image import (
     RESOURCE_BROKER,
@@ -193,6 +193,12 @@ def _alter_one(
     return (yield from gathered(made))
 
 
+def _in_order(kind: int, values: Mapping[str, str]) -> list[str]:
+    """Return the names of settings in the order of Kafka's definitions; all of them are known."""
+    table = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS}.get(kind, CLIENT_METRICS_KEYS)
+    return [*(name for name in table if name in values), *(name for name in values if name not in table)]
+
+
 def _check_together(
     image: Image, resource: ia.AlterConfigsResource, changed: Mapping[str, str | None], defaults: Defaults
 ) -> Generator[None, None, None]:
@@ -215,11 +221,11 @@ def _check_together(
         if _TABLES[kind](key_name) is None:
             code, text = _UNKNOWN[kind]
             raise ProtocolError(code, text + key_name)
-    for number, (key_name, value) in enumerate(new.items(), 1):
+    for number, key_name in enumerate(_in_order(kind, new), 1):
         if number % PAUSE_EVERY == 0:
             yield
         key = _TABLES[kind](key_name)
-        wrong = None if key is None else check_value(key, value)
+        wrong = None if key is None else check_value(key, new[key_name])
         if wrong is not None:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
     wide = {**defaults.broker, **image.config(RESOURCE_BROKER, "")}

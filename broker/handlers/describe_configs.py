@@ -120,6 +120,8 @@ def _topic(context: Context, name: str, request: DescribeConfigsRequest) -> Iter
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
         value = context.services.config.topic_text(context.image, name, key)
+        if key.name in INTERNAL_TOPIC_KEYS:  # described as it was sent
+            value, synonyms[0].value = own[key.name], own[key.name]
         yield _row(key, value, synonyms, request, TOPIC_DOCS, read_only=False)
 
 
