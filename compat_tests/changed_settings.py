@@ -14,6 +14,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.schema import Message
 
 PATIENCE_S = 3.0
 """A broker applies a change some time after the controller has stored it."""
@@ -97,23 +98,33 @@ class Changed:
     """One broker whose settings are changed."""
 
     def __init__(self, port: int) -> None:
+        self._port = port
         self._client = RawClient(port)
         request = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 10_000)
         self._client.call(ApiKey.CREATE_TOPICS, 7, request)
+
+    def _call(self, key: ApiKey, version: int, body: Message) -> Any:
+        """Ask, once more where the connection was closed: Kafka closes some when it has fewer network threads."""
+        try:
+            return self._client.call(key, version, body)
+        except ConnectionError:
+            self._client.close()
+            self._client = RawClient(self._port)
+            return self._client.call(key, version, body)
 
     def alter(self, step: Step, *, validate_only: bool = False) -> tuple[int, str | None]:
         """Change settings; return the error and its message."""
         changes = [ia.AlterableConfig(*change) for change in step.changes]
         resource = ia.AlterConfigsResource(step.resource_type, step.resource_name, changes)
         request = ia.IncrementalAlterConfigsRequest([resource], validate_only)
-        (row,) = self._client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+        (row,) = self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
         return row.error_code, row.error_message
 
     def shown(self, step: Step) -> dict[str, Any]:
         """Return the values of the changed settings as they are described."""
         names = [name for name, _, _ in step.changes]
         resource = dc.DescribeConfigsResource(step.resource_type, step.resource_name, names)
-        (result,) = self._client.call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], True)).results
+        (result,) = self._call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], True)).results
         return {row.name: (row.value, row.config_source) for row in result.configs}
 
     def reset(self, step: Step) -> None:

@@ -1,0 +1,137 @@
+"""Stored settings that cannot be read or applied never end a broker: the default, or what was in force, holds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.broker.config import NodeConfig
+from ottla.broker.dynamic_config import _log_refused, log_unusable
+from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
+from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
+from ottla.broker.telemetry.subscriptions import subscriptions_in
+from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
+from ottla.controller.draft import Draft
+from ottla.controller.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    Image,
+)
+from ottla.controller.leadership import rules_of
+from ottla.wire.messages import metadata_records as m
+
+ODD = (
+    "",
+    "x",
+    "NaN",
+    "0.5f",
+    "-1",
+    "-99",
+    "\u00b2",
+    "1_0",
+    "99999999999999999999",
+    "\x00",
+    "a,,b",
+    "0:1:2",
+    "9" * 5_000,
+)
+
+
+def image_of(*rows: tuple[int, str, str, str]) -> Image:
+    draft = Draft(Image())
+    draft.take(m.TopicRecord("t", bytes([9] * 16)))
+    draft.take(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+    for row in rows:
+        draft.take(m.ConfigRecord(*row))
+    return draft.image(1, 1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_logged() -> None:
+    log_unusable.cache_clear()
+    _log_refused.cache_clear()
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("name", [*TOPIC_KEYS, *INTERNAL_TOPIC_KEYS, *OWN_TOPIC_KEYS])
+def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> None:
+    key = TOPIC_KEYS.get(name)
+    rows = [(RESOURCE_TOPIC, "t", name, value)]
+    if key is not None and key.broker_key is not None:
+        rows += [(RESOURCE_BROKER, "", key.broker_key, value), (RESOURCE_BROKER, "1", key.broker_key, value)]
+    image = image_of(*rows)
+    NodeConfig().log_settings(image, "t")
+    rules_of(image, {}, image.topics["t"])
+    for side in (LEADER, FOLLOWER):
+        Throttle(side, 1).names(image, "t", 0)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: str) -> None:
+    config = NodeConfig()
+    bounded = {
+        **consumer_settings(config).intervals,
+        **share_settings(config).intervals,
+        **streams_settings(config).bounded,
+    }
+    for name in GROUP_KEYS:
+        if name in bounded:
+            assert bounded[name].least <= bounded[name].of(value) <= bounded[name].most
+    rows = [(RESOURCE_CLIENT_METRICS, "m", name, value) for name in ("interval.ms", "metrics", "match")]
+    (subscription,) = subscriptions_in(image_of(*rows))
+    assert subscription.interval_ms >= 100
+    rate = image_of((RESOURCE_BROKER, "", "leader.replication.throttled.rate", value))
+    Throttle(LEADER, 1).bytes_a_second(rate)
+    assert image_of((RESOURCE_GROUP, "g", "share.isolation.level", value))
+
+
+def test_an_unusable_value_of_a_topic_is_logged_once_and_the_default_holds(caplog: pytest.LogCaptureFixture) -> None:
+    image = image_of((RESOURCE_TOPIC, "t", "retention.ms", "soon"), (RESOURCE_TOPIC, "t", "segment.bytes", "5"))
+    config = NodeConfig({"log.retention.ms": "7000"})
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            settings = config.log_settings(image, "t")
+    assert (settings.retention_ms, settings.segment_bytes) == (7000, 1 << 30)
+    assert [r.getMessage() for r in caplog.records if "retention.ms" in r.getMessage()] == [
+        "Invalid stored value: retention.ms='soon' of topic 't' (using the default)"
+    ]
+
+
+def test_values_of_java_are_read_as_java_reads_them() -> None:
+    image = image_of(
+        (RESOURCE_TOPIC, "t", "min.cleanable.dirty.ratio", "0.25f"),
+        (RESOURCE_TOPIC, "t", "retention.ms", "+\uff15"),
+        (RESOURCE_TOPIC, "t", "internal.segment.bytes", " 100 "),
+    )
+    settings = NodeConfig().log_settings(image, "t")
+    assert (settings.min_cleanable_dirty_ratio, settings.retention_ms, settings.segment_bytes) == (0.25, 5, 100)
+
+
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_a_stored_change_that_breaks_a_rule_leaves_what_was_in_force(
+    broker: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = NodeConfig()
+    kept = image_of((RESOURCE_BROKER, broker, "log.retention.ms", "5000"))
+    assert config.current(kept, "log.retention.ms") == "5000"
+    broken = image_of((RESOURCE_BROKER, broker, "log.retention.ms", "0"))
+    with caplog.at_level(logging.ERROR):
+        assert config.log_settings(broken, "t").retention_ms == 5000
+        assert NodeConfig().log_settings(broken, "t").retention_ms == 604_800_000, "also at its start"
+    assert "could not be applied: requirement failed: log.retention.ms must be unlimited" in caplog.text
+
+
+def test_a_stored_setting_that_is_not_dynamic_is_not_applied() -> None:
+    image = image_of((RESOURCE_BROKER, "", "num.partitions", "7"), (RESOURCE_BROKER, "", "cordoned.log.dirs", "*"))
+    assert NodeConfig().current(image, "num.partitions") == "1"
+    assert NodeConfig().current(image, "cordoned.log.dirs") == ""
+
+
+def test_a_broker_of_its_own_wins_over_all_brokers_and_finer_units_over_coarser() -> None:
+    image = image_of((RESOURCE_BROKER, "", "log.retention.ms", "5"), (RESOURCE_BROKER, "1", "log.retention.ms", "-7"))
+    assert NodeConfig().current(image, "log.retention.ms") == "-7"
+    assert NodeConfig().log_settings(image, "t").retention_ms == -1, "without a limit, as in Kafka"
+    assert NodeConfig(node_id=2).current(image, "log.retention.ms") == "5"
