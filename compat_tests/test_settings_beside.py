@@ -1,29 +1,31 @@
-"""Settings beside Kafka: drawn values and pairs, asked of Kafka's own classes, and changes of a running broker.
+"""Settings beside Kafka: drawn values and pairs, real starts, and changes of a running broker.
 
-``OTTLA_SETTINGS`` says how many values of each setting and how many pairs are drawn (``9,1000`` in the campaign);
-``OTTLA_SETTINGS_SEED`` which seed.
+How many: ``OTTLA_SETTINGS`` values of each setting and pairs (``9,1000`` in the campaign), ``OTTLA_SETTINGS_STARTS``
+starts of each broker, ``OTTLA_SETTINGS_CHANGES`` changes; ``OTTLA_SETTINGS_SEED`` which seed.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
 
 from compat_tests.beside_settings import differs, is_listed, ours
-from compat_tests.drawn_settings import TABLES, Drawn, Draws
+from compat_tests.changed_settings import Changed, compared, steps_of
+from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.drawn_settings import TABLES, Draws
 from compat_tests.test_controller_rules import kafka
+from ottla.controller.tests.test_broker_rules import ACCEPTED, REFUSED, UNRESOLVED, settings
 
 VALUES, PAIRS = (int(x) for x in os.environ.get("OTTLA_SETTINGS", "1,100").split(","))
+STARTS = int(os.environ.get("OTTLA_SETTINGS_STARTS", "3"))
+CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "150"))
 SEED = int(os.environ.get("OTTLA_SETTINGS_SEED", "1"))
-
-
-def compared(drawn: list[Drawn]) -> list[str]:
-    """What differs, beyond what the limitations list."""
-    found = []
-    for case, theirs in zip(drawn, kafka("Settings.java", [x.line for x in drawn]), strict=True):
-        mine = ours(case)
-        if differs(case, mine, theirs) and not is_listed(case, mine):
-            found.append(f"{case.kind} {case.settings}: {mine!r}, Kafka: {theirs}")
-    return found
+GIVEN = [x for x in (*ACCEPTED, *(text for text, _ in REFUSED), *UNRESOLVED) if "log.dirs" not in x]
+"""Settings that keep or break each rule; directories are each broker's own."""
 
 
 def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
@@ -31,5 +33,48 @@ def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
     drawn = [*draws.values(VALUES), *draws.pairs(PAIRS)]
     for kind, table in TABLES.items():
         assert {name for x in drawn if x.kind == kind for name in x.settings} == set(table), "every setting is drawn"
-    found = compared(drawn)
+    found = []
+    for case, theirs in zip(drawn, kafka("Settings.java", [x.line for x in drawn]), strict=True):
+        mine = ours(case)
+        if differs(case, mine, theirs) and not is_listed(case, mine):
+            found.append(f"{case.kind} {case.settings}: {mine!r}, Kafka: {theirs}")
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
+
+
+def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    found = []
+    with KafkaProcess(tmp_path / "kafka") as theirs, OttlaProcess(tmp_path / "ottla") as mine:
+        brokers = Changed(mine.port), Changed(theirs.port)
+        for step in steps_of(rng, CHANGES):
+            wrong = compared(*brokers, step)
+            found += [] if wrong is None else [wrong]
+            if rng.random() < 0.8:
+                for broker in brokers:
+                    broker.reset(step)
+    assert not found, f"{len(found)} of {CHANGES} differ, seed {SEED}:\n" + "\n".join(found[:50])
+
+
+def starts(process: Process) -> bool:
+    """Whether a broker starts."""
+    try:
+        with process:
+            return True
+    except RuntimeError:
+        return False
+
+
+@pytest.mark.parametrize("text", random.Random(SEED).sample(GIVEN, min(STARTS, len(GIVEN))))
+def test_a_broker_starts_with_settings_if_kafka_does(text: str, tmp_path: Path, formatted: Path) -> None:
+    shutil.copytree(formatted, tmp_path / "kafka")
+    given = {name.replace(".", "_"): value for name, value in settings(text).items()}
+    expected = starts(KafkaProcess(tmp_path / "kafka", **given))
+    assert starts(OttlaProcess(tmp_path / "ottla", **given)) == expected, text
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that Kafka has formatted."""
+    where = tmp_path_factory.mktemp("formatted") / "kafka"
+    KafkaProcess(where)
+    return where

@@ -89,6 +89,15 @@ ACCEPTED = [
     "group.consumer.heartbeat.interval.ms=\uff15\uff10\uff10\uff10",
 ]
 
+UNRESOLVED = [
+    "metric.reporters=x.y.Z",
+    "kafka.metrics.reporters=x.y.Z",
+    "replica.selector.class=x.y.Z",
+    "group.share.persister.class.name=x.y.Z",
+    "metrics.recording.level=loud",
+    f"group.consumer.assignors=uniform,{ASSIGNOR}UniformAssignor",
+]
+
 
 def settings(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split())
@@ -109,17 +118,7 @@ def test_check_together_of_kept_rules_passes(text: str) -> None:
     check_classes(settings(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "metric.reporters=x.y.Z",
-        "kafka.metrics.reporters=x.y.Z",
-        "replica.selector.class=x.y.Z",
-        "group.share.persister.class.name=x.y.Z",
-        "metrics.recording.level=loud",
-        f"group.consumer.assignors=uniform,{ASSIGNOR}UniformAssignor",
-    ],
-)
+@pytest.mark.parametrize("text", UNRESOLVED)
 def test_check_classes_of_unknown_name_raises(text: str) -> None:
     with pytest.raises(InvalidSetting):
         check_classes(settings(text))
