@@ -28,6 +28,12 @@ REJECTED = {
     "listeners": "two listeners with one name or port, one without a protocol, one with TLS and no key",
     "advertised.listeners": "0.0.0.0, or a listener that is not among `listeners`",
     "sasl.enabled.mechanisms": "GSSAPI (Kafka's default) without a keytab, OAUTHBEARER without who checks tokens",
+    "group.consumer.assignors": "any but `uniform`, `range` and the names of their classes in Kafka",
+    "group.share.assignors": "any but one `simple`, or the name of its class in Kafka",
+    "log.retention.ms": "0, also in minutes or hours; it would delete everything",
+    "metric.reporters": "any but Kafka's JmxReporter, which has no effect",
+    "principal.builder.class": "any but Kafka's default; likewise every other setting that names a class",
+    "replica.selector.class": "any but Kafka's RackAwareReplicaSelector and LeaderSelector",
     "process.roles": "anything but `broker`, `controller` or both",
     "remote.log.storage.system.enable": "true",
 }
