@@ -13,9 +13,10 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, PER_BROKER, STORES
+from ottla.controller.broker_keys import BROKER_KEYS, PER_BROKER, STORES
 from ottla.controller.config_keys import broker_key, check_value, synonyms_of
 from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 
 logger = logging.getLogger("ottla.config")
 _REMEMBERED = 1_000

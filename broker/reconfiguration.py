@@ -15,12 +15,13 @@ from ottla.broker.addresses import BadConfig
 from ottla.broker.config import NodeConfig
 from ottla.broker.dynamic_config import override
 from ottla.broker.turn import Steps
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, PER_BROKER, QUOTA_KEYS, STORES
+from ottla.controller.broker_keys import BROKER_KEYS, PER_BROKER, STORES
 from ottla.controller.broker_rules import CORDONED, BrokerSettings, InvalidSetting, check_together
 from ottla.controller.config_keys import TOPIC_KEYS, broker_key, check_value
 from ottla.controller.config_values import base_name
 from ottla.controller.decision import PAUSE_EVERY
 from ottla.controller.image import Image
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.known_classes import NAMED_CLASSES
 from ottla.wire.errors import ErrorCode, ProtocolError
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from compat_tests.odd_values import NEAR
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS
+from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, broker_key
 from ottla.controller.config_values import BITS
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.known_classes import CONSUMER_ASSIGNORS, KNOWN_CLASSES, NAMED_CLASSES
 
 Settings = dict[str, str]

@@ -52,6 +52,7 @@ def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tm
             if rng.random() < 0.8:
                 for broker in brokers:
                     broker.reset(step)
+        theirs.kill()  # with some of these settings it takes minutes to stop
     assert not found, f"{len(found)} of {CHANGES} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
 

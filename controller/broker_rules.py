@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, QUOTA_KEYS
+from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import OWN_BROKER_KEYS, broker_key, synonyms_of
 from ottla.controller.config_values import Value, check_value, parse
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.java_values import parse_integer, trim
 from ottla.controller.known_classes import CONSUMER_ASSIGNORS, NAMED_CLASSES, SHARE_ASSIGNORS
 

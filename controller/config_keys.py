@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS, QUOTA_KEYS
+from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_values import ConfigKey, base_name, check_value, meant, usable
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 
 __all__ = ["ConfigKey", "check_value", "meant", "usable"]
 

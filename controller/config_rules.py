@@ -108,7 +108,8 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: 
 
 
 def _is_true(values: Mapping[str, str], name: str) -> bool:
-    return meant(TOPIC_KEYS[name], values.get(name, "")) == "true"
+    text = meant(TOPIC_KEYS[name], values.get(name, ""))
+    return text == "true"
 
 
 _IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartbeat" not in name))

@@ -23,11 +23,12 @@ from ottla.broker.reconfiguration import check_change
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST
-from ottla.controller.broker_keys import BROKER_KEYS, INTERNAL_BROKER_KEYS
+from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_rules import check_size
 from ottla.controller.configs import Op, changed_list
 from ottla.controller.decision import named_twice
 from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.java_values import parse_integer
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
