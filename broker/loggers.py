@@ -20,36 +20,6 @@ from ottla.world.logs import NAMES
 RESOURCE_BROKER_LOGGER = 8
 ROOT = "root"
 _PARENT = "ottla"
-    "ottla.admin",
-    "ottla.audit",
-    "ottla.auth",
-    "ottla.channel",
-    "ottla.cleaner",
-    "ottla.client",
-    "ottla.config",
-    "ottla.connection",
-    "ottla.controller",
-    "ottla.coordinator",
-    "ottla.directories",
-    "ottla.fetcher",
-    "ottla.files",
-    "ottla.isr",
-    "ottla.lifecycle",
-    "ottla.loggers",
-    "ottla.making",
-    "ottla.metrics",
-    "ottla.moves",
-    "ottla.replicas",
-    "ottla.retention",
-    "ottla.scrub",
-    "ottla.share",
-    "ottla.storage",
-    "ottla.telemetry",
-    "ottla.txn",
-    "ottla.upkeep",
-"""Every logger of a node, also of the parts that are loaded when they are first used."""
-)
-NAMES = (
 TRACE = 5
 LEVELS = {
     "TRACE": TRACE,

@@ -23,12 +23,9 @@ import trio
 
 from ottla.broker.config import NodeConfig
 from ottla.broker.node import Node
-<<<<<<< HEAD
+from ottla.broker.start_checks import check_values
 from ottla.world.hosts import host_port
 from ottla.world.kept_modules import keep_modules
-=======
-from ottla.broker.start_checks import check_values
->>>>>>> cac5068 (config: check rules of listeners and early start as KafkaConfig does; doctor reports rules between settings)
 from ottla.world.real_env import RealEnv
 
 if TYPE_CHECKING:

@@ -67,17 +67,7 @@ class Node(Stage):
 
     def alter(self, *resources: ia.AlterConfigsResource, handler: Any = None, validate_only: bool = False) -> Any:
         async def run() -> Any:
-<<<<<<< HEAD
             self.services.rights = self.rights
-=======
-            context: Any = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-            may = lambda operation, resource, name=CLUSTER_NAME: (  # noqa: E731
-                operation in self.rights and resource is Resource.CLUSTER and name == CLUSTER_NAME
-            )
-            given = SimpleNamespace(
-                services=self.services, version=1, turn=context.turn, may=may, changes=lambda: None, frame=b""
-            )
->>>>>>> cac5068 (config: check rules of listeners and early start as KafkaConfig does; doctor reports rules between settings)
             request = ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
             made = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
             context = Asking(**{field: getattr(made, field) for field in Context.__dataclass_fields__})

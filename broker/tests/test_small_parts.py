@@ -10,12 +10,8 @@ from ottla.broker.addresses import BadConfig, parse_listener
 from ottla.broker.config import NodeConfig, from_environment, nearest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import java_hash, partition_of
-<<<<<<< HEAD
 from ottla.broker.server.purgatory import Parked, Purgatory
-=======
-from ottla.broker.server.purgatory import Purgatory
 from ottla.broker.start_checks import check_values
->>>>>>> cac5068 (config: check rules of listeners and early start as KafkaConfig does; doctor reports rules between settings)
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS
 from ottla.controller.image import Image
