@@ -24,8 +24,14 @@ VALUES, PAIRS = (int(x) for x in os.environ.get("OTTLA_SETTINGS", "1,100").split
 STARTS = int(os.environ.get("OTTLA_SETTINGS_STARTS", "3"))
 CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "150"))
 SEED = int(os.environ.get("OTTLA_SETTINGS_SEED", "1"))
-GIVEN = [x for x in (*ACCEPTED, *(text for text, _ in REFUSED), *UNRESOLVED) if "log.dirs" not in x]
-"""Settings that keep or break each rule; directories are each broker's own."""
+GIVEN = [
+    text
+    for text in (*ACCEPTED, *(text for text, _ in REFUSED), *UNRESOLVED)
+    if "log.dirs" not in text and "uniform,org" not in text and text.isascii()
+]
+"""Settings that keep or break each rule; directories are each broker's own. Where an assignor is named twice, Kafka
+starts, and its group coordinator does not.
+"""
 
 
 def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:

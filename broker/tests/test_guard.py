@@ -27,7 +27,7 @@ from ottla.wire.schema import ZERO_UUID
 O, R = Operation, Resource  # noqa: E741 - rows are short
 Right = tuple[Operation, Resource, str]
 ID = b"t" * 16
-_MODULES = ("forwarded", "delete_topics", "alter_configs")
+_MODULES = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
 PASSED_ON = {key for key, route in ROUTES.items() if route.module in _MODULES}
 
 
