@@ -216,7 +216,7 @@ def counted() -> Counts:
         request = Request(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8)
         counts.received(peer, request)
         if answer_bytes:
-            counts.answered(peer, request, answer_bytes)
+            counts.answered(peer, request, (), answer_bytes)
     return counts
 
 

@@ -31,6 +31,7 @@ NAMES = (
     "ottla.loggers",
     "ottla.making",
     "ottla.metrics",
+    "ottla.modules",
     "ottla.moves",
     "ottla.replicas",
     "ottla.retention",
