@@ -136,7 +136,8 @@ broker.unpacking.AT_ONCE count | of all that Produce and ListOffsets look into, 
 {wire.compression.FREE_BYTES bytes} are unpacked at a time: zstd keeps a window of up to 128 MiB, snappy a whole block |
 the others wait, and keep that much until then; what unpacks to less waits for nobody
 
-wire.compression_headers.SNAPPY_MAX_RATIO times | what a block of snappy may say that it unpacks to | it counts as no snappy
+wire.compression_headers.SNAPPY_MAX_RATIO times | what a block of snappy may say that it unpacks to | it counts as no
+snappy
 
 log.validate.MOST_RECORD_ERRORS count | records at fault that are named of one batch,
 {broker.handlers.produce.MOST_NAMED count} in one answer | the rest of the batch is not looked at; a partition's row
