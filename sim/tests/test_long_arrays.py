@@ -23,7 +23,7 @@ from ottla.broker import turn
 from ottla.broker.config import NodeConfig
 from ottla.broker.handlers import list_groups, list_transactions
 from ottla.broker.node import Node
-from ottla.broker.server import dispatch
+from ottla.broker.server import dispatch, observer
 from ottla.broker.server.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.server.dispatch import ROUTES
 from ottla.controller import features
@@ -194,6 +194,7 @@ class Stage:
             monkeypatch.setattr(dispatch, name, 2048)
         monkeypatch.setattr("sim.network.Network.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = World(1)
+        monkeypatch.setattr(observer, "observers_of", [])  # checks of responses decode whole requests in one step
         host = self.world.host(HOST)
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)
