@@ -253,7 +253,8 @@ def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: RawClient, 
 
     assert sizes(1, at(0, 0, 1), at(0, 1)) == [size, 0], "only the first comes whole"
     assert sizes(1, at(4, 0), at(0, 1, 1)) == [0, size], "the first that has any"
-    assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, 10)) == [size + 10, 10], "a batch may be cut"
+    assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size + 5)) == [size + 10, size + 5], "a later batch may be cut"
+    assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size - 1)) == [size + 10, 0], "a first batch may not"
     assert sizes(size + 10, at(0, 0), at(0, 1)) == [size + 10, 0]
     capped = wanted(topic, at(0), max_bytes=size + 1, min_bytes=1 << 30, max_wait_ms=15_000)
     peer.sock.settimeout(10)  # min_bytes is capped by max_bytes
