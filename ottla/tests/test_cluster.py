@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import stat
+import sys
+from pathlib import Path
 
 import pytest
 
-from ottla.cluster import CLIENT_PORTS, CONTROLLER_PORTS, free_ports
+from ottla.cluster import CLIENT_PORTS, CONTROLLER_PORTS, ClusterNode, free_ports
 
 HOST = "127.0.0.1"
 DIALS_FROM = 32_768
@@ -37,3 +40,15 @@ def test_so_many_ports_are_drawn_and_all_are_different() -> None:
     ports = free_ports(HOST, 200, CLIENT_PORTS)
     assert len(ports) == len(set(ports)) == 200
     assert set(ports) <= set(CLIENT_PORTS)
+
+
+def test_settings_of_a_node_are_written_for_their_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    node = ClusterNode(1, str(tmp_path / "node-1"), HOST, 9092)
+    settings = Path(node.config)
+    settings.write_text("an older file")
+    settings.chmod(0o644)
+    node.start({"ssl.keystore.password": "geheim"})
+    node.wait_end()
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+    assert settings.read_text() == "ssl.keystore.password=geheim\n"
