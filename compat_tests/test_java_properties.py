@@ -6,6 +6,7 @@ import random
 import struct
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -68,28 +69,35 @@ def _loaded(raw: bytes) -> dict[str, str] | None:
         return None
 
 
+class Drawn(NamedTuple):
+    """Drawn files and properties, and what Java makes of each."""
+
+    files: list[bytes]
+    loaded: list[dict[str, str] | None]
+    properties: list[tuple[str, str]]
+    stored: list[str]
+
+
 @pytest.fixture(scope="module")
-def draws() -> random.Random:
-    return random.Random(25)
+def drawn() -> Drawn:
+    draws = random.Random(25)
 
-
-def test_loads_of_drawn_files_reads_as_java(draws: random.Random) -> None:
-    texts = ["".join(draws.choices(_PIECES, k=draws.randint(0, 14))) for _ in range(FILES)]
-    files = [text.encode("latin-1") for text in texts]
-    answers = _Reader(_java([b"L" + raw for raw in files]))
-    refused = 0
-    for raw in files:
-        expected = answers.properties()
-        refused += expected is None
-        assert _loaded(raw) == expected, raw
-    assert FILES / 10 < refused < FILES / 2
-
-
-def test_dumps_of_drawn_properties_writes_as_java(draws: random.Random) -> None:
     def text() -> str:
         return "".join(draws.choices(_CHARACTERS, k=draws.randint(0, 8)))
 
-    drawn = [(text(), text()) for _ in range(STORED)]
-    answers = _Reader(_java([f"S{key}\x00{value}".encode() for key, value in drawn]))
-    for key, value in drawn:
-        assert dumps({key: value}) == answers.text()
+    files = ["".join(draws.choices(_PIECES, k=draws.randint(0, 14))).encode("latin-1") for _ in range(FILES)]
+    properties = [(text(), text()) for _ in range(STORED)]
+    frames = [b"L" + raw for raw in files] + [f"S{key}\x00{value}".encode() for key, value in properties]
+    answers = _Reader(_java(frames))
+    return Drawn(files, [answers.properties() for _ in files], properties, [answers.text() for _ in properties])
+
+
+def test_loads_of_drawn_files_reads_as_java(drawn: Drawn) -> None:
+    for raw, expected in zip(drawn.files, drawn.loaded, strict=True):
+        assert _loaded(raw) == expected, raw
+    assert FILES / 10 < drawn.loaded.count(None) < FILES / 2
+
+
+def test_dumps_of_drawn_properties_writes_as_java(drawn: Drawn) -> None:
+    for (key, value), expected in zip(drawn.properties, drawn.stored, strict=True):
+        assert dumps({key: value}) == expected
