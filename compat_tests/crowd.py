@@ -22,6 +22,9 @@ DESCRIPTORS = 200
 HELD = 4 * DESCRIPTORS // CLIENTS
 """Connections that a client of the crowd holds to each node at most."""
 
+PAUSE_S = 0.01
+"""Between two rounds of a client, so that the crowd takes descriptors and not the processor."""
+
 
 def limit_descriptors(pid: int, most: int = DESCRIPTORS) -> None:
     """Let a running process have so many descriptors."""
@@ -53,6 +56,7 @@ class Crowd:
                     self.opened += 1
                 except OSError:
                     self._stop.wait(0.01)
+            self._stop.wait(PAUSE_S)
             for connection in connections[: -self._held * len(self._ports)]:
                 connection.close()
             del connections[: -self._held * len(self._ports)]

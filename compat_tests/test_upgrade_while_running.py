@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import ottla
@@ -34,21 +35,23 @@ class Copied(OttlaProcess):
         code = (
             f"import sys; sys.path.insert(0, {str(self._where)!r}); from ottla.cli.main import main; sys.exit(main())"
         )
-        return [sys.executable, "-c", code, *super().command()[1:]]
+        usual = super().command()
+        return [sys.executable, "-c", code, *usual[usual.index("serve") :]]
 
 
 def kept_bytes(pid: int) -> int:
     """Return how much code a node has kept."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
-        if os.readlink(fd).startswith("/memfd:ottla-modules"):
-            return fd.stat().st_size
+        with suppress(FileNotFoundError):  # closed meanwhile
+            if os.readlink(fd).startswith("/memfd:ottla-modules"):
+                return fd.stat().st_size
     return 0
 
 
 def has_kept_all(pid: int) -> bool:
     """Whether a node keeps code, and no more than a moment ago."""
     before = kept_bytes(pid)
-    time.sleep(0.3)
+    time.sleep(1)
     return 0 < before == kept_bytes(pid)
 
 
