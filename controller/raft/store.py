@@ -394,5 +394,6 @@ class MetadataStore:
         return Covered(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:
-        """Flush and close the log, as a clean stop does."""
+        """Flush and close the log, as a clean stop does, and give the reserved descriptors back."""
         self.log.close()
+        self.disk.close()

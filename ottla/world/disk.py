@@ -7,6 +7,7 @@ any call. Methods are synchronous and raise OSError; the broker decides on which
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ottla.wire.primitives import Buffer
@@ -147,15 +148,19 @@ class Disk(Protocol):
     def lock(self, path: str) -> File | None:
         """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
 
-    def private(self) -> Disk:
-        """The same disk for the metadata log: new files are for their owner alone, and descriptors are reserved."""
+    def private(self) -> PrivateDisk:
+        """Return the same disk for the metadata log: new files are for their owner alone, and descriptors are reserved
+        until it is closed.
+        """
 
 
 class PrivateDisk:
     """A disk whose new files and directories are for their owner alone: they may hold credentials."""
 
-    def __init__(self, under: Disk) -> None:
+    def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
+        """``release``: gives back what is reserved for this disk."""
         self._under = under
+        self.close = release
         self.exists = under.exists
         self.is_dir = under.is_dir
         self.listdir = under.listdir
@@ -175,7 +180,7 @@ class PrivateDisk:
         """Make a directory; of ``mode`` only the owner's part counts."""
         self._under.makedirs(path, mode & PRIVATE_DIR)
 
-    def private(self) -> Disk:
+    def private(self) -> PrivateDisk:
         """Return the disk itself."""
         return self
 

@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import Disk, File, FileStat, PrivateDisk
+from ottla.world.disk import File, FileStat, PrivateDisk
 from ottla.world.inode import Dice, Inode
 
 Fault = Callable[[str, str], OSError | None]
@@ -313,6 +313,6 @@ class Session:
         self.disk.locks[path] = self
         return file
 
-    def private(self) -> Disk:
+    def private(self) -> PrivateDisk:
         """The same disk; new files are for their owner alone."""
         return PrivateDisk(self)

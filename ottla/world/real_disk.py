@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ottla.wire.primitives import Buffer
-from ottla.world.disk import PRIVATE_FILE, Disk, File, FileStat, PrivateDisk
+from ottla.world.disk import PRIVATE_FILE, File, FileStat, PrivateDisk
 
 
 class RealFile:
@@ -208,9 +208,10 @@ class RealDisk:
                 return None
             return LockFile(fd)
 
-    def private(self) -> Disk:
-        """Descriptors are reserved until the last reference to the disk is gone."""
-        return PrivateDisk(ReservedDisk(Reserve(RESERVED)))
+    def private(self) -> PrivateDisk:
+        """Return a disk for the metadata log; descriptors are reserved until it is closed."""
+        reserve = Reserve(RESERVED)
+        return PrivateDisk(ReservedDisk(reserve), reserve.close)
 
 
 RESERVED = 8
@@ -246,9 +247,15 @@ class Reserve:
         """Whether all descriptors are held."""
         return len(self._held) == self._count
 
+    def close(self) -> None:
+        """Give all descriptors back, for good."""
+        with self._guard:
+            self._count = 0
+            while self._held:
+                os.close(self._held.pop())
+
     def __del__(self) -> None:
-        while self._held:
-            os.close(self._held.pop())
+        self.close()
 
 
 class ReservedDisk(RealDisk):

@@ -127,7 +127,16 @@ def test_private_disk_without_descriptors_opens_lists_and_syncs(
         disk.open(f"{path}/{number}", create=True).close()
 
 
-def test_reserve_that_is_not_used_any_more_gives_its_descriptors_back() -> None:
+def test_private_disk_that_is_closed_gives_its_descriptors_back(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    disk = RealDisk().private()
+    assert len(os.listdir("/proc/self/fd")) == before + RESERVED
+    disk.close()
+    write_file(disk, f"{tmp_path}/t", b"x")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_private_disk_that_is_dropped_gives_its_descriptors_back() -> None:
     before = len(os.listdir("/proc/self/fd"))
     disk = RealDisk().private()
     assert len(os.listdir("/proc/self/fd")) == before + RESERVED
