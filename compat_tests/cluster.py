@@ -77,6 +77,11 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
+    def status(self) -> int | None:
+        """Return the exit status; None while the process runs."""
+        assert self._process is not None
+        return self._process.poll()
+
     def kill(self) -> None:
         """``kill -9``."""
         assert self._process is not None

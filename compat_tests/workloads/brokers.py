@@ -73,6 +73,7 @@ class Side:
 
     def start(self) -> None:
         """Start the broker."""
+        self.hang_up()
         self.process.start()
 
     def stop(self) -> None:
@@ -89,6 +90,11 @@ class Side:
         else:
             self.process.stop()
         self.process.start()
+
+    def ended(self) -> str:
+        """Return how a broker ended that was not stopped, with the end of its log; nothing while it runs."""
+        status = self.process.status()
+        return "" if status is None else f"ended with status {status}: {self.process.log.read_text()[-1000:]}"
 
     def hang_up(self) -> None:
         """Close the direct connection."""

@@ -75,8 +75,11 @@ class Stage:
         self._temporary.cleanup()
 
     def run(self, seed: int) -> Result:
-        """Run a seed on each broker and compare."""
+        """Run a seed on each broker and compare. A broker that has ended is started again first."""
         began = time.monotonic()
+        for side in self.sides:
+            if side.ended():
+                side.start()
         self._runs += 1
         workload = draw(seed)
         base_ms = time.time_ns() // 1_000_000 - AGE_MS
@@ -99,6 +102,7 @@ class Stage:
                 thread.join()
         for thread in threads:
             thread.join()
+        problems += [f"{side.name} {side.ended()}" for side in self.sides if side.ended()]
         for side in self.sides:
             if side.name == "ottla" and "Traceback" in side.process.log.read_text()[logged["ottla"] :]:
                 problems.append(f"ottla logged an exception: {side.process.log.read_text()[logged['ottla'] :][-2000:]}")

@@ -45,15 +45,17 @@ def differences(workload: Workload, ottla: list[Outcome], kafka: list[Outcome]) 
 def confirmed(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
     """Split the differences of two runs of a seed: those of steps that differed twice, and those that differed once.
 
-    A difference that names no step, as an exception in a broker's log, counts each time.
+    A difference that names no step, as an exception in Ottla's log, counts each time, but not what ended Kafka once.
     """
     steps = [{line.partition(" (")[0] for line in lines if line.startswith("step ")} for lines in (first, second)]
     both = steps[0] & steps[1]
 
     def counts(line: str) -> bool:
-        return not line.startswith("step ") or line.partition(" (")[0] in both
+        return line.startswith("ottla") or line.partition(" (")[0] in both
 
-    twice = [line for line in second if counts(line)] or [line for line in first if not line.startswith("step ")]
+    first = first if not any(line.startswith("kafka") for line in first) else []  # the end of Kafka, not Ottla's fault
+    twice = [line for line in second if counts(line) or line.startswith("kafka")]
+    twice = twice or [line for line in first if line.startswith("ottla")]
     return twice, [line for line in (*first, *second) if not counts(line)]
 
 
