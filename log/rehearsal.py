@@ -177,6 +177,6 @@ class Rehearsal:
         """The real lock: nobody may write meanwhile."""
         return self._under.lock(path)
 
-    def private(self) -> Disk:
+    def private(self) -> PrivateDisk:
         """The same disk; new files are for their owner alone."""
         return PrivateDisk(self)
