@@ -146,8 +146,9 @@ def fence(image: Image, broker_id: int, static: Mapping[str, str]) -> Steps:
 
 
 def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Generator[None, None, bool]:
-    """Whether directories that are told are others than those known; what is told first always is."""
-    return known is None or set(known) != (yield from distinct(told)).keys()
+    """Return whether the directories of a heartbeat are others than those ``known``, of which None is none yet."""
+    directories = yield from distinct(told)
+    return known is None or set(known) != set(directories)
 
 
 def heartbeat(
