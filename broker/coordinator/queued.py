@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, NamedTuple
+from weakref import ref
 
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replica.storage import Fail
 from ottla.log.machine import Reply
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.world.env import Env
+
+FEWEST_TICKETS = 256
+"""References to tickets at which those of answered ones are dropped, at the earliest."""
 
 
 class State(Enum):
@@ -53,3 +58,27 @@ class Held(NamedTuple):
     """On the monotonic clock: the wall clock may be set back meanwhile."""
     replies: list[Reply]
     settle: Any
+
+
+class OpenTickets:
+    """Weak references to the tickets that came with events, to answer those that a state machine lost."""
+
+    def __init__(self) -> None:
+        self._references: list[ref[Ticket]] = []
+        self._limit = FEWEST_TICKETS
+
+    def add(self, ticket: Ticket) -> None:
+        """Remember a ticket as long as it is waited for."""
+        references = self._references
+        references.append(ref(ticket))
+        if len(references) >= self._limit:
+            references[:] = [one for one in references if getattr(one(), "answer", one) is None]
+            self._limit = max(FEWEST_TICKETS, 2 * len(references))
+
+    def refuse(self, error: ErrorCode) -> None:
+        """Answer all tickets that have no answer with an error."""
+        for reference in self._references:
+            ticket = reference()
+            if ticket is not None:
+                ticket.give(ProtocolError(error))
+        self._references.clear()

@@ -235,10 +235,10 @@ class CoordinatorRuntime(Generic[R]):
                 at = batches[-1][0].next_offset
             except (WireError, ProtocolError) as error:
                 logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
-                shard.state = State.FAILED
+                shard.fail()
             except StateError as error:
                 errors.report(error, *self._name(shard), "Load")
-                shard.state = State.FAILED
+                shard.fail()
             except OSError as error:
                 if shard.state is not State.LOADING:
                     return
@@ -246,7 +246,7 @@ class CoordinatorRuntime(Generic[R]):
                 if is_passing(error):
                     await self._env.sleep(RETRY_S)
                 elif shard.state is State.LOADING:
-                    shard.state = State.FAILED
+                    shard.fail()
 
     async def _take_up(self, shard: Shard[R], end: int) -> None:
         for _ in shard.take_up(end):

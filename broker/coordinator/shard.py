@@ -27,7 +27,7 @@ from ottla.broker.coordinator import errors
 from ottla.broker.coordinator.batches import Batch, Serde, batches
 from ottla.broker.coordinator.errors import StateError, guarded, told
 from ottla.broker.coordinator.events import Closed, Fired, Loaded, Settled, Unloaded
-from ottla.broker.coordinator.queued import Ground, Held, Queued, State
+from ottla.broker.coordinator.queued import Ground, Held, OpenTickets, Queued, State
 from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.replica.replica import Replica
 from ottla.broker.turn import BESIDE_MS, Turn
@@ -68,6 +68,7 @@ class Shard(Generic[R]):
         self._held: deque[Held] = deque()
         self._releasing = False
         self._queue: deque[Queued] = deque()
+        self._tickets = OpenTickets()
         self._busy = False
         """Whether a task works off what goes in slices and what is queued."""
         self._long: Effects[R] | None = None
@@ -99,6 +100,8 @@ class Shard(Generic[R]):
 
     def hand_in(self, event: Any, ticket: Ticket | None = None) -> None:
         """Give the machine an event, now or behind those that came before it. A ticket hears if that cannot be."""
+        if ticket is not None:
+            self._tickets.add(ticket)
         if self.state is State.LOADING or self._busy:
             self._queue.append(Queued(event, ticket))
         elif self.state is State.ACTIVE:
@@ -350,9 +353,14 @@ class Shard(Generic[R]):
         ticket = getattr(event, "ticket", None)
         if ticket is not None:
             ticket.give(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self.fail()
+        self._failed()
+
+    def fail(self) -> None:
+        """Answer everything with NOT_COORDINATOR from now on: the log, or the state made of it, is invalid."""
         self.unload()
         self.state = State.FAILED
-        self._failed()
+        self._tickets.refuse(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
     def _last_replies(self, event: Any) -> list[Reply]:
         """Return the replies to an event that ends something; none where the state machine raises."""
@@ -364,7 +372,8 @@ class Shard(Generic[R]):
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Answer everybody who waits for anything here, and do nothing more."""
-        if self.state is State.CLOSED:
+        if self.state in (State.CLOSED, State.FAILED):
+            self.state = State.CLOSED
             return
         self.state = State.CLOSED
         for key in self._armed:

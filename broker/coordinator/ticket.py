@@ -10,7 +10,7 @@ import trio
 class Ticket:
     """One request's answer, once it is there: a message, a value, or a `ProtocolError` for a refusal."""
 
-    __slots__ = ("_event", "answer")
+    __slots__ = ("__weakref__", "_event", "answer")
 
     def __init__(self) -> None:
         self._event: trio.Event | None = None

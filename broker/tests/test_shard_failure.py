@@ -12,9 +12,11 @@ import trio.testing
 from ottla.broker.coordinator import runtime as rt
 from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES
 from ottla.broker.coordinator.events import Fired, Loaded, Unloaded
+from ottla.broker.coordinator.queued import FEWEST_TICKETS, OpenTickets
 from ottla.broker.coordinator.shard import State
+from ottla.broker.coordinator.ticket import Ticket
 from ottla.broker.tests.register import E, House, Many, Park, Promise, Put, Register, Remind, code_of, with_runtime
-from ottla.log.machine import Arm
+from ottla.log.machine import Arm, Effects, Reply
 from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES, pack_header, parse_header
@@ -208,3 +210,66 @@ def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> N
         assert house.shard_state() is State.FAILED
 
     run(house, story)
+
+
+def test_shard_whose_load_fails_between_slices_fires_no_timer() -> None:
+    house = House(followed=False, partitions=2)
+    house.write(b"x")
+
+    class Failing(Register):
+        def _slices(self) -> Iterator[Any]:
+            yield Effects(timers=[Arm(("t",), house.env.now_ms() + 100)])
+            raise KeyError("an impossible state")
+
+        def handle(self, now_ms: int, event: Any) -> Any:
+            if isinstance(event, Loaded) and self.values:
+                return Effects(then=self._slices())
+            return Effects([("t", "1")]) if isinstance(event, Fired) else super().handle(now_ms, event)
+
+    house.runtime._machine_of = Failing
+
+    async def story() -> None:
+        assert house.shard_state() is State.FAILED
+        end = house.replica.log.log_end_offset
+        await trio.sleep(1)
+        assert house.replica.log.log_end_offset == end
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_record_that_cannot_be_replayed_leaves_no_reply_of_its_event_unanswered(in_slices: bool) -> None:
+    house = House(followed=False, partitions=2)
+    fails_on(house, "replay", lambda record: record[0] == "x")
+
+    async def story() -> None:
+        parked = house.runtime.ask(0, Park)
+        await trio.testing.wait_all_tasks_blocked()
+        machine = house.machines[-1]
+
+        def handle(now_ms: int, event: Any) -> Any:
+            fx: Any = Effects([("x", "1")], [Reply(ticket, "released") for ticket in machine.parked])
+            machine.parked = []
+            del machine.handle  # type: ignore[method-assign]
+            return Effects(then=iter([fx])) if in_slices else fx
+
+        machine.handle = handle  # type: ignore[method-assign]
+        house.shard.hand_in("release")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is State.FAILED
+        assert code_of(parked) is E.NOT_COORDINATOR
+
+    run(house, story)
+
+
+def test_open_tickets_keeps_only_those_without_an_answer() -> None:
+    open_tickets, waiting = OpenTickets(), [Ticket() for _ in range(3)]
+    for ticket in waiting:
+        open_tickets.add(ticket)
+    for _ in range(10 * FEWEST_TICKETS):
+        done = Ticket()
+        open_tickets.add(done)
+        done.give("done")
+    assert len(open_tickets._references) <= FEWEST_TICKETS
+    open_tickets.refuse(E.NOT_COORDINATOR)
+    assert [code_of(ticket) for ticket in waiting] == [E.NOT_COORDINATOR] * 3
