@@ -242,6 +242,7 @@ def _invalid(context: Context, request: FetchRequest) -> Steps[FetchResponse]:
             rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
             yield
         response.responses.append(FetchableTopicResponse(topic.topic, topic.topic_id, rows))
+        yield
     return response
 
 

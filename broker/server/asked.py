@@ -16,6 +16,8 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.schema import ZERO_UUID
 
 Asked = Iterator[tuple[str | None, int]]
+_NONE = None, -1
+"""Ends each topic: also one without partitions is a step."""
 
 
 def _produce(body: Any, services: Services) -> Asked:
@@ -23,6 +25,7 @@ def _produce(body: Any, services: Services) -> Asked:
     for topic in body.topic_data:
         name = topic.name if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
         yield from ((name, part.index) for part in topic.partition_data)
+        yield _NONE
 
 
 def _fetch(body: Any, services: Services) -> Asked:
@@ -30,22 +33,31 @@ def _fetch(body: Any, services: Services) -> Asked:
     for topic in body.topics:
         name = topic.topic if topic.topic_id == ZERO_UUID else names.get(topic.topic_id)
         yield from ((name, part.partition) for part in topic.partitions)
+        yield _NONE
 
 
 def _list_offsets(body: Any, _: Services) -> Asked:
-    return ((topic.name, part.partition_index) for topic in body.topics for part in topic.partitions)
+    for topic in body.topics:
+        yield from ((topic.name, part.partition_index) for part in topic.partitions)
+        yield _NONE
 
 
 def _epochs(body: Any, _: Services) -> Asked:
-    return ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
+    for topic in body.topics:
+        yield from ((topic.topic, part.partition) for part in topic.partitions)
+        yield _NONE
 
 
 def _delete_records(body: Any, _: Services) -> Asked:
-    return ((topic.name, part.partition_index) for topic in body.topics for part in topic.partitions)
+    for topic in body.topics:
+        yield from ((topic.name, part.partition_index) for part in topic.partitions)
+        yield _NONE
 
 
 def _producers(body: Any, _: Services) -> Asked:
-    return ((topic.name, number) for topic in body.topics for number in topic.partition_indexes)
+    for topic in body.topics:
+        yield from ((topic.name, number) for number in topic.partition_indexes)
+        yield _NONE
 
 
 def _coordinators(body: Any, services: Services) -> Asked:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
-from ottla.broker.server.asked import NAMING
+from ottla.broker.server.asked import NAMING, partitions_of
 from ottla.broker.server.dispatch import MAKING_PATIENCE_S, Preparing
 from ottla.broker.server.peer import Peer
 from ottla.broker.tests.line import Stage, frame, in_virtual_time
@@ -120,3 +122,13 @@ def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(mo
         assert answer(*NAMED[2]) == "at once"
 
     in_virtual_time(run)
+
+
+@pytest.mark.parametrize(("key", "version", "body"), NAMED)
+def test_partitions_of_topics_without_partitions_yields_for_each_topic(key: ApiKey, version: int, body: Any) -> None:
+    topics = getattr(body, "topic_data", None) or body.topics
+    (field,) = (name for name in type(topics[0]).__struct_fields__ if name.startswith("partition"))
+    topic = msgspec.structs.replace(topics[0], **{field: []})
+    services: Any = SimpleNamespace(making=Making(), replicas=SimpleNamespace(image=IMAGE))
+    request: Any = SimpleNamespace(topics=[topic] * 100, topic_data=[topic] * 100)
+    assert sum(1 for _ in partitions_of(key, request, services)) >= 100

@@ -15,6 +15,7 @@ from ottla.broker.handlers import (
     describe_log_dirs,
     describe_transactions,
     describe_user_scram_credentials,
+    fetch,
     list_config_resources,
     metadata,
 )
@@ -30,6 +31,7 @@ from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeCl
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.wire.messages.fetch import FetchRequest, FetchTopic
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -182,3 +184,10 @@ def test_all_partitions_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [(t.topic, t.partitions) for t in answer.transaction_states[0].topics] == [
         (name, [0, 1]) for name in sorted(NAMES)
     ]
+
+
+def test_fetch_with_an_invalid_isolation_level_yields_for_each_topic_without_partitions() -> None:
+    request = FetchRequest(topics=[FetchTopic("t")] * COUNT, isolation_level=5, session_epoch=-1)
+    answer, steps = asked(fetch.handle, Image(), request, 12)
+    assert len(answer.responses) == COUNT
+    assert steps >= COUNT
