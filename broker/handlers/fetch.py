@@ -195,7 +195,13 @@ class _Attempt:
 
 
 def _attempt(
-    context: Context, request: FetchRequest, reader: FetchParams, wanted: Iterable[Wanted], rows: Rows, *, arrives: bool
+    context: Context,
+    request: FetchRequest,
+    reader: FetchParams,
+    wanted: Iterable[Wanted | None],
+    rows: Rows,
+    *,
+    arrives: bool,
 ) -> Steps[_Attempt]:
     """Read everything that is wanted, as far as the limits go: a step a few partitions."""
     most = min(request.max_bytes, context.services.fetch_max_bytes)
@@ -208,6 +214,10 @@ def _attempt(
             most = takes.most
     attempt = _Attempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
+        if number % STEP == 0:
+            yield
+        if want is None:
+            continue
         left = attempt.left
         row = _read(context, want, left, reader, first=attempt.bytes == 0, arrives=arrives)
         size = len(row.records)
@@ -221,9 +231,7 @@ def _attempt(
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
                 attempt.look_elsewhere(context, want, row)
         rows.append((want, row))
-        attempt.count = number
-        if number % STEP == 0:
-            yield
+        attempt.count += 1
     return attempt
 
 
@@ -317,7 +325,7 @@ async def _wait(
     reader: FetchParams,
     session: FetchContext,
     available: Available,
-    wanted: Iterable[Wanted],
+    wanted: Iterable[Wanted | None],
     unreadable: Unreadable,
 ) -> Message | None:
     """Park until enough bytes are there or the time is over, then read again."""

@@ -54,7 +54,7 @@ class Available:
         self._total = 0
 
     def look(
-        self, purgatory: Purgatory, parked: Parked, wanted: Iterable[Wanted], unreadable: Unreadable
+        self, purgatory: Purgatory, parked: Parked, wanted: Iterable[Wanted | None], unreadable: Unreadable
     ) -> Steps[bool]:
         """Look at all of them but the ``unreadable``, a step a few partitions; says whether it is enough.
 
@@ -65,7 +65,7 @@ class Available:
             if key is not None:
                 purgatory.watch(parked, key)
         for number, want in enumerate(wanted, 1):
-            if number not in unreadable:
+            if want is not None and number not in unreadable:
                 key = (what, want.topic, want.partition)
                 if key not in self._wanted:
                     purgatory.watch(parked, key)

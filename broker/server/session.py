@@ -80,8 +80,8 @@ class Rows(Protocol):
 class FetchContext(Protocol):
     """How one request is read and answered."""
 
-    def wanted(self) -> Collection[Wanted]:
-        """The partitions to read, in order."""
+    def wanted(self) -> Collection[Wanted | None]:
+        """The partitions to read, in order; None between them stands for a step without a partition."""
 
     def rows(self) -> Rows:
         """Where to put what is read."""

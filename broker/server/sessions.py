@@ -138,7 +138,8 @@ class _Long:
     def __contains__(self, _: object) -> bool:
         raise AssertionError("nobody asks")
 
-    def __iter__(self) -> Iterator[Wanted]:
+    def __iter__(self) -> Iterator[Wanted | None]:
+        """Yield the partitions; None for a topic or a repetition that is left out, so that no step is long."""
         done: set[Key] = set()
         for topic in self._request.topics:
             name = self._names.get(topic.topic_id) if self._version >= 13 else topic.topic
@@ -146,11 +147,13 @@ class _Long:
                 key = self._key(topic, part)
                 if key in self._again:
                     if key in done:
+                        yield None
                         continue
                     done.add(key)
                 yield Wanted(name, topic.topic_id, self._again.get(key, part))
+            yield None
 
-    def wanted(self) -> Collection[Wanted]:
+    def wanted(self) -> Collection[Wanted | None]:
         """Made anew each time."""
         return self
 

@@ -19,19 +19,22 @@ from ottla.broker.handlers import (
     list_config_resources,
     metadata,
 )
+from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
+from ottla.broker.server.session import STEP
 from ottla.broker.tests.at_once import done
 from ottla.broker.tests.world import Stage
 from ottla.controller import decision
 from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image, Partition, Topic
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from ottla.wire.messages.fetch import FetchRequest, FetchTopic
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -191,3 +194,44 @@ def test_fetch_with_an_invalid_isolation_level_yields_for_each_topic_without_par
     answer, steps = asked(fetch.handle, Image(), request, 12)
     assert len(answer.responses) == COUNT
     assert steps >= COUNT
+
+
+class CountedParts(list[Any]):
+    """Counts its elements as they are taken."""
+
+    taken = 0
+
+    def __iter__(self) -> Any:
+        for part in super().__iter__():
+            CountedParts.taken += 1
+            yield part
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
+    monkeypatch: pytest.MonkeyPatch, is_repeated: bool
+) -> None:
+    monkeypatch.setattr(sessions, "MANY_PARTITIONS", 10)
+    parts = [FetchPartition(1)] * 1000 if is_repeated else []
+    topics = CountedParts([FetchTopic("t", partitions=CountedParts(parts))] * (1 if is_repeated else 1000))
+    topics.append(FetchTopic("u", partitions=[FetchPartition(number) for number in range(20)]))
+    most = 0
+
+    class Longest(Steps):
+        def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+            nonlocal most
+            while True:
+                CountedParts.taken = 0
+                try:
+                    yield next(steps)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    most = max(most, CountedParts.taken)
+
+    request = FetchRequest(topics=topics, session_epoch=-1, max_wait_ms=0)
+    context = Stage().context(ApiKey.FETCH, 12)
+    context.turn = Longest()  # type: ignore[assignment]
+    answer: Any = fetch.handle(context, request)
+    assert sum(len(topic.partitions) for topic in answer.responses) == 20 + is_repeated
+    assert most <= 2 * STEP
