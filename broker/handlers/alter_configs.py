@@ -32,7 +32,7 @@ from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.java_values import parse_integer
 from ottla.wire.apis import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.framing import parse_request, request_frame
+from ottla.wire.framing import parse_request, request_slices
 
 _NAMES_SHOWN = 20
 _SIZE_BYTES = 4
@@ -70,23 +70,23 @@ def _handled(context: Context, request: Any) -> Steps[Any]:
     if not left:
         return response_class(ApiKey(request.SPEC.key))(responses=refused)
     part = replace_struct(request, resources=left)
-    return _joined(context.services.admin.forward(reframed(context, part), part), refused)
+    context = yield from reframed(context, part)
+    return joined(context.services.admin.forward(context, part), refused)
 
 
-async def _joined(waited: Awaitable[Any], refused: list[Any]) -> Any:
-    """Put the refused rows behind those of the controller."""
+async def joined(waited: Awaitable[Any], rows: list[Any]) -> Any:
+    """Put rows of this broker behind those of the controller."""
     answer = await waited
-    for row in refused:
-        answer.responses.append(row)
+    answer.responses.extend(rows)
     return answer
 
 
-def reframed(context: Context, request: Any) -> Context:
+def reframed(context: Context, request: Any) -> Steps[Context]:
     """Return the context with the frame of a part of the request: what is sent to another node in an envelope."""
     if not context.frame:
         return context
     head = parse_request(memoryview(context.frame))
-    frame = request_frame(head.key, head.version, head.correlation_id, head.client_id, request)
+    frame = yield from request_slices(head.key, head.version, head.correlation_id, head.client_id, request)
     return replace(context, frame=frame[_SIZE_BYTES:])
 
 

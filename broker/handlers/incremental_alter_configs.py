@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ottla.broker import loggers
-from ottla.broker.handlers.alter_configs import checked, reframed
+from ottla.broker.handlers.alter_configs import checked, joined, reframed
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
@@ -72,7 +72,7 @@ def changed(
     if not others:
         return IncrementalAlterConfigsResponse(responses=rows)
     part = replace(request, resources=others)
-    return _with_rows(forward(reframed(context, part), part), rows)
+    return joined(forward((yield from reframed(context, part)), part), rows)
 
 
 def _applied(
@@ -116,10 +116,3 @@ def _check_form(changes: list[AlterableConfig]) -> Steps[None]:
     if without_value:
         text = f"Null value not supported for : {', '.join(without_value[:_NAMES_SHOWN])}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
-
-
-async def _with_rows(waited: Awaitable[Any], rows: list[AlterConfigsResourceResponse]) -> Any:
-    answer = await waited
-    for row in rows:
-        answer.responses.append(row)
-    return answer

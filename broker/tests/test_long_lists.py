@@ -19,16 +19,25 @@ from ottla.broker.handlers import (
     list_config_resources,
     metadata,
 )
+from ottla.broker.handlers.alter_configs import joined, reframed
 from ottla.broker.server import sessions
 from ottla.broker.server.peer import Peer
 from ottla.broker.server.session import STEP
 from ottla.broker.tests.at_once import done
-from ottla.broker.tests.world import Stage
+from ottla.broker.tests.world import Stage, as_sent, virtually
 from ottla.controller import decision
 from ottla.controller.acl import Acl, Operation, Pattern, Permission, Resource
 from ottla.controller.image import RESOURCE_CLIENT_METRICS, Image, Partition, Topic
 from ottla.wire.apis import ApiKey
+from ottla.wire.framing import request_frame
 from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -37,6 +46,7 @@ from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScra
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.written import Written
 
 COUNT = 60
 NAMES = [f"name-{number * 7 % COUNT:03}" for number in range(COUNT)]
@@ -235,3 +245,30 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     answer: Any = fetch.handle(context, request)
     assert sum(len(topic.partitions) for topic in answer.responses) == 20 + is_repeated
     assert most <= 2 * STEP
+
+
+def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
+    topics = [AlterConfigsResource(2, f"t{number}", [AlterableConfig("a", "1")]) for number in range(2000)]
+    whole = AlterConfigsRequest([*topics, topics[0]], True)
+    context = Stage().context(ApiKey.ALTER_CONFIGS, 2)
+    context.frame = request_frame(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
+    part = AlterConfigsRequest(topics[1:], True)
+    turn = Steps()
+    assert turn.go(reframed(context, part)).frame == request_frame(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    assert turn.count > 10
+
+
+def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
+    rows: list[Any] = Written(AlterConfigsResponse, 2)
+    here = [AlterConfigsResourceResponse(0, None, 2, f"b{number}") for number in range(1000)]
+    for number in range(1000):
+        rows.append(AlterConfigsResourceResponse(0, None, 2, f"a{number}"))
+
+    async def controller() -> Any:
+        return AlterConfigsResponse(responses=rows)
+
+    async def run() -> None:
+        answer = as_sent(await joined(controller(), here), 2)
+        assert [row.resource_name for row in answer.responses] == [f"{x}{n}" for x in "ab" for n in range(1000)]
+
+    virtually(run)
