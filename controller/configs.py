@@ -15,7 +15,7 @@ from typing import Any
 from ottla.controller import config_rules
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, check_room
 from ottla.controller.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value, topic_key
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Steps, firsts, gathered, named_twice
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Defaults, Steps, firsts, gathered, named_twice
 from ottla.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -288,7 +288,7 @@ def _each(
             code, message = error.code, error.message
         rows.append(row(code, message, resource.resource_type, resource.resource_name))
         check_room(len(records), size)
-        if resource.configs or number % PAUSE_EVERY == 0:
+        if resource.configs or number % READ_EVERY == 0:
             yield
     records += _forgotten(image, records)
     check_room(len(records), size)
@@ -305,7 +305,7 @@ def _refuse_all(
             continue
         number, resource, _ = found
         rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
-        if number % PAUSE_EVERY == 0:
+        if number % READ_EVERY == 0:
             yield
 
 

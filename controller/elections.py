@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, in_order
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps, in_order
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import is_leaderless, rules_of
 from ottla.controller.partition_change import Election, Rules, change
@@ -62,7 +62,7 @@ def elect_leaders(image: Image, request: el.ElectLeadersRequest, version: int, s
     seen = 0
     for name, numbers in named:
         seen += 1
-        if seen % PAUSE_EVERY == 0:
+        if seen % READ_EVERY == 0:
             yield
         topic = image.topics.get(name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()

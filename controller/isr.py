@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps
 from ottla.controller.image import NO_LEADER_CHANGE, Image, Partition, changed
 from ottla.controller.leadership import rules_of
 from ottla.controller.partition_change import RECOVERING, change
@@ -34,7 +34,7 @@ def alter_partition(image: Image, request: ap.AlterPartitionRequest, version: in
     seen = 0
     for wanted in request.topics:
         seen += 1
-        if seen % PAUSE_EVERY == 0:
+        if seen % READ_EVERY == 0:
             yield
         topic = image.topic_by_id(wanted.topic_id)
         rules = rules_of(image, static, topic) if topic is not None else None

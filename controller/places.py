@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps
 from ottla.controller.directories import is_online
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import partition_changes, rules_of
@@ -50,13 +50,13 @@ def assign(image: Image, request: ad.AssignReplicasToDirsRequest, static: Mappin
     seen = 0
     for directory in request.directories:
         seen += 1
-        if seen % PAUSE_EVERY == 0:
+        if seen % READ_EVERY == 0:
             yield
         out = ad.AssignReplicasToDirsResponseDirectoryData(directory.id)
         response.directories.append(out)
         for wanted in directory.topics:
             seen += 1
-            if seen % PAUSE_EVERY == 0:
+            if seen % READ_EVERY == 0:
                 yield
             topic = image.topic_by_id(wanted.topic_id)
             rules = rules_of(image, static, topic) if topic is not None else None

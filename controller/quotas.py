@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from ottla.controller.assignment import TooLarge, check_room
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps
 from ottla.controller.image import Image
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_client_quotas as ac
@@ -129,14 +129,14 @@ def alter_client_quotas(image: Image, request: ac.AlterClientQuotasRequest) -> S
                 records += changed
                 size += len(changed) * sum(len(name or "") for _, name in entity)
                 check_room(len(records), size)
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
         told = list(rows.values())
     except TooLarge as error:
         records, told = [], []
         for number, entry in enumerate(request.entries, 1):
             told.append(_row(_entity(entry.entity), error.code, str(error)))
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
     return Decision(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
 

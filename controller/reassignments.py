@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, check_by_hand
-from ottla.controller.decision import PAUSE_EVERY, Decision, Steps, in_order
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Steps, in_order
 from ottla.controller.directories import default_directory
 from ottla.controller.image import Image, Partition, Topic
 from ottla.controller.leadership import rules_of
@@ -39,7 +39,7 @@ def alter_reassignments(
     seen = 0
     for asked in request.topics:
         seen += 1
-        if seen % PAUSE_EVERY == 0:
+        if seen % READ_EVERY == 0:
             yield
         topic = image.topics.get(asked.name)
         rules = rules_of(image, static, topic) if topic is not None else Rules()
@@ -136,7 +136,7 @@ def list_reassignments(image: Image, request: lr.ListPartitionReassignmentsReque
         asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, numbers in asked:
         seen += 1
-        if seen % PAUSE_EVERY == 0:
+        if seen % READ_EVERY == 0:
             yield
         topic = image.topics.get(name)
         if topic is None:

@@ -22,7 +22,17 @@ from ottla.controller.assignment import (
 )
 from ottla.controller.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config_rules import check_size, check_topic
-from ottla.controller.decision import PAUSE_EVERY, Decision, Defaults, Spend, Steps, firsts, named_twice, unbounded
+from ottla.controller.decision import (
+    PAUSE_EVERY,
+    READ_EVERY,
+    Decision,
+    Defaults,
+    Spend,
+    Steps,
+    firsts,
+    named_twice,
+    unbounded,
+)
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC, Image, Partition, Topic, partition_record
 from ottla.controller.placement import Chance
 from ottla.log.directory import METADATA_TOPIC
@@ -189,7 +199,7 @@ def _asked_partitions(request: ct.CreateTopicsRequest, defaults: Defaults) -> Ge
             total += len(topic.assignments)
         else:
             total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
-        if number % PAUSE_EVERY == 0:
+        if number % READ_EVERY == 0:
             yield
     return total
 
@@ -248,7 +258,7 @@ def create_topics(image: Image, request: ct.CreateTopicsRequest, version: int, m
                 continue
             number, topic, _ = found
             response.topics.append(refused(topic.name, why))
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
         records = []
     return Decision(response, [] if request.validate_only else records)
@@ -281,7 +291,7 @@ def _supplied(
             ids.add(topic_id)
         elif topic_id == ZERO_UUID and item not in twice:
             names.add(name)
-        if number % PAUSE_EVERY == 0:
+        if number % READ_EVERY == 0:
             yield
     return names, ids
 
@@ -317,7 +327,7 @@ def delete_topics(image: Image, request: dt.DeleteTopicsRequest, version: int, s
             yield
             continue
         number, (name, topic_id), is_again = found
-        if number % PAUSE_EVERY == 0:
+        if number % READ_EVERY == 0:
             yield
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.controller.assignment import MAX_RECORDS_A_REQUEST, TOO_MANY_RECORDS, TooLarge, by_count, by_hand
-from ottla.controller.decision import PAUSE_EVERY, Decision, Spend, Steps, firsts, named_twice, unbounded
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, Decision, Spend, Steps, firsts, named_twice, unbounded
 from ottla.controller.image import Image, partition_record
 from ottla.controller.placement import Chance
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -79,7 +79,7 @@ def create_partitions(
             except ProtocolError as error:
                 code, message = error.code, error.message
             response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
     except TooLarge as error:
         response.results = Written(cp.CreatePartitionsResponse, version)
@@ -90,7 +90,7 @@ def create_partitions(
             number, topic, _ = found
             row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
             response.results.append(row)
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
         records = []
     return Decision(response, [] if request.validate_only else records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.controller.decision import PAUSE_EVERY
+from ottla.controller.decision import READ_EVERY
 from ottla.controller.raft.events import ReplicaKey
 from ottla.controller.raft.leading import OBSERVED_MS
 from ottla.controller.raft.shell import Raft
@@ -78,11 +78,11 @@ def _all_refused(request: d.DescribeQuorumRequest, version: int) -> Generator[No
         for part in topic.partitions:
             rows.append(_refused(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1
-            if number % PAUSE_EVERY == 0:
+            if number % READ_EVERY == 0:
                 yield
         topics.append(d.DescribeQuorumResponseTopicData(topic.topic_name, rows))
         number += 1
-        if number % PAUSE_EVERY == 0:
+        if number % READ_EVERY == 0:
             yield
     return d.DescribeQuorumResponse(topics=topics)
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ottla.controller.decision import PAUSE_EVERY, distinct, firsts, gathered
+from ottla.controller.decision import READ_EVERY, at_once, distinct, firsts, gathered, named_twice
+from ottla.wire import compiler
+from ottla.wire.budget import Budget
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.unread import LARGE_ELEMENT_BYTES, Unread
 
-MANY = 10 * PAUSE_EVERY
+MANY = 10 * READ_EVERY
 
 
 def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -21,7 +25,7 @@ def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
         pauses += 1
 
 
-def test_gathered_pauses_every_hundred_items() -> None:
+def test_gathered_pauses_every_sixteen_items() -> None:
     assert drained(gathered(iter(range(MANY)))) == (list(range(MANY)), 10)
 
 
@@ -34,3 +38,13 @@ def test_firsts_pauses_while_it_leaves_items_out() -> None:
     found = list(firsts(["a", *["b"] * MANY], lambda item: item, {"b"}))
     assert [item for item in found if item is not None] == [(1, "a", False), (2, "b", True)]
     assert found.count(None) == 10
+
+
+def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_two_pauses() -> None:
+    configs = [ct.CreatableTopicConfig("", "") for _ in range(1300)]
+    request = ct.CreateTopicsRequest([ct.CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
+    raw = compiler.encode(request, 7)
+    body: Any = at_once(compiler.decode_slices(ct.CreateTopicsRequest, 7, raw, 0, Budget(len(raw))))[0]
+    assert isinstance(body.topics, Unread), "each element is read anew"
+    _, pauses = drained(named_twice(topic.name for topic in body.topics))
+    assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from ottla.controller import config_keys, elections, healing, heartbeats, leases, plan_moves, snapshotting
-from ottla.controller.decision import PAUSE_EVERY, SORTED_AT_ONCE, at_once, in_order
+from ottla.controller.decision import PAUSE_EVERY, READ_EVERY, SORTED_AT_ONCE, at_once, in_order
 from ottla.controller.draft import Draft
 from ottla.controller.image import Image, told_slowly
 from ottla.controller.leadership import leads_something, partition_changes
@@ -164,12 +164,8 @@ ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
     (recovered, 1, 0),
     (planned, 2, 0),
     (moved, 1, 0),
-    (moves_of_topics, 1, 0),
     (listed, 1, 0),
     (snapshot, 1, 0),
-    (deleted, 3, 0),
-    (many_wider, 2, 0),
-    (many_altered, 2, 0),
 ]
 
 
@@ -180,6 +176,20 @@ def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], eac
         found = pauses(steps(100 * hundreds)) - besides
         assert abs(found - each * hundreds) <= 1
     assert pauses(steps(50)) <= 1 + besides
+
+
+READ_ROWS: list[tuple[Callable[[int], Steps], int]] = [
+    (moves_of_topics, 1),
+    (deleted, 3),
+    (many_wider, 2),
+    (many_altered, 2),
+]
+
+
+@pytest.mark.parametrize(("steps", "walks"), READ_ROWS, ids=[row[0].__name__ for row in READ_ROWS])
+def test_walk_over_elements_of_a_request_pauses_every_sixteen(steps: Callable[[int], Steps], walks: int) -> None:
+    assert abs(pauses(steps(25 * READ_EVERY)) - walks * 25) <= walks
+    assert pauses(steps(READ_EVERY - 1)) <= walks
 
 
 def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> None:

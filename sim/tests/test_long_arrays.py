@@ -283,7 +283,7 @@ def in_one_piece(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PLANTED = {
-    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "PAUSE_EVERY", sys.maxsize),
+    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "READ_EVERY", sys.maxsize),
     "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", in_one_piece(list_groups._known)),
     "ListTransactions": (ApiKey.LIST_TRANSACTIONS, list_transactions, "distinct", in_one_piece(distinct)),
     "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
