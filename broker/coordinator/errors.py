@@ -40,11 +40,11 @@ class StateError(Exception):
     """
 
 
-def guarded(results: Iterator[T]) -> Iterator[T]:
+def guarded(results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)) -> Iterator[T]:
     """Yield the results of a state machine.
 
     Raises:
-        ProtocolError, WireError: raised by the state machine as an answer.
+        ProtocolError, WireError: one of the ``answers``, raised by the state machine.
         StateError: the state machine raised anything else.
     """
     while True:
@@ -52,7 +52,7 @@ def guarded(results: Iterator[T]) -> Iterator[T]:
             result = next(results)
         except StopIteration:
             return
-        except (ProtocolError, WireError):
+        except answers:
             raise
         except Exception as error:
             raise StateError from error

@@ -179,7 +179,7 @@ class Shard(Generic[R]):
     async def _go_on(self, fx: Effects[R]) -> None:
         error = ErrorCode.NONE
         try:
-            for part in guarded(iter(fx.then or ())):
+            for part in guarded(iter(fx.then or ()), (ProtocolError,)):
                 assert part.then is None
                 assert part.settle is None, "only the whole has something to settle"
                 self._give(part.at_once)

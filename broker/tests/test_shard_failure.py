@@ -21,11 +21,14 @@ from ottla.log.validate import Origin
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES, pack_header, parse_header
 from ottla.wire.compression import Codec
+from ottla.wire.errors import WireError
 
 pytestmark = pytest.mark.invalid_state
 
 
-def fails_on(house: House, method: str, when: Callable[..., bool]) -> None:
+def fails_on(
+    house: House, method: str, when: Callable[..., bool], error: Exception = IndexError("an impossible slice")
+) -> None:
     """Have the state machines of a house raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
 
     class Failing(Register):
@@ -42,7 +45,7 @@ def fails_on(house: House, method: str, when: Callable[..., bool]) -> None:
         def _many(self, many: Many) -> Iterator[Any]:
             for number, pair in enumerate(super()._many(many)):
                 if method == "slice" and number == 600:
-                    raise IndexError("an impossible slice")
+                    raise error
                 yield pair
 
     def machine() -> Register:
@@ -139,9 +142,10 @@ def test_shard_that_cannot_be_loaded_answers_not_coordinator(method: str) -> Non
     run(house, story)
 
 
-def test_slice_that_raises_fails_the_shard_and_answers_what_waits() -> None:
+@pytest.mark.parametrize("error", [IndexError("an impossible slice"), WireError("bytes of a member that do not parse")])
+def test_slice_that_raises_fails_the_shard_and_answers_what_waits(error: Exception) -> None:
     house = House(followed=False, partitions=2)
-    fails_on(house, "slice", lambda _: True)
+    fails_on(house, "slice", lambda _: True, error)
 
     async def story() -> None:
         many = house.runtime.ask(0, lambda t: Many(t, 2_000))
