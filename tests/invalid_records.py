@@ -264,6 +264,8 @@ async def ask(coordinators: Coordinators, odd: Odd, found: Findings) -> None:
             answer = await awaited(handler_of(ROUTES[key].module)(context, request))
         if not limit.cancelled_caught:
             odd.learn(as_sent(answer, version))
+        else:
+            found.closed[f"{key.name}: not answered"] += 1
     except (ProtocolError, WireError):
         pass
     except Exception as error:
