@@ -14,6 +14,7 @@ import logging
 import marshal
 import os
 import sys
+import threading
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
@@ -21,6 +22,8 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 import trio
+
+from ottla.world.disk import is_passing
 
 logger = logging.getLogger("ottla.modules")
 
@@ -72,6 +75,8 @@ class KeptModules:
         self._packages = tuple(packages)
         self._kept: dict[str, KeptModule] = {}
         self._store: _Store | None = None
+        self._guard = threading.Lock()
+        """A program may start nodes in several threads at the same time."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -82,15 +87,18 @@ class KeptModules:
         Raises:
             OSError: one cannot be read; called again, it goes on with that one.
         """
-        if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-        store = self._store = self._store or _Store()
+        with self._guard:
+            if self not in sys.meta_path:
+                sys.meta_path.insert(0, self)
+            store = self._store = self._store or _Store()
         for package in self._packages:
             directory = os.path.join(self._root, package.rpartition(".")[2])
             for path, name, is_package in _modules(directory, package):
-                if name not in sys.modules and name not in self._kept:
+                with self._guard:
+                    if name in sys.modules or name in self._kept:
+                        continue
                     self._kept[name] = _read(store, path, is_package=is_package)
-                    yield
+                yield
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Return the spec of a module that is kept."""
@@ -166,6 +174,9 @@ async def keep_modules() -> None:
             for _ in KEPT.keep():
                 await trio.lowlevel.checkpoint()
         except OSError as error:
+            if not is_passing(error):  # such as no memfd_create, or modules in an archive
+                logger.warning("modules are not kept, later imports read files: %s", error)
+                return
             logger.warning("modules are not kept yet, retrying: %s", error)
             await trio.sleep(RETRY_S)
         except Exception:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import py_compile
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -87,3 +91,44 @@ def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.Mon
     trio.run(keep_modules, clock=trio.testing.MockClock(autojump_threshold=0))
     assert not short
     assert len(kept) == 5
+
+
+def test_keep_modules_where_they_cannot_be_kept_gives_up(monkeypatch: pytest.MonkeyPatch, kept: KeptModules) -> None:
+    attempts = []
+
+    def fails(*arguments: object, **named: object) -> object:
+        attempts.append(arguments)
+        raise OSError(errno.ENOSYS, "no memfd_create")
+
+    monkeypatch.setattr(kept_modules, "_Store", fails)
+    monkeypatch.setattr(kept_modules, "KEPT", kept)
+    trio.run(keep_modules, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert len(attempts) == 1
+
+
+def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program that starts several nodes at the same time keeps the modules of all of them in one store."""
+    package, pwrite, started = tmp_path / "kept_twice", os.pwrite, threading.Barrier(4)
+    package.mkdir()
+    for number in range(50):
+        (package / f"m{number}.py").write_text(f"VALUE = {number}\n" * (number % 7 + 1))
+
+    def lets_others_run(*arguments: Any) -> int:
+        written = pwrite(*arguments)
+        time.sleep(0)
+        return written
+
+    def keep() -> None:
+        started.wait()
+        list(kept.keep())
+
+    kept = KeptModules(str(tmp_path), ["kept_twice"])
+    monkeypatch.setattr(os, "pwrite", lets_others_run)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    threads = [threading.Thread(target=keep) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(kept) == 50
+    assert all(number in kept.get_code(f"kept_twice.m{number}").co_consts for number in range(50))
