@@ -78,6 +78,8 @@ class Connection:
         self._is_watched = False
         self.has_spoken = False
         """Whether anything was received."""
+        self.is_authenticated = True
+        """False while a TLS handshake or an authentication is not over."""
         self.is_closed = False
         """Whether this side has closed it."""
 

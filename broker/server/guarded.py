@@ -40,6 +40,7 @@ class GuardedConnection(Connection):
         self._env = dispatcher.services.env
         self._came_ms: float | None = self._env.monotonic_ms()
         """None once it is known who this is."""
+        self.is_authenticated = False
         self._held_bytes = 0
         """How large the buffer is, as `Strangers` counts it."""
         self._grows_to_bytes = FREE_BYTES
@@ -54,6 +55,8 @@ class GuardedConnection(Connection):
         """As of any connection; who takes too long to say who it is has been silent all the time there is."""
         if self._came_ms is not None and now_ms - self._came_ms > AUTHENTICATION_MS:
             return float("inf")
+        if self._came_ms is not None and not self.has_spoken:
+            return now_ms - self._came_ms  # a TLS handshake waits for the client, too
         return super().idle_ms(now_ms)
 
     async def serve(self) -> None:
@@ -70,6 +73,7 @@ class GuardedConnection(Connection):
     def _is_known(self) -> None:
         """It has said who it is, or left: what it holds is no stranger's any more."""
         self._came_ms = None
+        self.is_authenticated = True
         self._door.strangers.hold(self._held_bytes, 0)
         self._held_bytes = 0
         self._grows_to_bytes = Connection._grows_to_bytes

@@ -2,8 +2,8 @@
 
 Some descriptors are left for the node's own files and for its connections to other nodes. A connection that comes when
 only these are left takes the place of the one that was idle for longest, as at ``max.connections``; one on which
-nothing was received yet counts as idle for a thousand times as long. (Kafka stops accepting until a descriptor is
-free.)
+nothing was received yet, or that has not authenticated, counts as idle for a thousand times as long. (Kafka stops
+accepting until a descriptor is free.)
 
 Source: ``Processor.closeExcessConnections`` in ``SocketServer.scala`` (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Protocol
 
 SILENT_FACTOR = 1000
-"""By how much the idle time of a connection that has sent nothing yet counts for more."""
+"""By how much the idle time of a connection counts for more that has sent nothing, or has not authenticated, yet."""
 PART = 64
 """One of so many connections is closed at a time, so that looking at all of them is seldom."""
 
@@ -24,6 +24,7 @@ class Sheddable(Protocol):
     """A connection: `ottla.broker.server.connection.Connection`."""
 
     has_spoken: bool
+    is_authenticated: bool
     is_closed: bool
 
     def idle_ms(self, now_ms: float) -> float:
@@ -41,7 +42,8 @@ def close_most_idle(connections: Iterable[Sheddable], now_ms: float) -> int:
 
     def idleness(connection: Sheddable) -> float:
         idle_ms = connection.idle_ms(now_ms)
-        return idle_ms if connection.has_spoken else (idle_ms + 1) * SILENT_FACTOR
+        is_used = connection.has_spoken and connection.is_authenticated
+        return idle_ms if is_used else (idle_ms + 1) * SILENT_FACTOR
 
     closed = nlargest(max(1, len(open_ones) // PART), open_ones, key=idleness)
     for connection in closed:

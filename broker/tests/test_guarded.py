@@ -391,3 +391,40 @@ def test_a_login_of_some_kilobytes_counts_for_nothing_even_where_strangers_hold_
 
     in_virtual_time(run)
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+
+
+def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_came(stage: Stage) -> None:
+    class NeverShakes(Line):
+        async def handshake(self) -> str | None:
+            await trio.sleep_forever()
+
+    async def run() -> None:
+        connection = GuardedConnection(stage.dispatcher, NeverShakes(), door("SSL"))
+        now_ms = stage.dispatcher.services.env.monotonic_ms
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await trio.sleep(5)
+            assert connection.idle_ms(now_ms()) == pytest.approx(5_000)
+            assert not connection.is_authenticated
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+def test_is_authenticated_only_after_the_login(stage: Stage) -> None:
+    line, seen = Line(), []
+
+    async def run() -> None:
+        connection = GuardedConnection(stage.dispatcher, line, door())
+        stage.serve(BEAT, lambda *_: seen.append(connection.is_authenticated) or HeartbeatResponse(error_code=7))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            line.say(login()[:30])
+            await trio.sleep(1)
+            seen.append(connection.is_authenticated)
+            line.say(login()[30:] + beat(3))
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    assert seen == [False, True]

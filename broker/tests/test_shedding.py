@@ -14,9 +14,10 @@ from ottla.broker.server.shedding import PART, SILENT_FACTOR, close_most_idle
 class Connected:
     """A connection as far as shedding looks at it."""
 
-    def __init__(self, idle_ms: float, *, has_spoken: bool = True) -> None:
+    def __init__(self, idle_ms: float, *, has_spoken: bool = True, is_authenticated: bool = True) -> None:
         self._idle_ms = idle_ms
         self.has_spoken = has_spoken
+        self.is_authenticated = is_authenticated
         self.is_closed = False
 
     def idle_ms(self, now_ms: float) -> float:
@@ -34,9 +35,13 @@ def test_close_most_idle_closes_the_connection_that_was_idle_for_longest() -> No
     assert [x.is_closed for x in connections] == [False, True, True], "each time another one"
 
 
+@pytest.mark.parametrize("state", [(False, True), (True, False), (False, False)])
 @pytest.mark.parametrize(("idle_ms", "goes"), [(9, True), (7, False)])
-def test_close_most_idle_weighs_the_time_of_silent_connections(idle_ms: float, *, goes: bool) -> None:
-    silent, spoken = Connected(idle_ms, has_spoken=False), Connected(9 * SILENT_FACTOR)
+def test_close_most_idle_weighs_the_time_of_silent_and_unauthenticated_connections(
+    idle_ms: float, state: tuple[bool, bool], *, goes: bool
+) -> None:
+    silent = Connected(idle_ms, has_spoken=state[0], is_authenticated=state[1])
+    spoken = Connected(9 * SILENT_FACTOR)
     close_most_idle([silent, spoken], 0)
     assert (silent.is_closed, spoken.is_closed) == (goes, not goes)
 
