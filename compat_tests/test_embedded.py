@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import trio
 from confluent_kafka import Consumer
 
 import ottla
-from compat_tests.raw import until
+from compat_tests.raw import RawClient, until
 from compat_tests.round_trip import round_trip
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as ct
 
 CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
 """``make soak`` asks for more."""
@@ -25,6 +28,20 @@ CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
 def test_a_client_talks_to_an_embedded_broker(isolate: bool) -> None:
     with ottla.Broker(isolate=isolate) as broker:
         assert round_trip(broker.bootstrap_servers, "t") == b"hello"
+
+
+def test_settings_of_an_isolated_broker_are_no_arguments_and_win_over_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "2")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    settings = {"num.partitions": "3", "ssl.keystore.password": "not for other users"}
+    with ottla.Broker(isolate=True, settings=settings) as broker:
+        assert broker._child is not None
+        assert b"not for other users" not in Path(f"/proc/{broker._child.pid}/cmdline").read_bytes()
+        assert list(tmp_path.glob("*.properties")) == []
+        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", -1, -1)], 30_000)
+        assert RawClient(broker.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].num_partitions == 3
 
 
 def test_data_is_kept_where_it_was_asked_to_be(tmp_path: Path) -> None:

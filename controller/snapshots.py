@@ -32,7 +32,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.world.disk import Disk, read_file
 
-_NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
 RECORDS_A_BATCH = 1024
 
 
@@ -60,7 +60,7 @@ class Snapshot:
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     """The snapshots of a metadata log, oldest first."""
-    found = (_NAME.match(name) for name in disk.listdir(directory))
+    found = (_NAME.fullmatch(name) for name in disk.list_files(directory))
     return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
 

@@ -379,7 +379,7 @@ def _rebased(data: bytes, place: Place, shift: int) -> bytes:
 def discard(disk: Disk, directory: str) -> None:
     """Throw new segments away that never took their place."""
     if disk.exists(directory):
-        for name in disk.listdir(directory):
+        for name in disk.list_files(directory):
             file = parse_segment_file(name)
             if file is not None and file.state in (CLEANED, SWAP):
                 disk.unlink(f"{directory}/{name}")

@@ -51,8 +51,11 @@ def list_foreign(disk: Disk, path: str) -> list[str]:
 
 
 def holds_partition(disk: Disk, path: str) -> bool:
-    """Whether a directory has at least one file of a partition in it."""
-    names = disk.listdir(path)
+    """Whether a directory has at least one file of a partition in it; False where it may not be read."""
+    try:
+        names = disk.list_files(path)
+    except PermissionError:
+        return False
     return PARTITION_METADATA in names or any(parse_segment_file(name) for name in names)
 
 
@@ -64,8 +67,8 @@ def remove_partition(disk: Disk, path: str) -> None:
     Raises:
         OSError: something of it could not be removed.
     """
-    for name in disk.listdir(path):
-        if parse_segment_file(name) is not None and not disk.is_dir(f"{path}/{name}"):
+    for name in disk.list_files(path):
+        if parse_segment_file(name) is not None:
             disk.unlink(f"{path}/{name}")
     disk.rmtree(path)
 

@@ -68,8 +68,8 @@ def rebuild_producers(
 
 def snapshot_files(disk: Disk, directory: str) -> list[str]:
     """Return the names of the producer snapshots in a partition's directory."""
-    files = ((name, parse_segment_file(name)) for name in disk.listdir(directory) if name.endswith(".snapshot"))
-    return [name for name, file in files if file is not None and not disk.is_dir(f"{directory}/{name}")]
+    files = ((name, parse_segment_file(name)) for name in disk.list_files(directory) if name.endswith(".snapshot"))
+    return [name for name, file in files if file is not None]
 
 
 def _load(log: LogState, path: str, at: int) -> ProducerStates | None:

@@ -46,7 +46,7 @@ def create_log(
         FileExistsError: records lie there already, of whomever, and stay; OSError: the disk failed.
     """
     disk.makedirs(directory)
-    for name in disk.listdir(directory):
+    for name in disk.list_files(directory):
         if is_log_file(name) and disk.stat(f"{directory}/{name}").size_bytes:
             raise FileExistsError(errno.EEXIST, "records lie where a new log was to be", f"{directory}/{name}")
     write_partition_metadata(disk, directory, topic_id, sync=True)
@@ -136,7 +136,7 @@ def _tidy(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[
     range, some of which may be removed already: it takes their place. While there are ``.cleaned`` files of the same
     range the exchange had not begun, and its ``.swap`` files go too. (``LogLoader.removeTempFilesAndCollectSwapFiles``)
     """
-    names = disk.listdir(directory)
+    names = disk.list_files(directory)
     files = {name: file for name in names if (file := parse_segment_file(name)) is not None}
     unfinished = min((file.base_offset for file in files.values() if file.state == CLEANED), default=None)
     swaps, ends = {}, [0]
@@ -146,35 +146,34 @@ def _tidy(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[
         is_swap = file is not None and file.state == SWAP
         invalid = file is not None and is_swap and unfinished is not None and file.base_offset >= unfinished
         if is_temporary_file(name) or invalid or (file is not None and file.state in (DELETED, CLEANED)):
-            if not disk.is_dir(f"{directory}/{name}"):  # that is nothing Kafka has made
-                disk.unlink(f"{directory}/{name}")
+            disk.unlink(f"{directory}/{name}")
         elif file is not None and is_swap:
             swaps[name] = file
     for name, file in swaps.items():
         if file.kind == ".log":
             end = _end_of(disk, f"{directory}/{name}", file.base_offset)
             ends.append(end)
-            for other in disk.listdir(directory):
+            for other in disk.list_files(directory):
                 own = parse_segment_file(other)
                 if own is not None and own.state != SWAP and file.base_offset <= own.base_offset < end:
                     disk.unlink(f"{directory}/{other}")
                     gone = True
     if gone:
         disk.fsync_dir(directory)  # else one of them could come back behind the segment that stands for it
-    below = _base_behind(disk.listdir(directory), max(ends)) if swaps else 0
+    below = _base_behind(disk.list_files(directory), max(ends)) if swaps else 0
     if below:
         on_swaps(below)
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
     if swaps:
         disk.fsync_dir(directory)  # else its old name could come back beside what the next compaction leaves half done
-    names = disk.listdir(directory)
+    names = disk.list_files(directory)
     logs = set(bases_of(names, ".log"))
     for name in names:
         file = parse_segment_file(name)
         if file is not None and file.kind in INDEXES and file.state == "" and file.base_offset not in logs:
             disk.unlink(f"{directory}/{name}")
-    return disk.listdir(directory), below
+    return disk.list_files(directory), below
 
 
 def _base_behind(names: list[str], end: int) -> int:

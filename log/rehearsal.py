@@ -129,6 +129,12 @@ class Rehearsal:
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
+    def list_files(self, path: str) -> list[str]:
+        """As it would be."""
+        names = {n for n in self._under.list_files(path) if f"{path}/{n}" not in self._gone}
+        names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
+        return sorted(names)
+
     def makedirs(self, path: str, mode: int = 0o777) -> None:
         """Take it back where it was removed: all else that is rehearsed is there."""
         self._gone.discard(path)

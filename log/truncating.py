@@ -110,7 +110,7 @@ class TruncatableLog(ReadableLog):
         self.truncations += 1
         self.sealed_at = -1
         # An exchange may be under way: a crash would bring back what is cut now.
-        for name in self.disk.listdir(self.directory):
+        for name in self.disk.list_files(self.directory):
             file = parse_segment_file(name)
             if file is not None and file.state == SWAP:
                 self.disk.unlink(f"{self.directory}/{name}")

@@ -10,6 +10,7 @@ trio; from asyncio use the thread form in an executor.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.config import NodeConfig
+from ottla.broker.config import NodeConfig, from_environment
 from ottla.broker.node import Node
 from ottla.broker.start_checks import check_values
+from ottla.log.java_properties import dumps_settings
 from ottla.world.hosts import host_port
 from ottla.world.kept_modules import keep_modules
 from ottla.world.real_env import RealEnv
@@ -168,15 +170,26 @@ class Broker:
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", directory]
         command += ["--listen", host_port(self.host, self._wanted_port)]
         command += ["--secure"] if self._secured is not None else []
-        for key, value in self.settings.items():
-            command += ["--set", f"{key}={value}"]
-        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline()
+        settings_file = self._write_settings()
+        try:
+            command += ["--config", settings_file]
+            kept = {k: v for k, v in os.environ.items() if not from_environment({k: v}).keys() & self.settings.keys()}
+            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=kept)  # noqa: S603 - ours
+            assert self._child.stdout is not None
+            line = self._child.stdout.readline()
+        finally:
+            os.unlink(settings_file)
         if "Kafka Server started" not in line:
             self.stop()
             raise BrokerFailed("the broker's process did not start; its own words are on standard error")
         self.port = int(line.split("started: ")[1].split(",")[0].rpartition(":")[2])
+
+    def _write_settings(self) -> str:
+        """Write the settings into a private file and return its path: every user sees the arguments of a process."""
+        number, path = tempfile.mkstemp(prefix="ottla-", suffix=".properties")
+        with open(number, "w", encoding="utf-8") as file:
+            file.write(dumps_settings(self.settings))
+        return path
 
     def stop(self) -> None:
         """Stop cleanly and remove a temporary directory. Stopping twice is no error."""

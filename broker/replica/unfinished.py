@@ -106,6 +106,11 @@ def _take(
         return None  # one of two that wait
     try:
         log = directory.open_at(one.path, *at, settings, now_ms, adjoin=not one.told)  # told of: all of it was synced
+    except PermissionError as error:
+        if one.told:
+            raise
+        logger.warning("copy of a partition cannot be read: %r (%s; left as it is)", one.path, error)
+        return None
     except CorruptFile:
         if replica is None and one.alone and one.told:
             _wait(replicas, one)

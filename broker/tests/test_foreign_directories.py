@@ -27,6 +27,20 @@ def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCa
     assert not ground.replicas.copies_left
 
 
+def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground()
+    made(ground, 0, "t", records=1)
+    disk = ground.env.disk
+    disk.makedirs("/a/other-7")
+    disk.fault = lambda what, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if (what, at) == ("listdir", "/a/other-7") else None
+    )
+    load(ground, "t")
+    assert ground.hosted() == {("t", 0)}
+    assert not ground.storage.failed
+    assert "'/a/other-7' (left as it is)" in caplog.text
+
+
 def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     ground = Ground()
     made(ground, 0, "t", records=1)

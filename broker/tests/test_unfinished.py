@@ -210,6 +210,19 @@ def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone(
     assert (ground.where(), ground.replicas.futures) == ("/a", {})
 
 
+def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_leaves_it() -> None:
+    ground = Moving()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    path = f"/b/t-0.{TAG}-future"
+    ground.env.disk.fault = lambda what, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and what == "open" else None
+    )
+    start(ground, 0)
+    assert not ground.storage.failed
+    assert ground.env.disk.exists(path)
+
+
 @pytest.mark.parametrize(("isr", "counts"), [((), False), ((ME,), False), ((ME, ME + 1), True), ((ME + 1,), True)])
 def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_has(
     isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture

@@ -108,7 +108,7 @@ class MetadataStore:
         """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R233)."""
         if not self.disk.exists(self.directory):
             return
-        names = self.disk.listdir(self.directory)
+        names = self.disk.list_files(self.directory)
         for name in names:
             if is_unfinished_snapshot(name):
                 self.disk.unlink(f"{self.directory}/{name}")
@@ -130,7 +130,7 @@ class MetadataStore:
 
     def _open(self, now_ms: int) -> PartitionLog:
         disk, end = self.disk, self.snapshot_id.end_offset
-        if not disk.exists(self.directory) or not bases_of(disk.listdir(self.directory), ".log"):
+        if not disk.exists(self.directory) or not bases_of(disk.list_files(self.directory), ".log"):
             log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
         else:
             log = open_log(

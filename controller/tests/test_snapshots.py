@@ -127,6 +127,15 @@ def test_names_are_read_and_anything_else_is_none() -> None:
     assert SnapshotId(5, 7).file_name == "00000000000000000005-0000000007.checkpoint"
 
 
+def test_list_snapshots_leaves_names_that_nearly_match_and_directories_out() -> None:
+    disk = MemoryDisk(random.Random(0), lambda: 0).session()
+    disk.makedirs("/d")
+    for name in ("\u0660" * 20 + "-" + "\u0660" * 10 + ".checkpoint", SnapshotId(3, 1).file_name + "\n"):
+        disk.open(f"/d/{name}", create=True).close()
+    disk.makedirs(f"/d/{SnapshotId(5, 1).file_name}")
+    assert list_snapshots(disk, "/d") == []
+
+
 def test_a_half_written_one_is_written_anew_and_has_its_name_when_it_is_whole() -> None:
     disk, path = on_disk(b"old")
     session = disk.session()

@@ -76,3 +76,25 @@ def test_remove_partition_removes_the_whole_directory() -> None:
     touch(disk, f"{path}/partition.metadata")
     remove_partition(disk, path)
     assert disk.listdir("/d") == []
+
+
+SEGMENT_NAMES = [
+    f"{5:020d}{kind}{state}"
+    for kind in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    for state in ("", ".deleted", ".cleaned", ".swap", ".tmp")
+]
+
+
+def test_open_log_with_directories_named_as_segment_files_leaves_them_and_reads_all_records() -> None:
+    memory = memory_disk()
+    directory = with_logs(memory, 1)
+    there, path = offsets(directory.logs["t", 0]), directory.logs["t", 0].directory
+    for name in SEGMENT_NAMES:
+        directory.disk.makedirs(f"{path}/{name}")
+        touch(directory.disk, f"{path}/{name}/keep")
+    again, log = opened_again(memory)[0], opened_again(memory)[1][0]
+    assert offsets(log) == there
+    assert all(again.disk.exists(f"{path}/{name}/keep") for name in SEGMENT_NAMES)
+    log.truncate_to(log.log_end_offset - 1, NOW)
+    log.start_over_at(100, NOW)
+    assert all(again.disk.exists(f"{path}/{name}/keep") for name in SEGMENT_NAMES)

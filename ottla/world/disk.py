@@ -124,6 +124,9 @@ class Disk(Protocol):
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
 
+    def list_files(self, path: str) -> list[str]:
+        """Names of the regular files in a directory, sorted; a symbolic link counts as what it leads to."""
+
     def makedirs(self, path: str, mode: int = 0o777) -> None:
         """Make a directory and its parents where they are missing; ``mode`` is that of the directory itself."""
 
@@ -164,6 +167,7 @@ class PrivateDisk:
         self.exists = under.exists
         self.is_dir = under.is_dir
         self.listdir = under.listdir
+        self.list_files = under.list_files
         self.rename = under.rename
         self.unlink = under.unlink
         self.rmtree = under.rmtree

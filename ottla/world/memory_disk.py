@@ -232,6 +232,10 @@ class Session:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return self._children(path)
 
+    def list_files(self, path: str) -> list[str]:
+        """Names of files, sorted."""
+        return [name for name in self.listdir(path) if f"{path}/{name}" in self.disk.files]
+
     def _children(self, path: str) -> list[str]:
         prefix = path + "/"
         every = [*self.disk.files, *self.disk.dirs]

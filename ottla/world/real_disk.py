@@ -112,6 +112,16 @@ def _is_real_dir(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a regular file or a link to one; a link that leads to itself is none."""
+    try:
+        return entry.is_file()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
 def _unless_missing(error: OSError) -> None:
     """Raise what keeps a directory from being listed, unless it is gone."""
     if not isinstance(error, FileNotFoundError):
@@ -137,6 +147,11 @@ class RealDisk:
     def listdir(self, path: str) -> list[str]:
         """Sorted, so that nothing depends on the file system's order."""
         return sorted(os.listdir(path))
+
+    def list_files(self, path: str) -> list[str]:
+        """As `listdir`; only of a symbolic link more than its name is read."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if _is_file(entry))
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
         """With parents."""
@@ -283,6 +298,10 @@ class ReservedDisk(RealDisk):
     def listdir(self, path: str) -> list[str]:
         """List, by a descriptor of the reserve at need."""
         return self._reserved(lambda: super(ReservedDisk, self).listdir(path))
+
+    def list_files(self, path: str) -> list[str]:
+        """List, by a descriptor of the reserve at need."""
+        return self._reserved(lambda: super(ReservedDisk, self).list_files(path))
 
     def rmtree(self, path: str) -> None:
         """Remove, by a descriptor of the reserve at need."""

@@ -142,3 +142,13 @@ def test_private_disk_that_is_dropped_gives_its_descriptors_back() -> None:
     assert len(os.listdir("/proc/self/fd")) == before + RESERVED
     del disk
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_list_files_returns_regular_files_and_links_to_them(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name, target in (("link", "file"), ("to-directory", "directory"), ("broken", "missing"), ("loop", "loop")):
+        (tmp_path / name).symlink_to(target)
+    assert RealDisk().list_files(str(tmp_path)) == ["file", "link"]
+    assert RealDisk().private().list_files(str(tmp_path)) == ["file", "link"]
