@@ -208,8 +208,8 @@ class Leading:
             isr: the ISR by the image.
             log_end: the log end offset of this broker.
             now_ms: wall-clock time.
-            earlier: state of the leader epoch before, where this broker led in it too. What the other replicas have
-                said of their logs still holds, and the high watermark need not wait for another fetch of each.
+            earlier: state of the leader epoch directly before, where this broker led in it too. What the other replicas
+                have said of their logs still holds, and the high watermark need not wait for another fetch of each.
         """
         others = {i: Follower(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
         if earlier is not None:

@@ -143,7 +143,8 @@ class Replica:
                 self._wake(self._start_key)
             return False
         end = self.log.log_end_offset
-        before = state if type(state) is Leading else None
+        # An epoch that the image passed over may have been led by another broker: its followers may have truncated.
+        before = state if type(state) is Leading and state.epoch == epoch - 1 else None
         self.state = Leading.begin(node_id, epoch, told.partition_epoch, told.replicas, isr, end, now_ms, before)
         self.is_alone = not self.state.followers
         if type(state) is Following:
