@@ -20,14 +20,17 @@ CLUSTERS = 3_000
 CHANGES = 40_000
 
 
+JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Bounds of a short program's memory: by default its heap grows to a quarter of the machine's."""
+
+
 def kafka(program: str, lines: list[str]) -> list[str]:
     """What a Java program answers to each line."""
     jars("kafka")
     source = Path(__file__).parent / "java" / program
     text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(
-        ["java", "-cp", classpath(), str(source)], input=text, capture_output=True, text=True, check=False
-    )
+    command = ["java", *JAVA_OPTIONS, "-cp", classpath(), str(source)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     answers = done.stdout.splitlines()
     assert len(answers) == len(lines)
