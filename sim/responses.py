@@ -137,7 +137,7 @@ def check_fetch(
         part, size = wanted[place], len(row.records or b"")
         try:
             count = check_row(row, part.fetch_offset, reader, has_holes=size > 0 and holes.has(place))
-            limit = min(part.partition_max_bytes, left)
+            limit = max(min(part.partition_max_bytes, left), 0)
             exceeds = f"{size} bytes in {count} batches, limit {limit}"
             assert size <= limit or (may_exceed and count == 1), exceeds
         except AssertionError as error:

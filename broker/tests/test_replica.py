@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.replica.partition import Leading
 from ottla.broker.replica.replica import IsrRules, Replica
 from ottla.broker.tests.ground import ME, Ground, topic
 from ottla.broker.tests.world import NOW_MS, topic_id_of
@@ -48,6 +49,28 @@ def test_what_a_killed_process_left_unsynced_is_no_answer_to_a_batch_sent_again(
     replica.count_what_was_found(NOW)
     assert found.high_watermark == committed
     assert bool(due) == (committed == SYNCED), "and its sync is asked for at once"
+
+
+def test_follow_without_the_leader_epoch_in_between_forgets_what_followers_said() -> None:
+    """Another broker may have led in it, and a member of its ISR have truncated what it had of this log."""
+    ground = Ground()
+
+    async def story() -> None:
+        ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2)))
+        await ground.applier.settled()
+        replica = ground.replicas.leader("t", 0)
+        replica.append(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
+        assert isinstance(replica.state, Leading)
+        replica.state.fetched(2, -1, 1, 0, 1, NOW_MS)
+        ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2), partition_epoch=2, leader_epoch=2))
+        await ground.applier.settled()
+        assert isinstance(replica.state, Leading)
+        assert replica.state.followers[2].end_offset == -1
+        assert replica.log.high_watermark == 0
+        replica.fetched(2, -1, 1, 0, 1, NOW_MS)
+        assert replica.log.high_watermark == 1
+
+    ground.play(story)
 
 
 def test_an_isr_without_the_slow_commits_and_whoever_waits_for_that_hears_of_it() -> None:

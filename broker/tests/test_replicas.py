@@ -290,28 +290,6 @@ def test_a_leader_of_the_epoch_before_keeps_what_followers_said_and_one_that_fol
     assert ground.led == [("t", 0)] * 3, "once an epoch"
 
 
-def test_follow_without_the_leader_epoch_in_between_forgets_what_followers_said() -> None:
-    """Another broker may have led in it, and a member of its ISR have truncated what it had of this log."""
-    ground = Ground()
-
-    async def story() -> None:
-        ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2)))
-        await ground.applier.settled()
-        replica = ground.replicas.leader("t", 0)
-        replica.append(bytearray(r.build([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
-        assert isinstance(replica.state, Leading)
-        replica.state.fetched(2, -1, 1, 0, 1, NOW_MS)
-        ground.say(topic("t", 1, replicas=(ME, 2), isr=(ME, 2), partition_epoch=2, leader_epoch=2))
-        await ground.applier.settled()
-        assert isinstance(replica.state, Leading)
-        assert replica.state.followers[2].end_offset == -1
-        assert replica.log.high_watermark == 0
-        replica.fetched(2, -1, 1, 0, 1, NOW_MS)
-        assert replica.log.high_watermark == 1
-
-    ground.play(story)
-
-
 def test_whether_a_leader_is_alone_goes_with_its_replicas() -> None:
     ground = Ground()
 

@@ -77,6 +77,7 @@ GOOD: list[tuple[list[tuple[int, bytes]], dict[str, Any]]] = [
     ([(0, batch(0) + b"12")], {}),
     ([(0, batch(0)), (1, b"")], {"each": 1}),
     ([(1, b""), (0, batch(0)), (2, b"")], {"most": 0}),
+    ([(0, b"")], {"each": -5}),
     ([(0, batch(3)), (1, batch(3))], {"offset": 5}),
     ([(0, batch(6)), (1, batch(9))], {"offset": 5, "compact": True}),
     ([(0, batch(0) + batch(9))], {}),
