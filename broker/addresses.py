@@ -28,6 +28,8 @@ EARLY = "early.start.listeners"
 ROLES = "process.roles"
 INTER_BROKER = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+MECHANISMS, GSSAPI = "sasl.enabled.mechanisms", "GSSAPI"
 MAP = "listener.security.protocol.map"
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
@@ -212,15 +214,18 @@ def refusals(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
             yield key, str(error)
     for key in (LISTENERS, ADVERTISED):
         try:
-            for text in listed(values, key):
-                parse_listener(text)
+            names = [parse_listener(text)[0] for text in listed(values, key)]
         except BadConfig as error:
             readable = False
             yield key, str(error)
+        else:
+            if key == ADVERTISED and len(set(names)) < len(names):
+                yield key, f"Each listener must have a different name ({', '.join(names)})"
     if readable:
         yield from _served(values)
         yield from _quorum(values, node_id)
         yield from _listeners(values)
+        yield from _inter_broker_protocol(values)
 
 
 def _ids(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
@@ -237,11 +242,16 @@ def _served(values: Mapping[str, str]) -> Iterator[Refusal]:
     """Listener names need a protocol."""
     mapped = protocols_of(values)
     names = controller_names(values)
-    for at in addresses_of(values, LISTENERS):
-        if at.name not in mapped:
-            yield LISTENERS, f"listener {at.name} has no protocol: add {at.name}:PLAINTEXT to {MAP}"
-    if CONTROLLER not in roles_of(values) and names[0] not in mapped:
-        yield MAP, f"controller listener {names[0]} has no protocol: add {names[0]}:PLAINTEXT"
+    for key in (LISTENERS, ADVERTISED):
+        for at in addresses_of(values, key):
+            if at.name not in mapped:
+                yield key, f"listener {at.name} has no protocol: add {at.name}:PLAINTEXT to {MAP}"
+    if CONTROLLER in roles_of(values):
+        return
+    # Kafka maps a controller listener that has no entry by its name as it is written, and looks for it in upper case.
+    written = () if MAP in values else listed(values, NAMES)
+    for name in (*(x for x in names if x not in mapped), *(x for x in written if x != x.upper())):
+        yield MAP, f"controller listener {name} has no protocol: add {name.upper()}:PLAINTEXT"
 
 
 def _quorum(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
@@ -271,7 +281,7 @@ def _listeners(values: Mapping[str, str]) -> Iterator[Refusal]:
     clients = [x for x in bound if x not in names]
     missing = [x for x in names if x not in bound] or [x for x in listed(values, NAMES) if x != x.upper()]
     for early in listed(values, EARLY):
-        if early not in (*bound, *names):
+        if early not in bound:
             yield EARLY, f"contains listener {early}, but this is not contained in {LISTENERS} or {NAMES}"
     wanted = NAMES in values or roles == {CONTROLLER} or voters_of(values)
     if CONTROLLER in roles and missing and wanted and (LISTENERS in values or roles == {CONTROLLER}):
@@ -281,6 +291,8 @@ def _listeners(values: Mapping[str, str]) -> Iterator[Refusal]:
     if roles == {CONTROLLER}:
         if clients and LISTENERS in values:
             yield LISTENERS, f"{clients[0]} is not in {NAMES}, and this node is a controller only (process.roles)"
+        if INTER_BROKER in values and values[INTER_BROKER].strip().upper() in names:
+            yield NAMES, f"must not contain {INTER_BROKER} where {ROLES} is controller"
         return
     if not clients:
         yield LISTENERS, f"leaves no listener to clients: all are in {NAMES}"
@@ -292,13 +304,35 @@ def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[
     told = advertised if ADVERTISED in values else clients
     if clients and not told:
         yield ADVERTISED, "names no listener for clients"
-    named = values.get(INTER_BROKER, "").strip().upper()
-    if INTER_BROKER in values and INTER_BROKER_PROTOCOL in values:
-        yield INTER_BROKER_PROTOCOL, f"cannot stand beside {INTER_BROKER}: leave it out"
-    if INTER_BROKER in values and told and named not in told:
-        yield INTER_BROKER, f"{named} is not among the advertised listeners ({', '.join(told)})"
-    protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
-    if protocol not in PROTOCOLS:
-        yield INTER_BROKER_PROTOCOL, f"{protocol} is none: {', '.join(PROTOCOLS)}"
-    elif INTER_BROKER_PROTOCOL in values and INTER_BROKER not in values and told and protocol not in told:
-        yield INTER_BROKER_PROTOCOL, f"{protocol} is not among the advertised listeners ({', '.join(told)})"
+    if not told:
+        return
+    if INTER_BROKER in values:
+        key, name = INTER_BROKER, values[INTER_BROKER].strip().upper()
+    else:
+        key, name = INTER_BROKER_PROTOCOL, values.get(INTER_BROKER_PROTOCOL, told[0]).strip().upper()
+    if name not in told:
+        yield key, f"{name} is not among the advertised listeners ({', '.join(told)})"
+
+
+def _inter_broker_protocol(values: Mapping[str, str]) -> Iterator[Refusal]:
+    """Generate what is wrong with the listener between brokers, whichever roles the node has.
+
+    Source: ``AbstractKafkaConfig.interBrokerListenerNameAndSecurityProtocol`` (apache/kafka 4.3.1).
+    """
+    if INTER_BROKER in values:
+        if INTER_BROKER_PROTOCOL in values:
+            yield INTER_BROKER_PROTOCOL, f"cannot stand beside {INTER_BROKER}: leave it out"
+        name = values[INTER_BROKER].strip().upper()
+        protocol = protocols_of(values).get(name, "")
+        if not protocol:
+            yield INTER_BROKER, f"Listener with name {name} not found in {MAP}"
+    else:
+        name = protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
+    named = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
+    if named not in PROTOCOLS:
+        yield INTER_BROKER_PROTOCOL, f"{named} is none: {', '.join(PROTOCOLS)}"
+    if protocol.startswith("SASL"):
+        prefixed = f"listener.name.{name.lower()}.{MECHANISMS}"
+        enabled = listed({MECHANISMS: values.get(prefixed, values.get(MECHANISMS, GSSAPI))}, MECHANISMS)
+        if values.get(INTER_BROKER_MECHANISM, GSSAPI).strip() not in enabled:
+            yield INTER_BROKER_MECHANISM, f"must be included in {MECHANISMS} ({', '.join(enabled)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import IO, Any
 from compat_tests.jars import CACHE, classpath, jars
 from compat_tests.shown import shown
 from ottla import cluster
+from ottla.log.java_properties import dumps
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 CHECKED = (sys.executable, str(Path(__file__).with_name("checked.py")))
@@ -143,6 +145,11 @@ def _wait_for_slot() -> IO[str]:
         time.sleep(0.1)
 
 
+def _escaped(value: str) -> str:
+    r"""Return a value for a properties file, which is ISO-8859-1: with ``\uXXXX`` for characters beyond ASCII."""
+    return re.sub("[^\0-~]", lambda found: dumps({"": found[0]}).strip()[1:], value)
+
+
 class KafkaProcess(Process):
     """Apache Kafka, one node, combined roles."""
 
@@ -153,7 +160,7 @@ class KafkaProcess(Process):
         """Its own: directories made elsewhere name others, and who holds them runs beside."""
         # Records of stories are old: half a minute after its start retention would take them, however far the story is.
         settings = {"log_initial_task_delay_ms": "3600000", **settings}
-        more = "".join(f"{key.replace('_', '.')}={value}\n" for key, value in settings.items())
+        more = "".join(f"{key.replace('_', '.')}={_escaped(value)}\n" for key, value in settings.items())
         self.config = data_dir.parent / f"{data_dir.name}.properties"
         self.config.write_text(
             f"process.roles=broker,controller\nnode.id=1\nlog.dirs={data_dir}\n"

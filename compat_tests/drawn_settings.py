@@ -200,6 +200,44 @@ TABLES: dict[str, Mapping[str, object]] = {
 }
 
 
+NODE: dict[str, tuple[str, ...]] = {
+    "process.roles": ("broker", "controller", "controller,broker"),
+    "node.id": ("1", "2"),
+    "broker.id": ("1", "2", "01"),
+    "listeners": (
+        *OF_KEY["listeners"],
+        "CONTROLLER://127.0.0.1:9093",
+        "SSL://:1,CONTROLLER://:2",
+        "SASL_PLAINTEXT://:1,CONTROLLER://:2",
+        "A://:1",
+        "A://:1,B://:2,CONTROLLER://:3",
+    ),
+    "advertised.listeners": (
+        *OF_KEY["advertised.listeners"],
+        "SSL://h:1",
+        "A://h:1,B://h:2",
+        "CONTROLLER://0.0.0.0:1",
+        "PLAINTEXT://h:1,PLAINTEXT://g:1",
+    ),
+    "listener.security.protocol.map": (
+        *OF_KEY["listener.security.protocol.map"],
+        "A:SASL_PLAINTEXT,B:SSL,CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    ),
+    "controller.listener.names": (*OF_KEY["controller.listener.names"], "CONTROLLER,A", "A,B"),
+    "inter.broker.listener.name": (*OF_KEY["inter.broker.listener.name"], "B"),
+    "security.inter.broker.protocol": (*OF_KEY["security.inter.broker.protocol"], "SASL_PLAINTEXT", "x"),
+    "sasl.mechanism.inter.broker.protocol": ("PLAIN", "SCRAM-SHA-256"),
+    "sasl.enabled.mechanisms": ("PLAIN", "SCRAM-SHA-256", "PLAIN,GSSAPI"),
+    "controller.quorum.auto.join.enable": ("true", "false"),
+    **{
+        name: OF_KEY[name]
+        for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers", "early.start.listeners")
+    },
+}
+"""Roles, listeners and voters of a node: its rules are between more than two of them."""
+
+
 class Drawn(NamedTuple):
     """Settings of a broker, topic or group, and those of the broker behind it."""
 
@@ -280,6 +318,22 @@ class Draws:
     def pairs(self, count: int) -> list[Drawn]:
         """Pairs of settings, most of them with a rule between them."""
         return [self._pair() for _ in range(count)]
+
+    def nodes(self, count: int) -> list[Drawn]:
+        """Some roles, listeners and voters together."""
+        return [self._node() for _ in range(count)]
+
+    def _node(self) -> Drawn:
+        rng = self.rng
+        names = rng.sample(tuple(NODE), rng.randint(1, 4))
+        settings = {name: rng.choice(NODE[name]) for name in names}
+        if rng.random() < 0.7:
+            settings.setdefault("process.roles", rng.choice(NODE["process.roles"]))
+        if rng.random() < 0.6 and settings.get("process.roles") == "controller":
+            settings.setdefault("listeners", "CONTROLLER://127.0.0.1:9093")
+        elif rng.random() < 0.6 and settings.get("process.roles") == "broker":
+            settings |= {"listeners": "PLAINTEXT://127.0.0.1:9092", "node.id": "7"}
+        return self._one("broker", settings)
 
     def _one(self, kind: str, settings: Settings) -> Drawn:
         if kind == "broker":

@@ -15,23 +15,15 @@ import pytest
 
 from compat_tests.beside_settings import differs, is_listed, ours
 from compat_tests.changed_settings import Changed, compared, steps_of
-from compat_tests.cluster import KafkaProcess, OttlaProcess, Process
+from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process
 from compat_tests.drawn_settings import TABLES, Draws
+from compat_tests.started_settings import STARTS, SameFile, Start, kafka_with
 from compat_tests.test_controller_rules import kafka
-from ottla.controller.tests.test_broker_rules import ACCEPTED, REFUSED, UNRESOLVED, settings
 
 VALUES, PAIRS = (int(x) for x in os.environ.get("OTTLA_SETTINGS", "1,100").split(","))
-STARTS = int(os.environ.get("OTTLA_SETTINGS_STARTS", "3"))
+NUMBER_OF_STARTS = int(os.environ.get("OTTLA_SETTINGS_STARTS", "3"))
 CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "150"))
 SEED = int(os.environ.get("OTTLA_SETTINGS_SEED", "1"))
-GIVEN = [
-    text
-    for text in (*ACCEPTED, *(text for text, _ in REFUSED), *UNRESOLVED)
-    if "log.dirs" not in text and "uniform,org" not in text and text.isascii()
-]
-"""Settings that keep or break each rule; directories are each broker's own. Where an assignor is named twice, Kafka
-starts, and its group coordinator does not.
-"""
 
 
 def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
@@ -71,12 +63,18 @@ def starts(process: Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("text", random.Random(SEED).sample(GIVEN, min(STARTS, len(GIVEN))))
-def test_a_broker_starts_with_settings_if_kafka_does(text: str, tmp_path: Path, formatted: Path) -> None:
+@pytest.mark.parametrize(
+    "start", STARTS if len(STARTS) <= NUMBER_OF_STARTS else random.Random(SEED).sample(STARTS, NUMBER_OF_STARTS)
+)
+def test_a_broker_starts_with_settings_if_kafka_does(start: Start, tmp_path: Path, formatted: Path) -> None:
     shutil.copytree(formatted, tmp_path / "kafka")
-    given = {name.replace(".", "_"): value for name, value in settings(text).items()}
-    expected = starts(KafkaProcess(tmp_path / "kafka", **given))
-    assert starts(OttlaProcess(tmp_path / "ottla", **given)) == expected, text
+    kafka = kafka_with(start, tmp_path / "kafka")
+    has_started = starts(kafka)
+    log = kafka.log.read_text()
+    assert has_started == (start.refused is None), f"{start}: {log[-2000:]}"
+    assert (start.refused or "") in log, f"{start}: Kafka breaks another rule: {log[-2000:]}"
+    ottla = SameFile(kafka, tmp_path / "ottla", OTTLA)
+    assert starts(ottla) == (has_started or start.is_listed), f"{start}: {ottla.log.read_text()}"
 
 
 @pytest.fixture(scope="module")

@@ -150,7 +150,7 @@ def _broken(settings: BrokerSettings, log_dirs: Collection[str]) -> Iterator[str
         if settings.number(name) not in _CODECS:
             yield f"Unknown compression type id: {settings.number(name)}"
     if "classic" not in settings.elements("group.coordinator.rebalance.protocols"):
-        yield "Disabling the 'CLASSIC' protocol is not supported."
+        yield "Disabling the 'classic' protocol is not supported."
     yield from _logs(settings)
     yield from _replication(settings)
     yield from _cordoned(settings, log_dirs)

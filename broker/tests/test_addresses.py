@@ -176,6 +176,25 @@ REFUSED = [
     (BROKER_ONLY, {"controller.quorum.auto.join.enable": "true"}, "controller.quorum.auto.join.enable", "controllers"),
     (CONTROLLER_ONLY, {"listeners": "CONTROLLER://one:1,P://:2"}, "listeners", "a controller only"),
     (CONTROLLER_ONLY, {"listeners": "P://one:1"}, "controller.listener.names", "CONTROLLER is not among"),
+    (CONTROLLER_ONLY, {"inter.broker.listener.name": "CONTROLLER"}, "controller.listener.names", "must not contain"),
+    (CONTROLLER_ONLY, {"inter.broker.listener.name": "X"}, "inter.broker.listener.name", "X not found in"),
+    (
+        CONTROLLER_ONLY,
+        {"inter.broker.listener.name": "SSL", "security.inter.broker.protocol": "SSL"},
+        "security.inter.broker.protocol",
+        "cannot stand",
+    ),
+    (CONTROLLER_ONLY, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
+    (
+        CONTROLLER_ONLY,
+        {"security.inter.broker.protocol": "SASL_SSL", "sasl.enabled.mechanisms": "PLAIN"},
+        "sasl.mechanism.inter.broker.protocol",
+        "must be included in sasl.enabled.mechanisms (PLAIN)",
+    ),
+    (COMBINED, {"advertised.listeners": "PLAINTEXT://a:1,PLAINTEXT://b:1"}, "advertised.listeners", "different name"),
+    (BROKER_ONLY, {"controller.listener.names": "CONTROLLER,C"}, "listener.security.protocol.map", "add C:PLAINTEXT"),
+    (CONTROLLER_ONLY, {"advertised.listeners": "X://one:1"}, "advertised.listeners", "add X:PLAINTEXT"),
+    (BROKER_ONLY, {"early.start.listeners": "CONTROLLER"}, "early.start.listeners", "contains listener CONTROLLER"),
     (DYNAMIC, {"controller.quorum.bootstrap.servers": "one"}, "controller.quorum.bootstrap.servers", "HOST:PORT"),
     (DYNAMIC, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
 ]
@@ -189,6 +208,24 @@ def test_r239_settings_that_do_not_go_together_are_refused(
     found = list(refusals(values, int(values["node.id"])))
     assert any(k == key and says in why for k, why in found), found
     assert all("\n" not in why for _, why in found)
+
+
+def test_refusals_of_mechanism_enabled_at_the_listener_between_brokers_are_none() -> None:
+    values = {
+        **values_of(BROKER_ONLY),
+        "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "GSSAPI",
+    }
+    assert [key for key, _ in refusals(values, 4)] == ["sasl.mechanism.inter.broker.protocol"]
+    assert list(refusals({**values, "listener.name.inside.sasl.enabled.mechanisms": "GSSAPI,PLAIN"}, 4)) == []
+
+
+def test_refusals_of_controller_listener_in_lower_case_name_the_missing_protocol() -> None:
+    values = values_of("process.roles=broker node.id=4 listeners=PLAINTEXT://:1 controller.quorum.voters=1@a:1")
+    found = list(refusals({**values, "controller.listener.names": "controller"}, 4))
+    assert [key for key, _ in found] == ["listener.security.protocol.map"]
+    assert list(refusals({**values, "controller.listener.names": "CONTROLLER"}, 4)) == []
 
 
 def test_a_process_with_roles_needs_a_number() -> None:

@@ -115,6 +115,8 @@ def _zookeeper(c: _Config) -> Iterator[Finding]:
 def _advertised(c: _Config) -> Iterator[Finding]:
     """Clients must be told an address that means something where they are."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
+    values = {line.key: line.value for line in c.lines.values()}
+    is_controller = addresses.roles_of(values) == {addresses.CONTROLLER}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
@@ -126,7 +128,7 @@ def _advertised(c: _Config) -> Iterator[Finding]:
                 f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
             )
             yield c.found("advertised.listeners", DOUBTFUL, text)
-        if bound and name not in bound:
+        if bound and not is_controller and name not in (*bound, *addresses.controller_names(values)):
             yield c.found("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
 
 
