@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from compat_tests.drawn_settings import BASE, Drawn, decoded, key_of
-from ottla.broker.addresses import BadConfig
+from ottla.broker.addresses import STANDARD_AUTHORIZER, BadConfig
 from ottla.broker.start_checks import check_values
 from ottla.cli.settings import configure
+from ottla.controller.broker_rules import InvalidSetting, check_classes
 from ottla.controller.config_keys import check_value
 from ottla.controller.config_rules import check_group, check_topic
 from ottla.controller.config_values import meant
 from ottla.controller.known_classes import NAMED_CLASSES
 from ottla.wire.errors import ProtocolError
 
-AT_START = {*NAMED_CLASSES, "metrics.recording.level", "authorizer.class.name"}
-"""Kafka resolves these after ``KafkaConfig`` was made, and does not start, either."""
-PORT = 99_999
-"""No port: Kafka does not start, though ``KafkaConfig`` takes it."""
-UNROUTABLE = "0.0.0.0"
-ANY_ADVERTISED = "//:"
-"""An advertised listener without a host, which `docs/reference/limitations.md` lists."""
-UNNAMED = "h:1"
-"""A listener without a name: listed there, too."""
+STARTS_ALONE = "inter.broker.listener.name must be a listener name defined in advertised.listeners"
+"""Without a listener called PLAINTEXT, and without a setting that names another one, Kafka does not start."""
+INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
 
 
 def ours(drawn: Drawn) -> str | list[str]:
@@ -54,21 +49,54 @@ def differs(drawn: Drawn, mine: str | list[str], theirs: str) -> bool:
     return mine != [decoded(x) for x in rest.split(" ")]
 
 
-def is_listed(drawn: Drawn, mine: str | list[str]) -> bool:
-    """Whether a difference is one of the documented ones."""
-    settings = drawn.settings
-    if not isinstance(mine, str):
-        named = (
-            settings.get("advertised.listeners") == UNNAMED
-            or settings.get("controller.quorum.voters", "-").strip() == ""
-        )
-        return named or any("oauthbearer.secured." in x for x in mine)
-    classes = [name for name in settings if key_of(drawn.kind, name).type == "CLASS"]
+def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
+    """Return whether Kafka's classes accept a value that Ottla refuses, as the limitations have it.
+
+    Most of them are resolved after ``KafkaConfig`` was made, so Kafka does not start with them, either: real starts
+    show that (`compat_tests.started_settings`).
+    """
+    key = key_of(kind, name)
+    if name in (*NAMED_CLASSES, "metrics.recording.level"):
+        try:
+            check_classes({name: value})
+        except InvalidSetting:
+            return True
     return (
-        not AT_START.isdisjoint(settings)
-        or any("java.lang." in settings[name] for name in classes)
-        or f":{PORT}" in settings.get("listeners", "")
-        or UNROUTABLE in settings.get("controller.quorum.voters", "")
-        or ANY_ADVERTISED in settings.get("advertised.listeners", "")
-        or "remote.log.storage.system.enable" in settings
+        (key.type == "CLASS" and value == "java.lang.String")
+        or (name == "authorizer.class.name" and meant(key, value) not in ("", STANDARD_AUTHORIZER))
+        or (name == "remote.log.storage.system.enable" and meant(key, value) == "true")
+        or (name == "listeners" and ":99999" in value)
+        or (name == "controller.quorum.voters" and "0.0.0.0" in value)
+        or (name == "advertised.listeners" and "//:" in value)
     )
+
+
+def is_accepted_by_ottla_alone(kind: str, name: str, value: str) -> bool:
+    """Return whether Kafka refuses a value that Ottla accepts, as the limitations have it."""
+    return (
+        (name in ("listeners", "advertised.listeners") and "://" not in value)
+        or (name == "controller.quorum.voters" and value.strip() == "")
+        or (key_of(kind, name).type == "CLASS" and "oauthbearer.secured." in value)
+    )
+
+
+def without_listed(drawn: Drawn) -> Drawn:
+    """Return the settings without those whose values the limitations list."""
+    rest = {
+        name: value
+        for name, value in drawn.settings.items()
+        if not is_refused_by_ottla_alone(drawn.kind, name, value)
+        and not is_accepted_by_ottla_alone(drawn.kind, name, value)
+    }
+    given = {name: value for name, value in BASE.items() if name not in rest} if drawn.kind == "broker" else BASE
+    return drawn if len(rest) == len(drawn.settings) else drawn._replace(broker=given, settings=rest)
+
+
+def is_listed(drawn: Drawn, mine: str | list[str], theirs: str) -> bool:
+    """Return whether a difference is one of the documented ones; the other settings are compared by themselves."""
+    alone = is_refused_by_ottla_alone if isinstance(mine, str) else is_accepted_by_ottla_alone
+    if any(alone(drawn.kind, name, value) for name, value in drawn.settings.items()):
+        return True
+    if isinstance(mine, str):
+        return mine.startswith("ssl.keystore.location: listener ")
+    return STARTS_ALONE in (decoded(theirs.partition(" ")[2]) or "") and drawn.settings.keys().isdisjoint(INTER_BROKER)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.beside_settings import differs, is_listed, ours
+from compat_tests.beside_settings import differs, is_listed, ours, without_listed
 from compat_tests.changed_settings import Changed, compared, steps_of
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process
 from compat_tests.drawn_settings import TABLES, Draws
@@ -28,13 +28,14 @@ SEED = int(os.environ.get("OTTLA_SETTINGS_SEED", "1"))
 
 def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
     draws = Draws(SEED)
-    drawn = [*draws.values(VALUES), *draws.pairs(PAIRS)]
+    drawn = [*draws.values(VALUES), *draws.pairs(PAIRS), *draws.nodes(PAIRS)]
     for kind, table in TABLES.items():
         assert {name for x in drawn if x.kind == kind for name in x.settings} == set(table), "every setting is drawn"
+    drawn += [rest for x in drawn if (rest := without_listed(x)) is not x and rest.settings]
     found = []
     for case, theirs in zip(drawn, kafka("Settings.java", [x.line for x in drawn]), strict=True):
         mine = ours(case)
-        if differs(case, mine, theirs) and not is_listed(case, mine):
+        if differs(case, mine, theirs) and not is_listed(case, mine, theirs):
             found.append(f"{case.kind} {case.settings}: {mine!r}, Kafka: {theirs}")
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
