@@ -13,7 +13,8 @@ from ottla.controller.config_keys import GROUP_KEYS
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.schema import Message
 
 PATIENCE_S = 3.0
@@ -94,6 +95,13 @@ def steps_of(rng: random.Random, count: int) -> list[Step]:
     return out
 
 
+def created_of(rng: random.Random, count: int) -> list[tuple[str, str]]:
+    """Drawn values of the LIST settings of a topic that is to be created."""
+    lists = [name for name in TABLES["topic"] if key_of("topic", name).type == "LIST"]
+    every = [(name, value) for name in lists for value in (*ELEMENTS, *values_of(key_of("topic", name)))]
+    return rng.sample(every, min(count, len(every)))
+
+
 class Changed:
     """One broker whose settings are changed."""
 
@@ -111,6 +119,21 @@ class Changed:
             self._client.close()
             self._client = RawClient(self._port)
             return self._client.call(key, version, body)
+
+    def create(self, topic: str, name: str, value: str) -> tuple[int, Any, Any]:
+        """Create a topic with a setting and delete it; return the error, the answered and the described value."""
+        row = CreatableTopic(topic, 1, 1, [], [CreatableTopicConfig(name, value)])
+        (made,) = self._call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([row], 10_000)).topics
+        if made.error_code:
+            return made.error_code, None, None
+        answered = [(x.value, x.config_source) for x in made.configs or () if x.name == name]
+        step = Step(2, topic, ((name, SET, value),))
+        until = time.monotonic() + PATIENCE_S
+        while not (shown := self.shown(step)) and time.monotonic() < until:
+            time.sleep(0.02)
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(topic)], timeout_ms=10_000)
+        self._call(ApiKey.DELETE_TOPICS, 6, request)
+        return 0, answered, shown
 
     def alter(self, step: Step, *, validate_only: bool = False) -> tuple[int, str | None]:
         """Change settings; return the error and its message."""

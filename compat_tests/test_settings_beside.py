@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from compat_tests.beside_settings import differs, is_listed, ours, without_listed
-from compat_tests.changed_settings import Changed, compared, steps_of
+from compat_tests.changed_settings import Changed, compared, created_of, steps_of
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process
 from compat_tests.drawn_settings import TABLES, Draws
 from compat_tests.started_settings import STARTS, SameFile, Start, kafka_with
@@ -40,18 +41,33 @@ def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
 
-def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Changed, Changed]]:
+    """A running Ottla and a running Kafka."""
+    where = tmp_path_factory.mktemp("changed")
+    with KafkaProcess(where / "kafka") as theirs, OttlaProcess(where / "ottla") as mine:
+        yield Changed(mine.port), Changed(theirs.port)
+        theirs.kill()  # with some of the drawn settings it takes minutes to stop
+
+
+def test_drawn_list_settings_of_created_topics_are_stored_as_by_kafka(brokers: tuple[Changed, Changed]) -> None:
+    ours, theirs = brokers
+    found = []
+    for number, (name, value) in enumerate(created_of(random.Random(SEED), CHANGES // 5)):
+        mine, expected = (broker.create(f"created-{number}", name, value) for broker in (ours, theirs))
+        found += [] if mine == expected else [f"{name}={value!r}: {mine}, Kafka: {expected}"]
+    assert not found, f"{len(found)} differ, seed {SEED}:\n" + "\n".join(found[:50])
+
+
+def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(brokers: tuple[Changed, Changed]) -> None:
     rng = random.Random(SEED)
     found = []
-    with KafkaProcess(tmp_path / "kafka") as theirs, OttlaProcess(tmp_path / "ottla") as mine:
-        brokers = Changed(mine.port), Changed(theirs.port)
-        for step in steps_of(rng, CHANGES):
-            wrong = compared(*brokers, step)
-            found += [] if wrong is None else [wrong]
-            if rng.random() < 0.8:
-                for broker in brokers:
-                    broker.reset(step)
-        theirs.kill()  # with some of these settings it takes minutes to stop
+    for step in steps_of(rng, CHANGES):
+        wrong = compared(*brokers, step)
+        found += [] if wrong is None else [wrong]
+        if rng.random() < 0.8:
+            for broker in brokers:
+                broker.reset(step)
     assert not found, f"{len(found)} of {CHANGES} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
 
