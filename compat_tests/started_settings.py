@@ -33,7 +33,7 @@ class Start(NamedTuple):
     refused: str | None = None
     """None where Kafka starts."""
     is_listed: bool = False
-    """Whether `docs/reference/limitations.md` has it that Ottla starts."""
+    """Whether `docs/reference/limitations.md` has it that Ottla differs."""
 
 
 RULES: dict[str, tuple[Start, ...]] = {
@@ -168,6 +168,7 @@ RULES: dict[str, tuple[Start, ...]] = {
         Start("remote.log.storage.system.enable=true", ""),
         Start("authorizer.class.name=x.y.Z", ""),
         *(Start(text, "") for text in UNRESOLVED if text != DUPLICATE),
+        Start(DUPLICATE, is_listed=True),
     ),
     "principal.builder.class is set": (Start("principal.builder.class=", ""),),
     "principal.builder.class implements KafkaPrincipalSerde": (

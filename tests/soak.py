@@ -55,8 +55,9 @@ GROUP_KILLS, NEW_CLIENTS = "compat_tests/test_group_kills.py", "OTTLA_NEW_CLIENT
 MIXED = "compat_tests/test_mixed.py compat_tests/test_mixed_quorum.py"
 WORKLOADS = "compat_tests/test_workloads.py -k on_kafka"
 PLANTED_WORKLOADS = "compat_tests/test_workloads.py -k planted_fault"
-SETTINGS = "compat_tests/test_settings_beside.py"
-MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_STARTS=80 OTTLA_SETTINGS_CHANGES=2000"
+SETTINGS = "compat_tests/test_settings_beside.py -k drawn"
+MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
+STARTS = "compat_tests/test_settings_beside.py -k starts_with_settings"
 CAMPAIGNS = (
     Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
     Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
@@ -84,7 +85,8 @@ CAMPAIGNS = (
         "OTTLA_INVALID_RECORDS=20000 OTTLA_INVALID_NODES=10",
     ),
     Campaign("odd", "requests nobody means", "compat_tests/test_odd_values.py", 0, "OTTLA_ODD=600"),
-    Campaign("settings", "values, pairs, starts and changes beside Kafka", SETTINGS, 0, MANY_SETTINGS),
+    Campaign("settings", "values, pairs and changes of settings beside Kafka", SETTINGS, 0, MANY_SETTINGS),
+    Campaign("settings-starts", "starts beside Kafka, for every rule", STARTS, 0, "OTTLA_SETTINGS_STARTS=all"),
     Campaign("embedded", "brokers of one process", "compat_tests/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
     Campaign("kills", "leaders killed, stopped, paused under clients", "compat_tests/test_leader_kills.py", 0, KILLS),
     Campaign("group-kills", "members as who coordinates them is killed", GROUP_KILLS, 0, "OTTLA_GROUP_KILLS=20"),
