@@ -54,6 +54,18 @@ def test_a_good_configuration_has_nothing_wrong() -> None:
     assert diagnose(settings_of(GOOD.encode())) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process.roles=controller\nlisteners=CONTROLLER://h:1\nadvertised.listeners=PLAINTEXT://h:2,CONTROLLER://h:1",
+        "process.roles=broker\nlisteners=PLAINTEXT://h:2\nadvertised.listeners=PLAINTEXT://h:2,CONTROLLER://h:1",
+    ],
+)
+def test_diagnose_of_listener_advertised_for_another_role_finds_nothing(text: str) -> None:
+    lines = settings_of(f"{text}\ncontroller.listener.names=CONTROLLER".encode())
+    assert [x for x in diagnose(lines) if x.key == "advertised.listeners"] == []
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
     text, says, severity = MISTAKES[mistake]
