@@ -12,6 +12,7 @@ from compat_tests.cluster import KafkaProcess, Process, free_ports
 from ottla.controller.tests.test_broker_rules import ACCEPTED, ASSIGNOR, REFUSED, UNRESOLVED, settings
 
 ROLES = "must contain at least one value appearing in the 'listeners' configuration"
+BOTH = "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
 BROKER = "process.roles=broker listeners=PLAINTEXT://127.0.0.1:{port}"
 CONTROLLER = (
     "process.roles=controller listeners=CONTROLLER://127.0.0.1:{port} advertised.listeners=CONTROLLER://127.0.0.1:{port}"
@@ -136,7 +137,7 @@ RULES: dict[str, tuple[Start, ...]] = {
             "advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://0.0.0.0:{controller}",
             "cannot use the nonroutable meta-address 0.0.0.0",
         ),
-        Start("advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"),
+        Start(f"{BOTH} advertised.listeners=PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{{controller}}"),
     ),
     "sasl.mechanism.inter.broker.protocol is enabled": (
         Start(f"{SASL} sasl.enabled.mechanisms=PLAIN", "must be included in sasl.enabled.mechanisms when SASL is used"),
@@ -163,8 +164,8 @@ RULES: dict[str, tuple[Start, ...]] = {
         Start("connection.failed.authentication.delay.ms=700000 connections.max.idle.ms=-1"),
     ),
     "resolved after validateValues": (
-        Start("controller.quorum.voters=1@0.0.0.0:{controller}", ""),
-        Start("listeners=PLAINTEXT://127.0.0.1:99999,CONTROLLER://127.0.0.1:{controller}", ""),
+        Start(f"{BOTH} controller.quorum.voters=1@0.0.0.0:{{controller}}", "0.0.0.0"),
+        Start("listeners=PLAINTEXT://127.0.0.1:99999,CONTROLLER://127.0.0.1:{controller}", "port out of range"),
         Start("remote.log.storage.system.enable=true", ""),
         Start("authorizer.class.name=x.y.Z", ""),
         *(Start(text, "") for text in UNRESOLVED if text != DUPLICATE),
