@@ -170,6 +170,11 @@ RULES: dict[str, tuple[Start, ...]] = {
         Start("authorizer.class.name=x.y.Z", ""),
         *(Start(text, "") for text in UNRESOLVED if text != DUPLICATE),
         Start(DUPLICATE, is_listed=True),
+        Start(
+            "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},S://127.0.0.1:0"
+            " listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,S:SSL",
+            is_listed=True,
+        ),
     ),
     "principal.builder.class is set": (Start("principal.builder.class=", ""),),
     "principal.builder.class implements KafkaPrincipalSerde": (
