@@ -94,6 +94,9 @@ class NodeConfig:
     """How other nodes' listeners are reached, once one was: `ottla.broker.auth.ways`."""
     _own: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _dynamic: DynamicConfig | None = field(default=None, init=False, repr=False, compare=False)
+    _current: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Effective values of settings that were asked for, as long as `_current_of` holds."""
+    _current_of: tuple[Mapping[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.values = all_meant(self.values)
@@ -149,7 +152,7 @@ class NodeConfig:
 
     def grow(self) -> None:
         """The data directory knows of other nodes: what is good for one alone no longer is."""
-        self.grown, self._own, self._dynamic = True, None, None
+        self.grown, self._own, self._dynamic, self._current_of = True, None, None, ()
 
     def _own_defaults(self) -> Mapping[str, str]:
         """What a node alone needs otherwise than Kafka's defaults have it."""
@@ -276,9 +279,18 @@ class NodeConfig:
         """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
 
         A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
+        Kept until a dynamic setting changes: every topic asks for some twenty of them.
         """
+        sources = self.dynamic(image)
+        if sources is not self._current_of:
+            self._current, self._current_of = {}, sources
+        if name not in self._current:
+            self._current[name] = self._effective(sources, name)
+        return self._current[name]
+
+    def _effective(self, dynamic: Iterable[Mapping[str, str]], name: str) -> str | None:
         names = synonyms_of(name)
-        for source in (*self.dynamic(image), self.values, self._own_defaults(), _DEFAULTS):
+        for source in (*dynamic, self.values, self._own_defaults(), _DEFAULTS):
             for other, unit in names:
                 value = source.get(other)
                 text = None if value is None else usable(broker_key(other), value)

@@ -20,6 +20,8 @@ from ottla.controller.internal_keys import INTERNAL_BROKER_KEYS
 
 logger = logging.getLogger("ottla.config")
 _REMEMBERED = 1_000
+_IN_NO_RULE = frozenset(("min.insync.replicas",))
+"""Part of no rule between settings. With eligible leader replicas it is set in every cluster from the beginning."""
 
 Values = Mapping[str, str]
 
@@ -83,12 +85,15 @@ class DynamicConfig:
 
     def _apply(self, own: Values, everyone: Values) -> None:
         """Take the cluster's default first, then the broker's own, as at the start of a broker."""
-        from ottla.controller.broker_rules import InvalidSetting, check_together  # few clusters have such settings
-
         for level, stored in (("Cluster default", (self._stored[0], everyone)), ("Per-broker", (own, everyone))):
             if stored == self._stored:
                 continue
             self._stored = stored
+            if not (stored[0].keys() | stored[1].keys()) - _IN_NO_RULE:
+                self._applied = stored
+                continue
+            from ottla.controller.broker_rules import InvalidSetting, check_together  # few clusters have such settings
+
             merged = override(override(self._static, stored[1]), stored[0])
             try:
                 check_together(merged, merged.get("cordoned.log.dirs", "").split(","))

@@ -18,7 +18,6 @@ from ottla.controller.java_values import (
     parse_list,
     trim,
 )
-from ottla.controller.known_classes import KNOWN_CLASSES
 
 Value = int | float | bool | str | list[str]
 
@@ -116,13 +115,19 @@ def check_value(key: ConfigKey, value: str) -> str | None:
         if key.type == "BOOLEAN":
             return f"Invalid value {value} for configuration {key.name}: Expected value to be either true or false"
         return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
-    if key.type == "CLASS" and parsed not in KNOWN_CLASSES.get(key.name, ()):
+    if key.type == "CLASS" and not _is_class(key.name, parsed):
         return f"Invalid value {value} for configuration {key.name}: Class {value} could not be found."
     try:
         _check_rule(key, parsed)
     except _Invalid as error:
         return str(error)
     return None
+
+
+def _is_class(name: str, value: Value) -> bool:
+    from ottla.controller.known_classes import KNOWN_CLASSES  # few nodes name a class
+
+    return value in KNOWN_CLASSES.get(name, ())
 
 
 def usable(key: ConfigKey | None, value: str) -> str | None:

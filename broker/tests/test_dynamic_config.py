@@ -11,7 +11,7 @@ from ottla.broker.dynamic_config import _log_refused, log_unusable
 from ottla.broker.groups.settings import consumer_settings, share_settings, streams_settings
 from ottla.broker.replica.throttle import FOLLOWER, LEADER, Throttle
 from ottla.broker.telemetry.subscriptions import subscriptions_in
-from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
+from ottla.controller.config_keys import GROUP_KEYS, INTERNAL_TOPIC_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, usable
 from ottla.controller.draft import Draft
 from ottla.controller.image import (
     RESOURCE_BROKER,
@@ -135,3 +135,17 @@ def test_a_broker_of_its_own_wins_over_all_brokers_and_finer_units_over_coarser(
     assert NodeConfig().current(image, "log.retention.ms") == "-7"
     assert NodeConfig().log_settings(image, "t").retention_ms == -1, "without a limit, as in Kafka"
     assert NodeConfig(node_id=2).current(image, "log.retention.ms") == "5"
+
+
+def test_settings_in_force_are_parsed_once_for_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, image = NodeConfig(), image_of((RESOURCE_BROKER, "", "log.retention.ms", "60000"))
+    assert config.log_settings(image, "t").retention_ms == 60_000
+    parsed = []
+    monkeypatch.setattr("ottla.broker.config.usable", lambda key, value: parsed.append(key) or usable(key, value))
+    assert config.log_settings(image, "other").retention_ms == 60_000
+    assert not parsed
+    image = image_of(
+        (RESOURCE_BROKER, "", "log.retention.ms", "60000"), (RESOURCE_BROKER, "1", "log.retention.ms", "7")
+    )
+    assert config.log_settings(image, "t").retention_ms == 7
+    assert config.log_settings(Image(), "t").retention_ms == 604_800_000
