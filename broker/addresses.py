@@ -7,10 +7,11 @@ From KIP-103 (named listeners), KIP-500 (roles), KIP-853 (bootstrap servers).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.controller.java_values import parse_integer
+from ottla.controller.java_values import parse_integer, split
 
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 LOCAL_HOST = ("localhost", "127.0.0.1", "::1")
@@ -35,6 +36,9 @@ LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 JOINED_FILE = "joined.properties"
 """What a node that joined a cluster keeps beside its metadata log: where the controllers were."""
+
+_HOST_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)]?:0*([0-9]{1,5})")
+"""``SocketServerConfigs.URI_PARSE_REGEXP``."""
 
 Refusal = tuple[str, str]
 """A setting, and why a node cannot keep to it."""
@@ -67,10 +71,10 @@ def parse_host_port(text: str) -> tuple[str, int]:
     Raises:
         BadConfig: not such an address.
     """
-    host, separator, port = text.strip().rpartition(":")
-    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    found = _HOST_PORT.fullmatch(text.strip())
+    if found is None or int(found[2]) > 65535:
         raise BadConfig(f"{text.strip()!r} is no address: write HOST:PORT, or NAME://HOST:PORT")
-    return host.strip("[]"), int(port)
+    return found[1], int(found[2])
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
@@ -143,9 +147,9 @@ def protocols_of(values: Mapping[str, str]) -> dict[str, str]:
             out.update((name, DEFAULT_LISTENER) for name in controller_names(values) if name not in out)
         return out
     out = {}
-    for part in listed(values, MAP):
-        name, _, protocol = (x.strip().upper() for x in part.partition(":"))
-        if protocol not in PROTOCOLS:
+    for part in split(values[MAP]):
+        name, _, protocol = (x.strip().upper() for x in part.rpartition(":"))
+        if not name or protocol not in PROTOCOLS:
             raise BadConfig(f"{part!r} maps no listener to a protocol: write NAME:PLAINTEXT")
         out[name] = protocol
     return out
@@ -233,6 +237,8 @@ def _ids(values: Mapping[str, str], node_id: int) -> Iterator[Refusal]:
         yield "broker.id", f"says {values['broker.id']}, node.id says {values['node.id']}: leave broker.id out"
     if ROLES in values and "node.id" not in values and "broker.id" not in values and node_id < 0:
         yield "node.id", "process.roles needs a node.id"
+    if "node.id" not in values and values.get("broker.id", "").startswith("-"):
+        yield "broker.id", f"is {values['broker.id']} and stands for node.id, which must be at least 0"
     unknown = roles_of(values) - {BROKER, CONTROLLER}
     if unknown:
         yield ROLES, f"{sorted(unknown)[0]!r} is no role: write broker, controller or broker,controller"
@@ -302,6 +308,8 @@ def _listeners(values: Mapping[str, str]) -> Iterator[Refusal]:
 def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[Refusal]:
     advertised = [x.name for x in addresses_of(values, ADVERTISED) if x.name not in controller_names(values)]
     told = advertised if ADVERTISED in values else clients
+    if len(set(advertised)) < len(advertised):
+        yield ADVERTISED, "names a listener twice"
     if clients and not told:
         yield ADVERTISED, "names no listener for clients"
     if not told:
@@ -309,7 +317,8 @@ def _between_brokers(values: Mapping[str, str], clients: list[str]) -> Iterator[
     if INTER_BROKER in values:
         key, name = INTER_BROKER, values[INTER_BROKER].strip().upper()
     else:
-        key, name = INTER_BROKER_PROTOCOL, values.get(INTER_BROKER_PROTOCOL, told[0]).strip().upper()
+        own = DEFAULT_LISTENER if DEFAULT_LISTENER in clients or not clients else clients[0]
+        key, name = INTER_BROKER_PROTOCOL, values.get(INTER_BROKER_PROTOCOL, own).strip().upper()
     if name not in told:
         yield key, f"{name} is not among the advertised listeners ({', '.join(told)})"
 

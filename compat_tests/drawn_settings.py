@@ -99,6 +99,9 @@ OF_KEY: dict[str, tuple[str, ...]] = {
         "PLAINTEXT://127.0.0.1:99999,CONTROLLER://127.0.0.1:9093",
         "PLAINTEXT://[::1]:9092,CONTROLLER://:9093",
         "PLAINTEXT://127.0.0.1:9092,CONTROLLER://[::1]:9092",
+        "PLAINTEXT:/127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "PLAINTEXT://h x:9092,CONTROLLER://127.0.0.1:9093",
+        "PLAINTEXT://h/x:9092,CONTROLLER://127.0.0.1:9093",
     ),
     "advertised.listeners": (
         "PLAINTEXT://h:1",
@@ -109,6 +112,7 @@ OF_KEY: dict[str, tuple[str, ...]] = {
         "PLAINTEXT://:1",
         "plaintext://h:1",
         "h:1",
+        "PLAINTEXT://h:1,PLAINTEXT://g:2",
     ),
     "listener.security.protocol.map": (
         "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -116,6 +120,9 @@ OF_KEY: dict[str, tuple[str, ...]] = {
         "A:PLAINTEXT",
         "PLAINTEXT:X,CONTROLLER:PLAINTEXT",
         "plaintext:PLAINTEXT, controller : PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,,CONTROLLER:PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,:PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,A:B:PLAINTEXT,",
         "x",
     ),
     "controller.quorum.voters": (
@@ -138,7 +145,7 @@ OF_KEY: dict[str, tuple[str, ...]] = {
     "security.inter.broker.protocol": ("PLAINTEXT", "SSL", "plaintext"),
     "early.start.listeners": ("PLAINTEXT", "CONTROLLER", "A", "plaintext"),
     "node.id": ("1", "2", "-1", "0"),
-    "broker.id": ("1", "2", "-1"),
+    "broker.id": ("1", "2", "-1", "-3"),
     "cordoned.log.dirs": ("*", "*,/tmp/kafka-logs", "/tmp/kafka-logs", "/nowhere"),
     "log.dirs": ("/a,/b", "/a"),
     "group.consumer.assignors": (*CONSUMER_ASSIGNORS, "x.y.Z", "Uniform", "uniform,x"),

@@ -197,6 +197,8 @@ def _replication(settings: BrokerSettings) -> Iterator[str]:
 
 def _cordoned(settings: BrokerSettings, log_dirs: Collection[str]) -> Iterator[str]:
     cordoned = settings.elements(CORDONED)
+    if settings.elements("process.roles") == ["controller"]:
+        return
     if ALL_DIRS in cordoned:
         text = f"When {CORDONED} is set to {ALL_DIRS}, it must not contain other values"
         yield from _required((len(cordoned) == 1, text))

@@ -197,6 +197,11 @@ REFUSED = [
     (BROKER_ONLY, {"early.start.listeners": "CONTROLLER"}, "early.start.listeners", "contains listener CONTROLLER"),
     (DYNAMIC, {"controller.quorum.bootstrap.servers": "one"}, "controller.quorum.bootstrap.servers", "HOST:PORT"),
     (DYNAMIC, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
+    (COMBINED, {"advertised.listeners": "PLAINTEXT://h:1,PLAINTEXT://g:2"}, "advertised.listeners", "twice"),
+    (COMBINED, {"listener.security.protocol.map": "PLAINTEXT:SSL,,C:SSL"}, "listener.security.protocol.map", "''"),
+    (COMBINED, {"listener.security.protocol.map": "PLAINTEXT:SSL,:SSL"}, "listener.security.protocol.map", "':SSL'"),
+    (BROKER_ONLY, {"early.start.listeners": "CONTROLLER"}, "early.start.listeners", "CONTROLLER"),
+    (CONTROLLER_ONLY, {"inter.broker.listener.name": "CONTROLLER"}, "controller.listener.names", "must not contain"),
 ]
 
 
@@ -232,7 +237,26 @@ def test_a_process_with_roles_needs_a_number() -> None:
     assert ("node.id", "process.roles needs a node.id") in list(refusals({"process.roles": "broker,controller"}, -1))
 
 
-@pytest.mark.parametrize("text", ["h", "h:", "h:x", "h:65536", "P://h", "h:²"])
+@pytest.mark.parametrize(
+    ("advertised", "chosen"), [("A://h:1", "PLAINTEXT"), ("B://h:1", "PLAINTEXT"), ("B://h:1,A://h:2", "PLAINTEXT")]
+)
+def test_refusals_without_advertised_inter_broker_listener(advertised: str, chosen: str) -> None:
+    values = {
+        "listeners": "PLAINTEXT://:1,A://:2,B://:3",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "advertised.listeners": advertised,
+    }
+    assert [key for key, why in refusals(values, 1) if chosen in why] == ["security.inter.broker.protocol"]
+    assert not list(refusals({**values, "inter.broker.listener.name": advertised[0]}, 1))
+
+
+def test_refusals_with_negative_broker_id() -> None:
+    assert [key for key, _ in refusals({"broker.id": "-3"}, -1)] == ["broker.id"]
+
+
+@pytest.mark.parametrize(
+    "text", ["h", "h:", "h:x", "h:65536", "P://h", "h:²", "P:/h:1", "P://a b:1", "P://h/x:1", "h:" + "9" * 5_000]
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadConfig):
         parse_listener(text)

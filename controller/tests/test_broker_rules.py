@@ -77,6 +77,7 @@ ACCEPTED = [
     "replica.fetch.wait.max.ms=30000",
     "cordoned.log.dirs=*",
     "cordoned.log.dirs=/a log.dirs=/a,/b",
+    "cordoned.log.dirs=/b log.dirs=/a process.roles=controller",
     "queued.max.request.bytes=0",
     "queued.max.request.bytes=-5",
     "max.connections.per.ip=0 max.connections.per.ip.overrides=127.0.0.1:-1",

@@ -15,6 +15,7 @@ from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, BadConfig, parse_listen
 from ottla.broker.config import NodeConfig, nearest
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import all_meant, broker_key, check_value
+from ottla.controller.java_values import parse_integer
 from ottla.log.java_properties import Property, parse, trim
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
@@ -174,8 +175,7 @@ def _together(c: _Config) -> Iterator[Finding]:
 def _cannot_be(c: _Config) -> Iterator[Finding]:
     """Roles, listeners and voters that do not go together."""
     values = all_meant({line.key: line.value for line in c.lines.values()})
-    node_id = values.get("node.id") or values.get("broker.id") or ""
-    for key, text in addresses.refusals(values, int(node_id) if node_id.isdecimal() else -1):
+    for key, text in addresses.refusals(values, _node_id(c, -1)):
         yield c.found(key, WRONG, text)
     yield from _doors(c, values)
 
@@ -194,7 +194,18 @@ def _doors(c: _Config, values: dict[str, str]) -> Iterator[Finding]:
 
 
 def _as_node(c: _Config, values: dict[str, str]) -> NodeConfig:
-    return NodeConfig(values, node_id=int(c.given("node.id") or c.given("broker.id") or 1))
+    return NodeConfig(values, node_id=_node_id(c, 1))
+
+
+def _node_id(c: _Config, default: int) -> int:
+    """Return the id of the node; the default where it is not set or invalid."""
+    for key in ("node.id", "broker.id"):
+        if c.given(key):
+            try:
+                return parse_integer(c.given(key), 32)
+            except ValueError:
+                return default
+    return default
 
 
 def _is_alone(c: _Config) -> bool:

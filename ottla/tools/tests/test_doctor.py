@@ -106,3 +106,10 @@ def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
     assert refusals({"controller.quorum.voters": "1@a:9093,2@b"})
     assert not refusals({"controller.quorum.voters": "1@a:9093,2@b:9093"})
     assert not refusals({line.key: line.value for line in settings_of(GOOD.encode())})
+
+
+@pytest.mark.parametrize("name", ["node.id", "broker.id"])
+@pytest.mark.parametrize("value", ["x", "1.5", "", "-", "\u00b2", "9" * 5_000])
+def test_diagnose_with_invalid_node_id_and_listener_of_tls_names_it(name: str, value: str) -> None:
+    found = diagnose(settings_of(f"{name}={value}\nlisteners=SSL://:1".encode()))
+    assert (name, WRONG) in [(x.key, x.severity) for x in found]
