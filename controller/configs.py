@@ -63,6 +63,8 @@ _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
     RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
     RESOURCE_BROKER: any_broker_key,
 }
+_WITH_LISTS = (RESOURCE_TOPIC, RESOURCE_BROKER)
+"""Resources to whose lists elements can be appended: those of ``KafkaConfigSchema``."""
 _UNKNOWN = {
     RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),
     RESOURCE_GROUP: (ErrorCode.INVALID_CONFIG, "Unknown group config name: "),
@@ -181,7 +183,8 @@ def _alter_one(
         if number % PAUSE_EVERY == 0:
             yield
         op = Op(change.config_operation)
-        value = changed[change.name] = _next_value(table(change.name), op, values.get(change.name), change)
+        key = table(change.name) if kind in _WITH_LISTS else None
+        value = changed[change.name] = _next_value(key, op, values.get(change.name), change)
         config_rules.check_size(value)
     yield from _check_together(image, resource, changed, defaults)
     _check_existence(image, kind, name)

@@ -2,7 +2,7 @@
 
 Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
 Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null. What a
-value means is told, not how it was written; what was set for all brokers or as client metrics is told as it was sent.
+value means is told, not how it was written; what was set for all brokers is told as it was sent.
 Deviation: a resource asked for twice is answered once, with the keys that were named first.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
@@ -21,6 +21,7 @@ from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.broker_keys import BROKER_KEYS
 from ottla.controller.config_keys import (
+    AUTHORIZER_KEYS,
     GROUP_KEYS,
     INTERNAL_TOPIC_KEYS,
     OWN_TOPIC_KEYS,
@@ -29,6 +30,7 @@ from ottla.controller.config_keys import (
     meant,
     synonyms_of,
 )
+from ottla.controller.config_values import base_name
 from ottla.controller.configs import CLIENT_METRICS_KEYS, any_broker_key
 from ottla.controller.decision import distinct
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
@@ -90,12 +92,12 @@ def _row(
 def _broker_synonyms(context: Context, key_name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker setting's value comes from, the winner first."""
     services = context.services
-    names = [name for name, _ in synonyms_of(key_name)]
+    names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))
     sources: list[tuple[Mapping[str, str | None], int]] = [
         (context.image.config(RESOURCE_BROKER, str(services.config.node_id)), DYNAMIC_BROKER),
         (context.image.config(RESOURCE_BROKER, ""), DYNAMIC_DEFAULT),
         (services.config.static, STATIC_BROKER),
-        ({name: BROKER_KEYS[name].default for name in names}, DEFAULT),
+        ({name: BROKER_KEYS[name].default for name in names if name in BROKER_KEYS}, DEFAULT),
     ]
     found = [
         DescribeConfigsSynonym(name, values[name], source)
@@ -139,6 +141,17 @@ def _broker(context: Context, name: str, request: DescribeConfigsRequest) -> Ite
         key = any_broker_key(key_name)
         own = None if own is None else meant(key, own)
         yield _row(key, own, synonyms, request, BROKER_DOCS, read_only=not known.dynamic)
+    for key_name, value in _beside_definitions(context).items():
+        synonyms = _broker_synonyms(context, key_name)
+        key = ConfigKey(key_name, "UNKNOWN", None) if key_name in AUTHORIZER_KEYS else any_broker_key(key_name)
+        yield _row(key, value, synonyms, request, BROKER_DOCS, read_only=True)
+
+
+def _beside_definitions(context: Context) -> dict[str, str]:
+    """Return settings that are not in Kafka's public definitions: of single listeners, of plug-ins, internal ones."""
+    config = context.services.config
+    own, everyone = config.dynamic(context.image)
+    return {name: value for name, value in {**config.values, **everyone, **own}.items() if name not in BROKER_KEYS}
 
 
 def _check_broker_id(context: Context, name: str, or_what: str) -> None:
@@ -174,15 +187,16 @@ def _table(
         what = "Group name" if kind == RESOURCE_GROUP else "Client metrics subscription name"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
     own = context.image.config(kind, name)
-    if kind == RESOURCE_GROUP:
-        own = {name: meant(keys.get(name), value) for name, value in own.items()}
+    own = {name: meant(keys.get(name), value) for name, value in own.items()}
     for key in keys.values():
         synonyms = [DescribeConfigsSynonym(key.name, own[key.name], source)] if key.name in own else []
-        if kind == RESOURCE_GROUP:
-            broker_key = f"group.{key.name}"
-            shown = broker_key if broker_key in BROKER_KEYS else key.name
-            synonyms.append(DescribeConfigsSynonym(shown, key.default, DEFAULT))
-        yield _row(key, own.get(key.name, key.default), synonyms, request, GROUP_DOCS, read_only=False)
+        default = key.default
+        if kind == RESOURCE_GROUP and f"group.{key.name}" in BROKER_KEYS:
+            synonyms += _broker_synonyms(context, f"group.{key.name}")
+            default = context.services.config.current(context.image, f"group.{key.name}")
+        elif kind == RESOURCE_GROUP:
+            synonyms.append(DescribeConfigsSynonym(key.name, default, DEFAULT))
+        yield _row(key, own.get(key.name, default), synonyms, request, GROUP_DOCS, read_only=False)
 
 
 def _describe(

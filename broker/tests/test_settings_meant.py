@@ -17,7 +17,7 @@ from ottla.broker.share.group_rules import ShareGroupRules
 from ottla.broker.tests.world import Stage, as_sent, awaited, virtually
 from ottla.controller.config_keys import GROUP_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS, ConfigKey, check_value, meant
 from ottla.controller.draft import Draft
-from ottla.controller.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, Image
+from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, Image
 from ottla.controller.leadership import rules_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Codec
@@ -164,6 +164,55 @@ def test_what_nobody_knows_means_what_it_says() -> None:
     assert meant(None, " A, b ") == " A, b "
 
 
+def rows_of(stage: Stage, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
+    what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
+    answer = virtually(partial(awaited, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    configs: list[dc.DescribeConfigsResourceResult] = as_sent(answer, 4).results[0].configs
+    return configs
+
+
+def test_described_group_falls_back_on_settings_of_the_broker() -> None:
+    stage = Stage()
+    stage.services.config = stage.config = NodeConfig({"group.consumer.session.timeout.ms": "50000"})
+    stage.hosted.image = image_with(m.ConfigRecord(RESOURCE_BROKER, "", "group.share.assignment.interval.ms", "7"))
+    names = "consumer.session.timeout.ms", "share.assignment.interval.ms", "share.auto.offset.reset"
+    rows = {row.name: row for row in rows_of(stage, RESOURCE_GROUP, "g", *names)}
+    assert {name: (row.value, row.config_source) for name, row in rows.items()} == {
+        names[0]: ("50000", describe_configs.STATIC_BROKER),
+        names[1]: ("7", describe_configs.DYNAMIC_DEFAULT),
+        names[2]: ("latest", describe_configs.DEFAULT),
+    }
+    assert [(x.name, x.value, x.source) for x in rows[names[0]].synonyms] == [
+        ("group.consumer.session.timeout.ms", "50000", describe_configs.STATIC_BROKER),
+        ("group.consumer.session.timeout.ms", "45000", describe_configs.DEFAULT),
+    ]
+
+
+def test_described_broker_includes_settings_beside_the_definitions() -> None:
+    stage = Stage()
+    given = {
+        "listener.name.plaintext.max.connections": "5",
+        "listener.name.x.plain.sasl.jaas.config": "secret",
+        "log.initial.task.delay.ms": "9",
+        "of.a.plug-in": "x",
+        "super.users": "User:a",
+    }
+    stage.services.config = stage.config = NodeConfig({"node.id": "1", **given})
+    stage.hosted.image = image_with(m.ConfigRecord(RESOURCE_BROKER, "1", "of.another", "y"))
+    rows = {row.name: row for row in rows_of(stage, RESOURCE_BROKER, "1")}
+    assert {name: (rows[name].value, rows[name].is_sensitive) for name in (*given, "of.another")} == {
+        "listener.name.plaintext.max.connections": ("5", False),
+        "listener.name.x.plain.sasl.jaas.config": (None, True),
+        "log.initial.task.delay.ms": ("9", False),
+        "of.a.plug-in": (None, True),
+        "super.users": (None, True),
+        "of.another": (None, True),
+    }
+    synonyms = rows["listener.name.plaintext.max.connections"].synonyms
+    assert [x.name for x in synonyms] == ["listener.name.plaintext.max.connections", "max.connections"]
+    assert rows["of.another"].config_source == describe_configs.DYNAMIC_BROKER
+
+
 def test_what_a_value_means_is_described_and_what_was_set_for_all_brokers_as_it_was_sent() -> None:
     """``ConfigHelper``: ``ConfigDef.convertToString`` of what was parsed."""
     stage = Stage()
@@ -173,15 +222,15 @@ def test_what_a_value_means_is_described_and_what_was_set_for_all_brokers_as_it_
         (RESOURCE_TOPIC, "t"): own,
         (RESOURCE_GROUP, "g"): {"share.isolation.level": " read_committed"},
         (RESOURCE_BROKER, ""): {"log.cleanup.policy": "delete, compact"},
+        (RESOURCE_CLIENT_METRICS, "m"): {"metrics": " org.a , org.b,org.a"},
     }
     stage.hosted.image = replace(image_with(), configs=configs)
 
     def described(kind: int, name: str, *keys: str) -> list[tuple[str | None, str | None]]:
-        what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys))], True)
-        answer = virtually(partial(awaited, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
-        return [(row.value, row.synonyms[0].value) for row in as_sent(answer, 4).results[0].configs]
+        return [(row.value, row.synonyms[0].value) for row in rows_of(stage, kind, name, *keys)]
 
     assert described(RESOURCE_TOPIC, "t", *own) == [("compact,delete", "compact,delete"), ("true", "true")]
     assert described(RESOURCE_GROUP, "g", "share.isolation.level") == [("read_committed", "read_committed")]
+    assert described(RESOURCE_CLIENT_METRICS, "m", "metrics") == [("org.a,org.b", "org.a,org.b")]
     assert described(RESOURCE_BROKER, "1", "log.cleanup.policy") == [("delete,compact", "delete, compact")]
     assert described(RESOURCE_BROKER, "", "log.cleanup.policy") == [("delete, compact", "delete, compact")]

@@ -52,6 +52,8 @@ ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
     (T, "t", [("no.such", DELETE, None)], 0),
     (T, "u", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (T, "t", [("cleanup.policy", APPEND, "compact")], 0),
+    (M, "m", [("metrics", APPEND, "org.a")], CONFIG),
+    (M, "m", [("match", SUBTRACT, "client_id=a")], CONFIG),
     (T, "t", [("cleanup.policy", SET, "shred")], CONFIG),
     (T, "t", [("leader.replication.throttled.replicas", SET, "x" * 32_768)], CONFIG),
     (T, "t", [("leader.replication.throttled.replicas", SET, "*")], 0),
