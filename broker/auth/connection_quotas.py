@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from ottla.broker.auth.counters import SAMPLE_MS, Kind, Rate
-from ottla.broker.dynamic_config import applicable
+from ottla.broker.config import NodeConfig
 from ottla.controller.broker_rules import connection_overrides
 from ottla.controller.config_keys import broker_key, meant
-from ottla.controller.image import RESOURCE_BROKER, Image
+from ottla.controller.image import Image
 from ottla.controller.quotas import CONNECTIONS, IP
 from ottla.wire.messages import metadata_records as m
 
@@ -65,11 +65,11 @@ class Limits:
     """None is the rate of any other address."""
 
     @classmethod
-    def of(cls, static: Mapping[str, str], image: Image, node_id: int, names: Iterable[str]) -> Limits:
+    def of(cls, config: NodeConfig, image: Image, names: Iterable[str]) -> Limits:
         """As they stand now; ``names``: the listeners'."""
-        everyone, own = (image.config(RESOURCE_BROKER, at) for at in ("", str(node_id)))
-        values = dict(static)
-        for stored in (applicable(everyone, per_broker=False), applicable(own, per_broker=True)):
+        own, everyone = config.dynamic(image)
+        values = dict(config.values)
+        for stored in (everyone, own):
             values.update((k, meant(broker_key(k), v)) for k, v in stored.items())
         listeners = {}
         for name in names:
@@ -80,10 +80,10 @@ class Limits:
         rates: dict[str | None, float] = {}
         for about in image.others:
             if about[0] == "quota" and about[2] == CONNECTIONS:
-                ((kind, name),), record = about[1], image.others[about]
-                assert kind == IP
-                assert isinstance(record, m.ClientQuotaRecord)
-                rates[None if name is None else host_key(name)] = record.value
+                entity, record = dict(about[1]), image.others[about]
+                if entity.keys() == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
+                    name = entity[IP]
+                    rates[None if name is None else host_key(name)] = record.value
         overrides = overrides_of(values.get(OVERRIDES, ""))
         total, rate, per_host = (int(values.get(key, NO_LIMIT)) for key in (MAX, RATE, PER_HOST))
         return cls(total, rate, per_host, overrides, listeners, rates)
@@ -180,4 +180,4 @@ def _delay_ms(rate: Rate, bound: float, now_ms: float) -> int:
     measured, window_ms = rate.look(now_ms)
     if measured <= bound:
         return 0
-    return MOST_DELAY_MS if bound <= 0 else min(MOST_DELAY_MS, round((measured - bound) / bound * window_ms))
+    return MOST_DELAY_MS if bound <= 0 else round(min(MOST_DELAY_MS, (measured - bound) / bound * window_ms))

@@ -67,9 +67,8 @@ class Admission:
 
     def publish(self, image: Image) -> None:
         """Settings or quotas have changed."""
-        config = self._config
         try:
-            self._quotas.limits = Limits.of(config.values, image, config.node_id, self._listeners)
+            self._quotas.limits = Limits.of(self._config, image, self._listeners)
         except ValueError as error:
             logger.warning("limits of connections stay as they are: %s", error)
         self._oust()

@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker import serving
 from ottla.broker.addresses import BadConfig
-from ottla.broker.auth.connection_quotas import ConnectionQuotas, Limits, host_key, overrides_of
+from ottla.broker.auth.connection_quotas import MOST_DELAY_MS, ConnectionQuotas, Limits, host_key, overrides_of
 from ottla.broker.config import NodeConfig
 from ottla.broker.reconfiguration import check_change
 from ottla.broker.server.acceptor import Acceptor
@@ -148,9 +148,27 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
     ):
         draft.take(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
     draft.take(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
-    found = Limits.of(static, draft.image(1, 1), 3, ["A", "B"])
+    found = Limits.of(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
     assert found == Limits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
     assert found.of_listener("B") == (5, 8)
+
+
+def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
+    draft = Draft(Image())
+    draft.take(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
+    draft.take(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
+    entities = ([("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")])
+    for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
+        draft.take(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
+    assert Limits.of(NodeConfig(), draft.image(1, 1), ["A"]) == Limits(total=6)
+
+
+@pytest.mark.parametrize("bound", [5e-324, 0.0, float("inf")])
+def test_any_stored_rate_of_an_address_gives_a_delay(bound: float) -> None:
+    quotas = ConnectionQuotas()
+    quotas.limits = Limits(host_rates={"10.0.0.1": bound})
+    quotas.arrived("A", 5.0)
+    assert 0 <= quotas.held_ms("A", "10.0.0.1", 5.0) <= MOST_DELAY_MS
 
 
 # ---------------------------------------------------------------- listeners
