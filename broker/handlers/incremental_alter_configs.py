@@ -68,7 +68,9 @@ def changed(
     rows = []
     for name, resources in own.items():
         code, text = yield from _applied(context, resources, operation, validate_only=request.validate_only)
-        rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
+        for _ in resources:
+            yield
+            rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
     if not others:
         return IncrementalAlterConfigsResponse(responses=rows)
     part = replace(request, resources=others)

@@ -196,7 +196,7 @@ def test_loggers_of_another_node_are_not_changed(name: str, message: str) -> Non
 def test_a_resource_named_twice_changes_nothing() -> None:
     node = Node()
     twice = [changes(("root", SET, "ERROR")), changes(("root", SET, "WARN"))]
-    assert node.alter(*twice) == [(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")]
+    assert node.alter(*twice) == [(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
     assert node.level("root") == "INFO"
 
 
