@@ -81,7 +81,7 @@ class Limits:
         for about in image.others:
             if about[0] == "quota" and about[2] == CONNECTIONS:
                 entity, record = dict(about[1]), image.others[about]
-                if entity.keys() == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
+                if set(entity) == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
                     name = entity[IP]
                     rates[None if name is None else host_key(name)] = record.value
         overrides = overrides_of(values.get(OVERRIDES, ""))

@@ -250,6 +250,23 @@ def test_refusals_without_advertised_inter_broker_listener(advertised: str, chos
     assert not list(refusals({**values, "inter.broker.listener.name": advertised[0]}, 1))
 
 
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ({}, False),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, True),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN", "sasl.enabled.mechanisms": "SCRAM-SHA-256, PLAIN"}, False),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, True),
+        ({"listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN"}, True),
+        ({"sasl.enabled.mechanisms": "PLAIN", "inter.broker.listener.name": "SSL"}, False),
+    ],
+)
+def test_refusals_without_mechanism_between_brokers(more: dict[str, str], refused: bool) -> None:
+    values = {"listeners": "SASL_SSL://:1,SSL://:2", "inter.broker.listener.name": "SASL_SSL", **more}
+    keys = [key for key, _ in refusals(values, 1)]
+    assert keys == ["sasl.mechanism.inter.broker.protocol"] * refused
+
+
 def test_refusals_with_negative_broker_id() -> None:
     assert [key for key, _ in refusals({"broker.id": "-3"}, -1)] == ["broker.id"]
 
