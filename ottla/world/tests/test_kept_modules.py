@@ -113,6 +113,8 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
     for number in range(50):
         (package / f"m{number}.py").write_text(f"VALUE = {number}\n" * (number % 7 + 1))
 
+    twice = KeptModules(str(tmp_path), ["kept_twice"])
+
     def lets_others_run(*arguments: Any) -> int:
         written = pwrite(*arguments)
         time.sleep(0)
@@ -120,9 +122,8 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
 
     def keep() -> None:
         started.wait()
-        list(kept.keep())
+        list(twice.keep())
 
-    kept = KeptModules(str(tmp_path), ["kept_twice"])
     monkeypatch.setattr(os, "pwrite", lets_others_run)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     threads = [threading.Thread(target=keep) for _ in range(4)]
@@ -130,5 +131,5 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(kept) == 50
-    assert all(number in kept.get_code(f"kept_twice.m{number}").co_consts for number in range(50))
+    assert len(twice) == 50
+    assert all(number in twice.get_code(f"kept_twice.m{number}").co_consts for number in range(50))
