@@ -17,7 +17,7 @@ import pytest
 from compat_tests.beside_settings import differs, is_listed, ours, without_listed
 from compat_tests.changed_settings import Changed, compared, created_of, steps_of
 from compat_tests.cluster import OTTLA, KafkaProcess, OttlaProcess, Process
-from compat_tests.drawn_settings import TABLES, Draws
+from compat_tests.drawn_settings import BASE, TABLES, Drawn, Draws
 from compat_tests.started_settings import STARTS, SameFile, Start, kafka_with
 from compat_tests.test_controller_rules import kafka
 
@@ -42,8 +42,17 @@ def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
 
+def test_without_listed_of_a_pair_keeps_the_setting_that_is_not_listed() -> None:
+    drawn = Drawn("broker", BASE, {"metrics.recording.level": "x", "num.partitions": "0"})
+    rest = without_listed(drawn)
+    assert rest.settings == {"num.partitions": "0"}
+    assert without_listed(rest) is rest
+    wrong = drawn._replace(settings={"metrics.recording.level": "INFO", "num.partitions": "0"})
+    assert not is_listed(wrong, "refused", "ok"), "the setting alone does not make a difference a listed one"
+
+
 def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tmp_path: Path) -> None:
-    found = []
+    found: list[str] = []
     with KafkaProcess(tmp_path / "kafka") as theirs, OttlaProcess(tmp_path / "ottla") as mine:
         brokers = Changed(mine.port), Changed(theirs.port)
         found += created_differently(*brokers)
