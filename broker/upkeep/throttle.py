@@ -76,6 +76,7 @@ class ThrottledDisk:
         self.exists = under.exists
         self.is_dir = under.is_dir
         self.listdir = under.listdir
+        self.list_files = under.list_files
         self.makedirs = under.makedirs
         self.rename = under.rename
         self.unlink = under.unlink
