@@ -17,7 +17,7 @@ for name, module in sorted(sys.modules.items()):
     print(name, getattr(module, "__file__", None) or "-")
 """
 MOST_MODULES = 199
-MOST_SOURCE_BYTES = 1_196_000
+MOST_SOURCE_BYTES = 1_204_000
 """Each kilobyte of source is some three of memory."""
 NOT_BEFORE_ASKED = (
     "ottla.broker.auth.",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.config_keys import TOPIC_KEYS
-from ottla.controller.decision import at_once
+from ottla.controller.decision import READ_EVERY, at_once
 from ottla.controller.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.machine import ControllerMachine
 from ottla.controller.tests.test_brokers import request, without
@@ -186,15 +186,16 @@ def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
     assert submit(controller, ac.AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_change_of_many_settings_pauses_every_hundred_and_after_each_resource_with_some() -> None:
+def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resource_with_some() -> None:
     controller = with_topic()
     many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
     steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
-    assert sum(1 for _ in steps) == 3 * 10 + 1  # type: ignore[arg-type]
-    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 3)):
+    assert sum(1 for _ in steps) == 1_000 // READ_EVERY + 2 * 10 + 1  # type: ignore[arg-type]
+    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 350 // READ_EVERY)):
         topics = [ia.AlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
         steps = controller.decide(ia.IncrementalAlterConfigsRequest(topics))
-        assert sum(1 for _ in steps) == pauses + 3, "and once in a hundred while they are counted"  # type: ignore[arg-type]
+        counted = 350 // READ_EVERY
+        assert sum(1 for _ in steps) == pauses + counted, "and while they are counted"  # type: ignore[arg-type]
 
 
 def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() -> None:
