@@ -157,7 +157,8 @@ def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> No
     draft = Draft(Image())
     draft.take(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
     draft.take(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
-    entities = ([("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")])
+    entities: list[list[tuple[str, str]]]
+    entities = [[("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")]]
     for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
         draft.take(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
     assert Limits.of(NodeConfig(), draft.image(1, 1), ["A"]) == Limits(total=6)
