@@ -25,7 +25,7 @@ VALUES, PAIRS = (int(x) for x in os.environ.get("OTTLA_SETTINGS", "1,100").split
 SEED = int(os.environ.get("OTTLA_SETTINGS_SEED", "1"))
 NUMBER_OF_STARTS = os.environ.get("OTTLA_SETTINGS_STARTS", "3")
 CHOSEN = STARTS if NUMBER_OF_STARTS == "all" else random.Random(SEED).sample(STARTS, int(NUMBER_OF_STARTS))
-CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "150"))
+CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "100"))
 
 
 def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
