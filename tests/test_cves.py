@@ -74,12 +74,13 @@ LOADS = {
     "run_path",
     "spec_from_file_location",
 }
-OF_MODULES = {"re", "re2", "json", "json.decoder", "msgspec.json"}
+OF_MODULES = {"re", "re2", "java_properties", "json", "json.decoder", "msgspec.json"}
 """Whose ``compile`` and ``loads`` make patterns and values, and no code."""
 NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it)/")
 KNOWN_LOADS = {
     "broker/server/dispatch.py": "a handler: ROUTES names it",
     "ottla/cli/main.py": "a command: COMMANDS names it",
+    "ottla/world/kept_modules.py": "modules of this package, from the bytecode beside their sources",
     "ottla/world/beside.py": "what this node gave its own child to do, and what that answered",
     "wire/apis.py": "a message: ApiKey names it",
     "wire/emit.py": "the code of encoders and decoders, written from our own schema",
