@@ -71,9 +71,11 @@ def late(version: int, seed: int, *, found: bool) -> str:
 def test_what_comes_late_breaks_transactions_of_version_1_as_in_kafka_and_none_of_version_2() -> None:
     """KIP-890 is there for a reason: a commit or a batch that is delayed hits the transaction after its own.
 
-    At the time of writing seeds 2 and 4 find a transaction that was torn, and an aborted one that was read.
+    At the time of writing seed 6 finds a record that is read before its client asks for the commit: the delayed commit
+    of the transaction before reached the new one.
     """
-    for seed in range(1, 21):
+    first = 6
+    for seed in range(first, first + 20):
         try:
             line = late(1, seed, found=True)
         except AssertionError:
@@ -93,8 +95,9 @@ def test_what_comes_late_breaks_transactions_of_version_1_as_in_kafka_and_none_o
         "lso-stuck",
         "txn-refused",
         "undecided-read",
+        "precommitted-read",
     }
-    assert all(late(2, same, found=False).endswith(" ok") for same in range(1, seed + 1))
+    assert all(late(2, same, found=False).endswith(" ok") for same in range(first, seed + 1))
 
 
 def test_a_producer_that_is_fenced_by_its_own_late_question_is_not_refused_without_reason() -> None:
