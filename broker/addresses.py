@@ -127,12 +127,12 @@ def voters_of(values: Mapping[str, str]) -> tuple[Voter, ...]:
 
 
 def bootstrap_of(values: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """``controller.quorum.bootstrap.servers``.
+    """``controller.quorum.bootstrap.servers``; a name before ``://`` is ignored, as by ``Utils.getHost``.
 
     Raises:
         BadConfig: one cannot be read.
     """
-    return tuple(parse_host_port(x) for x in listed(values, BOOTSTRAP))
+    return tuple(parse_host_port(x.rpartition("://")[2]) for x in listed(values, BOOTSTRAP))
 
 
 def protocols_of(values: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.addresses import Address, BadConfig, parse_listener, parse_voter, refusals
+from ottla.broker.addresses import Address, BadConfig, bootstrap_of, parse_listener, parse_voter, refusals
 from ottla.broker.config import NodeConfig
 from ottla.broker.start_checks import check_values
 from ottla.controller.quorum_config import Endpoint, QuorumConfig
@@ -282,3 +282,8 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 def test_voters_and_listeners_may_be_at_ipv6_addresses() -> None:
     assert parse_voter("3@[::1]:9093") == (3, "::1", 9093)
     assert parse_listener("P://[fe80::1]:9") == ("P", "fe80::1", 9)
+
+
+def test_bootstrap_of_address_with_a_name_ignores_the_name() -> None:
+    values = {"controller.quorum.bootstrap.servers": "PLAINTEXT://h:1,[::1]:2"}
+    assert bootstrap_of(values) == (("h", 1), ("::1", 2))

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 from ottla.cli import blocking
 from ottla.cli.common import Failed, add_connection, check, show
 from ottla.controller.decision import at_once
+from ottla.controller.image import RESOURCE_BROKER
 from ottla.controller.plan_moves import At, Change, drain, rebalance
 from ottla.tools.throttling import lifted, throttle
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -41,6 +42,9 @@ class Asks(Protocol):
 
     async def call(self, request: Any) -> Any:
         """Ask a broker."""
+
+    async def broker(self, node_id: int) -> Any:
+        """Return a connection to a broker that the metadata named."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -236,8 +240,17 @@ async def _move(client: Asks, moves: Sequence[Change], at_once: int) -> None:
 
 
 async def _set(client: Asks, rows: list[ia.AlterConfigsResource]) -> None:
-    answer = await client.call(ia.IncrementalAlterConfigsRequest(rows))
-    for row in answer.responses:
+    """Alter the settings of topics at any broker, and those of each broker at that broker: others refuse them."""
+    topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
+    answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []
+    for row in rows:
+        if row.resource_type == RESOURCE_BROKER:
+            try:
+                broker = await client.broker(int(row.resource_name))
+                answers.append(await broker.call(ia.IncrementalAlterConfigsRequest([row])))
+            except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
+                print(f"throttle of broker {row.resource_name} is not changed: {error}", file=sys.stderr)
+    for row in (row for answer in answers for row in answer.responses):
         check(row.error_code, row.error_message, f"throttle {row.resource_name}")
 
 

@@ -38,9 +38,6 @@ class Asks(cluster_moves.Asks, Protocol):
     def stay_away_from(self, node_ids: Collection[int]) -> None:
         """Ask others from now on."""
 
-    async def broker(self, node_id: int) -> Any:
-        """A connection to one of them."""
-
 
 def add_verb(verbs: Any) -> None:
     """Add the parser to the subparsers of ``ottla cluster``."""

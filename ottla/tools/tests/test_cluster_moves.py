@@ -48,6 +48,9 @@ class Cluster:
             ],
         )
 
+    async def broker(self, node_id: int) -> Any:
+        return self
+
     async def call(self, request: Any) -> Any:
         if isinstance(request, ar.AlterPartitionReassignmentsRequest):
             self.at_once.append(sum(len(t.partitions) for t in request.topics))
