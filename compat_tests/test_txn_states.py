@@ -172,7 +172,8 @@ class Held(OttlaProcess):
     def command(self) -> list[str]:
         """The command line."""
         self._mark = self.data_dir.parent / "shut"
-        return [sys.executable, "-m", "compat_tests.holding", str(self._mark), *super().command()[1:]]
+        usual = super().command()
+        return [sys.executable, "-m", "compat_tests.holding", str(self._mark), *usual[usual.index("serve") :]]
 
     def shut(self) -> None:
         self._mark.touch()
