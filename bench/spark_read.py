@@ -35,7 +35,7 @@ CREATED_WITHIN_S = 300.0
 
 
 class Read(NamedTuple):
-    """One batch read."""
+    """Times of a batch read."""
 
     wall_s: float
     broker_cpu_s: float

@@ -90,7 +90,7 @@ class Audit:
 
     @property
     def tells_allowed(self) -> bool:
-        """Whether decisions that allow are logged; the level of the logger may change at run time."""
+        """Return whether decisions that allow are logged; the level of the logger may change at run time."""
         return logger.isEnabledFor(logging.DEBUG)
 
     def decided(

@@ -22,7 +22,7 @@ FEWEST_TICKETS = 256
 
 
 class State(Enum):
-    """Where a shard is in its life."""
+    """State of a shard, as ``CoordinatorState``."""
 
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -31,7 +31,7 @@ class State(Enum):
 
 
 class Ground(NamedTuple):
-    """What a shard has of its node."""
+    """Parts of the node that a shard uses."""
 
     env: Env
     timers: Timers

@@ -23,7 +23,7 @@ TOGETHER_BYTES = 200 * MIB
 
 
 class Result(NamedTuple):
-    """How a seed ended."""
+    """Result of a seed."""
 
     seed: int
     differences: list[str]
