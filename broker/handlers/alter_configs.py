@@ -90,13 +90,12 @@ def reframed(context: Context, request: Any) -> Steps[Context]:
     return replace(context, frame=frame[_SIZE_BYTES:])
 
 
-def _preprocess(context: Context, resource: Any) -> Steps[None]:
-    """Check one resource.
+def check_form(changes: Any) -> Steps[None]:
+    """Check that no setting is named twice, and that none but one that is deleted has a null value.
 
     Raises:
-        ProtocolError: it is not to be forwarded.
+        ProtocolError: INVALID_REQUEST.
     """
-    changes = resource.configs
     names: set[str] = set()
     empty: list[str] = []
     for change in changes:
@@ -109,6 +108,16 @@ def _preprocess(context: Context, resource: Any) -> Steps[None]:
     if empty:
         why = f"Null value not supported for : {', '.join(empty[:_NAMES_SHOWN])}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _preprocess(context: Context, resource: Any) -> Steps[None]:
+    """Check one resource.
+
+    Raises:
+        ProtocolError: it is not to be forwarded.
+    """
+    changes = resource.configs
+    yield from check_form(changes)
     if resource.resource_type != RESOURCE_BROKER:
         return
     name = resource.resource_name

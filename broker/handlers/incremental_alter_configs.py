@@ -17,14 +17,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from ottla.broker import loggers
-from ottla.broker.handlers.alter_configs import checked, joined, reframed
+from ottla.broker.handlers.alter_configs import check_form, checked, joined, reframed
 from ottla.broker.loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.server.dispatch import Answer, Context
 from ottla.broker.turn import Steps
 from ottla.controller.acl import Operation, Resource
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -32,7 +31,6 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.schema import Message
 
-_NAMES_SHOWN = 20
 Forward = Callable[[Context, Message], Awaitable[Any]]
 
 
@@ -85,7 +83,7 @@ def _applied(
     try:
         if len(resources) > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        yield from _check_form(changes)
+        yield from check_form(changes)
         if not context.may(operation, Resource.CLUSTER):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             raise ProtocolError(code, code.text if operation is Operation.CLUSTER_ACTION else None)
@@ -98,23 +96,3 @@ def _applied(
     if not validate_only:
         loggers.apply_changes(changes)
     return ErrorCode.NONE, None
-
-
-def _check_form(changes: list[AlterableConfig]) -> Steps[None]:
-    """Check that no logger is named twice and no level is null.
-
-    Raises:
-        ProtocolError: one is.
-    """
-    names: set[str] = set()
-    without_value: list[str] = []
-    for change in changes:
-        yield
-        names.add(change.name)
-        if change.value is None and change.config_operation != loggers.DELETE:
-            without_value.append(change.name)
-    if len(names) < len(changes):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if without_value:
-        text = f"Null value not supported for : {', '.join(without_value[:_NAMES_SHOWN])}"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
