@@ -126,3 +126,14 @@ def test_differences_leaves_out_what_may_differ_without_a_fault(
     workload = {"topics": [{"kind": kind}], "steps": [step]}
     lines = differences(workload, [{**CONSUMED, **changed}], [dict(CONSUMED)])
     assert (found in lines[0]) if found else not lines
+
+
+@pytest.mark.parametrize(("ottla", "found"), [(8132, ""), (8133, "8133, on Kafka 8132"), (8131, "")])
+def test_differences_compares_last_stable_offsets_from_the_log_start_on(ottla: int, found: str) -> None:
+    workload = {"topics": [{"kind": "plain"}], "steps": [{"do": "list offsets"}]}
+    outcomes = [
+        {"answer": {"0: -2, isolation 0": [0, -1, 8132, 4], "0: -1, isolation 1": [0, -1, stable, 4]}}
+        for stable in (ottla, 8130)
+    ]
+    lines = differences(workload, outcomes[:1], outcomes[1:])
+    assert (found in lines[0]) if found else not lines

@@ -82,7 +82,7 @@ class Run:
 
     def _delete_records(self, number: int, step: Step) -> dict[str, Any]:
         ends = self._offsets(step["topic"], LATEST, 0)
-        wanted = {partition: int(end * step["part"]) for partition, end in list(ends.items())[:50]}
+        wanted = {partition: int(end * step["part"]) for partition, end in sorted(ends.items())[:50]}
         return {"answer": self.side.delete_records(self.topic(step["topic"]), wanted)}
 
     def _offsets(self, index: int, at: int, isolation: int) -> dict[int, int]:
