@@ -137,3 +137,13 @@ def test_differences_compares_last_stable_offsets_from_the_log_start_on(ottla: i
     ]
     lines = differences(workload, outcomes[:1], outcomes[1:])
     assert (found in lines[0]) if found else not lines
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_differences_after_delete_records_compares_errors_of_lookups_by_time(is_deleted: bool) -> None:
+    steps = [{"do": "delete records", "topic": 0}] * is_deleted + [{"do": "list offsets", "topic": 0}]
+    outcomes = [
+        [{"answer": []}] * is_deleted + [{"answer": {"0: -3, isolation 0": row}}]
+        for row in ([0, 5, 7, 4], [0, 6, 8, 4])
+    ]
+    assert len(differences({"topics": [{"kind": "plain"}], "steps": steps}, *outcomes)) == (not is_deleted)

@@ -10,6 +10,8 @@ What may differ without a fault is removed first:
   not their value, nor which record ListOffsets finds by them (`probes.list_offsets`).
 - Where the log start lies inside a batch of an open transaction, Kafka's last stable offset is the base offset of that
   batch, below the log start: a reader of committed records would start out of range. The log start counts in both.
+- Kafka deletes segments below the log start when its retention check runs, and looks records up by their time in all
+  segments it has: after DeleteRecords only the error of such a lookup is compared.
 - A client counts errors as often as it polls. Names of errors are compared, not how often they came.
 - Compaction also removes the record that ListOffsets finds by its time: of a compacted topic its error is compared.
 - A client sends more requests on a slow machine. A count is a difference when it is several times Kafka's
@@ -23,6 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.workloads.drawing import Step, Workload
+from compat_tests.workloads.probes import MAX_TIMESTAMP
 
 REQUESTS_FACTOR = 4
 REQUESTS_MARGIN = 150
@@ -35,10 +38,15 @@ _SHOWN = 300
 def differences(workload: Workload, ottla: list[Outcome], kafka: list[Outcome]) -> list[str]:
     """Return one line for each step whose outcomes differ."""
     out = []
+    shortened = set()
+    """Topics of which records were deleted before a step."""
     for number, step in enumerate(workload["steps"]):
         if number >= min(len(ottla), len(kafka)):
             break
-        found = _difference(workload, step, ottla[number], kafka[number])
+        if step["do"] == "delete records":
+            shortened.add(step["topic"])
+        is_shortened = step["do"] == "list offsets" and step.get("topic") in shortened
+        found = _difference(workload, step, ottla[number], kafka[number], is_shortened=is_shortened)
         if found:
             out.append(f"step {number} ({_title(step)}): {found}")
     return out
@@ -67,12 +75,12 @@ def _title(step: Step) -> str:
     return ", ".join(shown).removeprefix("do=")[:_SHOWN]
 
 
-def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome) -> str:
+def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome, *, is_shortened: bool = False) -> str:
     if "failure" in ottla or "failure" in kafka:
         both = ottla.get("failure"), kafka.get("failure")
         return "" if both[0] == both[1] else f"failure: {both[0]}, on Kafka {both[1]}"
     if step["do"] == "list offsets":
-        ottla, kafka = ({"answer": _from_log_start(x["answer"])} for x in (ottla, kafka))
+        ottla, kafka = ({"answer": _from_log_start(x["answer"], is_shortened=is_shortened)} for x in (ottla, kafka))
     if step["do"] != "consume":
         return _first(ottla.get("answer", ottla.get("failed")), kafka.get("answer", kafka.get("failed")), "")
     found = []
@@ -91,10 +99,16 @@ def _difference(workload: Workload, step: Step, ottla: Outcome, kafka: Outcome) 
     return "; ".join(found)
 
 
-def _from_log_start(answer: Any) -> Any:
-    """Return the rows of a ListOffsets probe with no last stable offset below the log start."""
+def _from_log_start(answer: Any, *, is_shortened: bool) -> Any:
+    """Return the rows of a ListOffsets probe with no last stable offset below the log start.
+
+    Rows found by time keep only their error where ``is_shortened``: records of the topic were deleted.
+    """
     out = dict(answer)
     for key, row in answer.items():
+        at = int(key.split()[1].removesuffix(","))
+        if is_shortened and (at >= 0 or at == MAX_TIMESTAMP):
+            out[key] = row[:1]
         start = answer.get(f"{key.partition(':')[0]}: -2, isolation 0")
         if key.endswith(": -1, isolation 1") and start is not None:
             out[key] = [*row[:2], max(row[2], start[2]), *row[3:]]
