@@ -252,8 +252,18 @@ def _latest_of(
     return best, at, 0
 
 
-def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+def iterate(
+    buf: Buffer,
+    header: b.BatchHeader,
+    pos: int = 0,
+    limit: int = DEFAULT_LIMIT_BYTES,
+    *,
+    skips_headers: bool = False,
+) -> Iterator[Record]:
     """The records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
+
+    ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
+    half a million of them.
 
     Raises:
         WireError: the records are not what the header claims.
@@ -277,7 +287,7 @@ def iterate(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = DEFAU
             offset_delta, at = read_varlong(data, at)
             key, at = _blob(data, at, stop)
             value, at = _blob(data, at, stop)
-            headers, at = _headers(data, at, stop)
+            headers, at = ((), stop) if skips_headers else _headers(data, at, stop)
             if at != stop:
                 raise WireError(f"a record says {size} bytes and has {size - stop + at}")
             timestamp = header.base_timestamp + time_delta if append_time is None else append_time

@@ -7,31 +7,58 @@ Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.log.machine import Effects, Ends, InTransaction, Machine, TransactionalMachine
 from ottla.log.state import txn_ends
 from ottla.log.verification import NO_TXN, Txn
+from ottla.wire import compiler
 from ottla.wire import records as r
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.budget import Budget
 from ottla.wire.control import ControlType, end_of_transaction
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Message
+from ottla.wire.unread import READ_AT_ONCE
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 LARGEST_BATCH_BYTES = 2 << 20
 """A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
 larger one, and a few kilobytes that clients write could come to far more."""
 RECORD_OVERHEAD_BYTES = 21
 """At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
+LARGE_VALUE_BYTES = 16 * 1024
+"""A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
+DECODED_PER_BYTE = 32
+"""Memory that a large value may take: `ottla.wire.budget.PER_REQUEST_BYTE` for so many times its bytes."""
+ELEMENT_COST_BYTES = 16
+"""Work for an element of an array, in bytes of records."""
+_VERSION_BYTES = 2
+
+Form = tuple[type[Message], int]
+
+
+class Decode(Protocol[R_co]):
+    """Read a record from its key and value."""
+
+    def __call__(self, key: bytes | None, value: bytes | None, parsed: Any = None, /) -> R_co | None:
+        """Return the record; None for an unknown type. ``parsed``: the message in the value, where it is decoded.
+
+        Raises:
+            WireError: the record is invalid.
+        """
 
 
 class Serde(NamedTuple, Generic[R]):
-    """How records lie in the log. ``decode`` gives None for a type nobody knows; Raises: WireError."""
+    """How records lie in the log."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
-    decode: Callable[[bytes | None, bytes | None], R | None]
+    decode: Decode[R]
+    form: Callable[[bytes, bytes], Form | None]
+    """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
     base_sequence: int = 0
     """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
 
@@ -110,7 +137,7 @@ def _end(machine: Machine[R], ends: Ends, now_ms: int) -> Batch:
 def replayed(
     machine: Machine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = LARGEST_BATCH_BYTES
 ) -> Iterator[int]:
-    """Tell a machine a batch of its log, record by record; gives each record's bytes of key and value.
+    """Tell a machine a batch of its log, record by record; gives the work done since, in bytes of key and value.
 
     Raises:
         WireError: a record that does not parse, or whose offset is not in its batch; a batch of more than
@@ -126,10 +153,32 @@ def replayed(
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
     first, next_offset = header.base_offset, header.next_offset
-    for record in r.iterate(raw, header, limit=limit_bytes):
+    for record in r.iterate(raw, header, limit=limit_bytes, skips_headers=True):
         if header.magic > 1 and not first <= record.offset < next_offset:
             raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
-        decoded = serde.decode(record.key, record.value)
+        if len(record.value or b"") < LARGE_VALUE_BYTES:
+            decoded = serde.decode(record.key, record.value)
+        else:
+            decoded = yield from _decode_slices(serde, record)
         if decoded is not None:
             replay(record.offset, decoded)
         yield len(record.key or b"") + len(record.value or b"")
+
+
+def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R | None]:
+    """Decode a record with a large value; yield the work of each slice.
+
+    Raises:
+        WireError: the record is invalid, or its value would take far more memory than it has bytes.
+    """
+    key, value = record.key, record.value
+    form = None if key is None or value is None else serde.form(key, value)
+    if form is None or value is None:
+        return serde.decode(key, value)
+    steps = compiler.decode_slices(*form, value, _VERSION_BYTES, Budget(DECODED_PER_BYTE * len(value), keeps=True))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return serde.decode(key, value, end.value[0])
+        yield READ_AT_ONCE * ELEMENT_COST_BYTES

@@ -79,7 +79,7 @@ class GroupCoordinator:
             fail,
             TOPIC,
             self._machine,
-            Serde(gr.encode, gr.decode),
+            Serde(gr.encode, gr.decode, gr.form),
             config.number("offsets.commit.timeout.ms"),
         )
         self.run = self._runtime.run

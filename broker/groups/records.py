@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
@@ -93,8 +93,19 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return key, _TYPE.pack(version) + compiler.encode(record.value, version)
 
 
-def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
-    """Read a record; None for a type that is not ours, which must be skipped.
+def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
+    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    if min(len(key), len(value)) < _TYPE.size:
+        return None
+    (kind,), (version,) = _TYPE.unpack_from(key), _TYPE.unpack_from(value)
+    if kind == 0:
+        return o.OffsetCommitValue, version
+    classes = _KEYS.get(kind) or new_kinds().get(kind)
+    return None if classes is None else (classes[1], version)
+
+
+def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupRecord | None:
+    """Read a record; None for a type that is not ours, which must be skipped. ``parsed``: the value, decoded.
 
     Raises:
         WireError: a record of our types that does not parse.
@@ -112,9 +123,9 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
             return GroupRecord(new_key, None)
         if len(value) < 2:
             raise WireError("a group record's value without a version")
-        new_value = compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0]
+        new_value: Any = parsed or compiler.decode(classes[1], _TYPE.unpack_from(value)[0], value, 2)[0]
         if kind in _GROUP_KINDS:
-            _check_epoch(new_value.epoch)  # type: ignore[attr-defined]
+            _check_epoch(new_value.epoch)
         return GroupRecord(new_key, new_value)
     decoded = compiler.decode(classes[0], 0, key, 2)[0]
     if isinstance(decoded, o.LegacyOffsetCommitKey):
@@ -125,8 +136,8 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
         raise WireError("a group record's value without a version")
     (version,) = _TYPE.unpack_from(value)
     if isinstance(decoded, o.OffsetCommitKey):
-        return GroupRecord(decoded, compiler.decode(o.OffsetCommitValue, version, value, 2)[0])
-    group = compiler.decode(o.GroupMetadataValue, version, value, 2)[0]
+        return GroupRecord(decoded, parsed or compiler.decode(o.OffsetCommitValue, version, value, 2)[0])
+    group = parsed or compiler.decode(o.GroupMetadataValue, version, value, 2)[0]
     _check_epoch(group.generation)
     return GroupRecord(decoded, group)
 

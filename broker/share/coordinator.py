@@ -63,7 +63,7 @@ class ShareCoordinator:
             fail,
             TOPIC,
             self._machine,
-            Serde(sr.encode, sr.decode),
+            Serde(sr.encode, sr.decode, sr.form),
             config.number("share.coordinator.write.timeout.ms"),
         )
         self.run = self._runtime.run

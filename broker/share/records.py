@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
 from ottla.wire.messages import share_state_records as s
+from ottla.wire.schema import Message
 
 _TYPE = struct.Struct(">h")
 _CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
@@ -41,8 +42,16 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     return key, _TYPE.pack(VALUE_VERSION) + compiler.encode(record.value, VALUE_VERSION)
 
 
-def decode(key: bytes | None, value: bytes | None) -> ShareRecord | None:
-    """Read a record; None for a type that is not ours, which must be skipped.
+def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
+    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    if min(len(key), len(value)) < _TYPE.size:
+        return None
+    classes = _CLASSES.get(_TYPE.unpack_from(key)[0])
+    return None if classes is None else (classes[1], _TYPE.unpack_from(value)[0])
+
+
+def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareRecord | None:
+    """Read a record; None for a type that is not ours, which must be skipped. ``parsed``: the value, decoded.
 
     Raises:
         WireError: a record of our types that does not parse.
@@ -61,7 +70,7 @@ def decode(key: bytes | None, value: bytes | None) -> ShareRecord | None:
     if len(value) < 2:
         raise WireError("a share state record's value without a version")
     (version,) = _TYPE.unpack_from(value)
-    stored: Any = compiler.decode(classes[1], version, value, 2)[0]
+    stored: Any = parsed or compiler.decode(classes[1], version, value, 2)[0]
     if not -1 <= stored.snapshot_epoch <= LARGEST_EPOCH:
         raise WireError(f"invalid snapshot epoch: {stored.snapshot_epoch} (at most {LARGEST_EPOCH})")
     return ShareRecord(decoded, stored)

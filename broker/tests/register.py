@@ -114,7 +114,7 @@ def encode(pair: Pair) -> tuple[bytes, bytes | None]:
     return pair[0].encode(), None if pair[1] is None else pair[1].encode()
 
 
-def decode(key: bytes | None, value: bytes | None) -> Pair | None:
+def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Pair | None:
     if key is None or key == b"bad":
         raise WireError("a bad record")
     return None if key == b"unknown" else (key.decode(), None if value is None else value.decode())
@@ -143,7 +143,13 @@ class House:
         self.slow_start = 0
         self.greeted: Any = None
         self.runtime: CoordinatorRuntime[Pair] = CoordinatorRuntime(
-            self.env, self.timers, self._failed, "state", self._machine, Serde(encode, decode, base_sequence), 5000
+            self.env,
+            self.timers,
+            self._failed,
+            "state",
+            self._machine,
+            Serde(encode, decode, lambda key, value: None, base_sequence),
+            5000,
         )
         self.on_failure: Callable[[], None] = lambda: None
 

@@ -55,7 +55,7 @@ def groups() -> House:
         house._failed,
         "state",
         lambda: GroupMachine(settings, image_of(TOPICS)),
-        Serde(gr.encode, gr.decode),
+        Serde(gr.encode, gr.decode, gr.form),
         5000,
     )
     return led(house)

@@ -67,7 +67,7 @@ class TransactionCoordinator:
             fail,
             TOPIC,
             self._machine,
-            Serde(lambda record: tr.encode(record, level()), tr.decode, base_sequence=-1),
+            Serde(lambda record: tr.encode(record, level()), tr.decode, tr.form, base_sequence=-1),
             WRITE_TIMEOUT_MS,
             acks_all=True,
         )

@@ -6,7 +6,7 @@ Source: ``TransactionLog.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.txn.state import (
     EPOCH_BUMP,
@@ -21,6 +21,7 @@ from ottla.broker.txn.state import (
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.wire.schema import Message
 
 _VERSION = struct.Struct(">h")
 _KEY_TYPE = 0
@@ -65,8 +66,16 @@ def _by_topic(txn: Transaction) -> list[PartitionsSchema]:
     return [PartitionsSchema(topic, partitions) for topic, partitions in topics.items()]
 
 
-def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-    """Read a record; None for a type or version that is not known, which must be skipped.
+def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
+    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    if min(len(key), len(value)) < _VERSION.size or _VERSION.unpack_from(key) != (_KEY_TYPE,):
+        return None
+    (version,) = _VERSION.unpack_from(value)
+    return (TransactionLogValue, version) if 0 <= version <= _NEWEST_VALUE else None
+
+
+def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> TransactionRecord | None:
+    """Read a record; None for an unknown type or version, which must be skipped. ``parsed``: the value, decoded.
 
     Raises:
         WireError: a record of a known version that does not parse.
@@ -83,7 +92,9 @@ def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
     (version,) = _VERSION.unpack_from(value)
     if not 0 <= version <= _NEWEST_VALUE:
         return None
-    return TransactionRecord(transactional_id, _taken(compiler.decode(TransactionLogValue, version, value, 2)[0]))
+    return TransactionRecord(
+        transactional_id, _taken(parsed or compiler.decode(TransactionLogValue, version, value, 2)[0])
+    )
 
 
 def _check(value: TransactionLogValue) -> TransactionState:
