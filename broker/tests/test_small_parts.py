@@ -175,19 +175,21 @@ def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled
         assert len(purgatory._waiting) == 2500, "a wake looks at its own key only"
         steps = 0
 
-        async def count() -> None:
+        async def count(task_status: trio.TaskStatus[None]) -> None:
             nonlocal steps
+            task_status.started()
             while True:
                 await trio.lowlevel.checkpoint()
                 steps += 1
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(count)
+            await nursery.start(count)  # so that it takes a step in each round of the loop, in whatever order
+            before = steps
             with trio.CancelScope() as scope:
                 scope.cancel()
                 await purgatory.release(parked)
+            assert steps > before, "others went on meanwhile"
             nursery.cancel_scope.cancel()
-        assert steps >= 1, "others went on meanwhile"
         assert not purgatory._waiting
 
     virtually(main)
