@@ -297,7 +297,7 @@ def _told(context: Context, reader: FetchParams, session: FetchContext, attempt:
         context.peer.stopwatch.is_exempt = True
     if reader.throttle is not None and isinstance(attempt.rows, list):  # of very many nothing is kept
         yield from _count(context, reader.throttle, attempt.rows)
-    if session.session is not None and session.session.privileged:
+    if session.session is not None and session.is_own:
         watch = partial(_watch, context, reader.follower)
         yield from session.session.settle(attempt.rows, watch, context.services.purgatory.wake)
 

@@ -49,9 +49,17 @@ class FollowerSession(Session):
     privileged = True
 
     def __init__(
-        self, session_id: int, wanted: dict[Key, Wanted], *, uses_ids: bool, used_ms: float, now_ms: int
+        self,
+        session_id: int,
+        wanted: dict[Key, Wanted],
+        follower: int,
+        *,
+        uses_ids: bool,
+        used_ms: float,
+        now_ms: int,
     ) -> None:
         super().__init__(session_id, wanted, uses_ids=uses_ids, now_ms=used_ms)
+        self.follower = follower
         self.parks_on = ("session", session_id)
         self.asked_ms = now_ms
         """When its last request came, by the wall clock."""

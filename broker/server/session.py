@@ -94,6 +94,10 @@ class FetchContext(Protocol):
         """Whether who fetches says that it is a broker, to have what the leader has."""
 
     @property
+    def is_own(self) -> bool:
+        """Whether the request is of the follower that opened its session, which hears of partitions that change."""
+
+    @property
     def session(self) -> Session | None:
         """What is remembered of it once it is answered."""
 
@@ -124,6 +128,8 @@ class Session:
     """A remembered fetch."""
 
     privileged = False
+    follower = -1
+    """Id of the broker that opened it."""
     parks_on: Hashable = None
     """What a parked request of it waits on besides its partitions."""
 
@@ -160,18 +166,26 @@ class Session:
 
 
 class Incremental:
-    """A request that names only what changed."""
+    """A request that names only what changed.
 
-    def __init__(self, session: Session, names: Mapping[bytes, str]) -> None:
+    Its own replica id says whether it is a follower's, not that of the request which opened the session
+    (``FetchRequest.isFromFollower``).
+    """
+
+    def __init__(
+        self, session: Session, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
+    ) -> None:
+        """``is_own``: the request is of the follower that opened the session, and need not look at everything."""
         self.session = session
-        self.is_follower = session.privileged
-        self.parks_on = session.parks_on
+        self.is_follower = is_follower
+        self.is_own = is_own
+        self.parks_on = session.parks_on if is_own else None
         self._names = names
 
     def wanted(self) -> list[Wanted]:
         """Partitions of the session; an id nobody knew when it was asked for may have got its name since."""
         session = self.session
-        out = session.to_read() if session.privileged else list(session.by_key.values())
+        out = session.to_read() if self.is_own else list(session.by_key.values())
         for want in out:
             if want.topic is None:
                 want.topic = self._names.get(want.topic_id)

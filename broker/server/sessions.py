@@ -46,15 +46,19 @@ class Asks(Protocol):
 class _Full:
     """A request that names everything; with ``sessions`` it opens one."""
 
-    def __init__(
-        self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool, is_follower: bool
-    ) -> None:
+    def __init__(self, wanted: dict[Key, Wanted], sessions: Sessions | None, *, uses_ids: bool, follower: int) -> None:
         self._wanted = wanted
         self._sessions = sessions
         self._uses_ids = uses_ids
-        self.is_follower = is_follower
+        self._follower = follower
+        self.is_follower = follower >= 0
         self.session: Session | None = None
         self.parks_on: Hashable = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it has opened a follower's session."""
+        return self.session is not None and self.session.privileged
 
     def wanted(self) -> list[Wanted]:
         """All partitions of the request."""
@@ -72,7 +76,7 @@ class _Full:
                 want.is_news(row)
                 if number % STEP == 0:
                     yield
-            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, privileged=self.is_follower)
+            session_id = self._sessions.create(self._wanted, uses_ids=self._uses_ids, follower=self._follower)
             self.session = self._sessions.get(session_id)
         responses = yield from grouped(rows)
         return FetchResponse(session_id=session_id, responses=responses)
@@ -106,6 +110,7 @@ class _Long:
 
     session: Session | None = None
     parks_on: Hashable = None
+    is_own = False
 
     def __init__(
         self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool = False
@@ -192,17 +197,18 @@ class Sessions:
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
-        follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0  # which of them: by version
+        follower = max(request.replica_id, request.replica_state.replica_id)  # which of them: by version
+        is_follower = follower >= 0
         count = 0
         for number, topic in enumerate(request.topics, 1):
             count += len(topic.partitions)
             if number % STEP == 0:
                 yield
         is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-        is_broker = is_whole and follower and _may_follow(asks)
+        is_broker = is_whole and is_follower and _may_follow(asks)
         if is_whole and count > MANY_PARTITIONS and not is_broker:
             self._sessions.pop(session_id, None)
-            long = _Long(request, version, names, count, is_follower=follower)
+            long = _Long(request, version, names, count, is_follower=is_follower)
             yield from long.look()
             return long
         named = yield from _named(request, uses_ids=uses_ids)
@@ -214,8 +220,8 @@ class Sessions:
                 fresh[key] = Wanted(names.get(key[1]) if uses_ids else key[0], key[1], part)
                 if number % STEP == 0:
                     yield
-            is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not follower)
-            return _Full(fresh, self if is_kept else None, uses_ids=uses_ids, is_follower=follower)
+            is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not is_follower)
+            return _Full(fresh, self if is_kept else None, uses_ids=uses_ids, follower=follower)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -231,11 +237,12 @@ class Sessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.by_key:
             self._sessions.pop(session.id, None)
-            return _Full({}, None, uses_ids=uses_ids, is_follower=False)
+            return _Full({}, None, uses_ids=uses_ids, follower=follower)
         session.used_ms = self._env.monotonic_ms()
-        if session.privileged:
+        is_own = session.privileged and follower == session.follower
+        if is_own:
             session.came(self._env.now_ms())
-        return Incremental(session, names)
+        return Incremental(session, names, is_follower=is_follower, is_own=is_own)
 
     def _is_too_large(self, session: Session, asks: Asks) -> bool:
         if session.privileged and _may_follow(asks):  # it may have lost that right since
@@ -245,9 +252,9 @@ class Sessions:
     def _remembered(self) -> int:
         return sum(len(session.by_key) for session in self._sessions.values() if not session.privileged)
 
-    def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool, privileged: bool = False) -> int:
+    def create(self, wanted: dict[Key, Wanted], *, uses_ids: bool, follower: int = -1) -> int:
         """Remember a fetch; 0 where there is no room. A follower takes the place of the reader that is idle longest."""
-        now = self._env.monotonic_ms()
+        now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (
             not privileged and self._remembered() + len(wanted) > MOST_REMEMBERED
         ):
@@ -263,7 +270,7 @@ class Sessions:
             from ottla.broker.server.followers import FollowerSession  # a node alone never has one
 
             self._sessions[session_id] = FollowerSession(
-                session_id, wanted, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
+                session_id, wanted, follower, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
             )
         else:
             self._sessions[session_id] = Session(session_id, wanted, uses_ids=uses_ids, now_ms=now)

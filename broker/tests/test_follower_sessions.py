@@ -54,12 +54,12 @@ class Node(Stage):
         self.replica(number).fetched(3, -1, offset, 0, log.log_end_offset, self.env.now_ms())
 
     async def fetch(
-        self, offsets: dict[int, int], forgotten: tuple[int, ...] = (), wait: int = 0, epoch: int = 3
+        self, offsets: dict[int, int], forgotten: tuple[int, ...] = (), wait: int = 0, epoch: int = 3, broker: int = 2
     ) -> f.FetchResponse:
-        """Broker 2 fetches: these are at other offsets than before."""
+        """Broker 2 fetches, or another, or a consumer (-1): these are at other offsets than before."""
         parts = [f.FetchPartition(n, epoch, offset, -1, 0, 1 << 20) for n, offset in offsets.items()]
         request = f.FetchRequest(
-            replica_state=f.ReplicaState(2, -1),
+            replica_state=f.ReplicaState(broker, -1),
             max_wait_ms=wait,
             min_bytes=1,
             session_id=self.session,
@@ -287,5 +287,44 @@ def test_the_answers_are_those_of_a_session_that_looks_at_everything_each_time(s
                     await same_answer({number: ends[number]}, ())
                 case _:
                     await same_answer({n: ends[n] for n in wanted if rng.random() < 0.5}, ())
+
+    virtually(story)
+
+
+def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: Node) -> None:
+    async def story() -> None:
+        await node.settled()
+        await trio.sleep(1)
+        node.append(0)
+        row = rows_of(await node.fetch({1: 0}, broker=-1))
+        assert sorted(node.looked) == [0, 1, 2], "also what the follower was told all of"
+        assert row == [], "the record is not committed"
+        assert node.leading(0).followers[2].caught_up_ms == NOW_MS, "the follower has not asked"
+        assert [r.partition_index for r in rows_of(await node.fetch({})) if len(r.records)] == [0]
+        assert sorted(node.looked) == [0, 1], "the follower hears of what has changed"
+
+    virtually(story)
+
+
+def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: Node) -> None:
+    async def story() -> None:
+        await node.settled()
+        node.append(0)
+        assert [len(r.records) for r in rows_of(await node.fetch({0: 0}, broker=3))] == [SIZE]
+        await node.fetch({0: 3}, broker=3)
+        assert [node.leading(0).followers[n].end_offset for n in (2, 3)] == [0, 3]
+        assert sorted(node.looked) == [0, 1, 2]
+
+    virtually(story)
+
+
+def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: Node) -> None:
+    async def story() -> None:
+        await node.fetch({0: 0}, broker=-1)
+        node.append(0)
+        assert rows_of(await node.fetch({}, broker=-1)) == []
+        assert [len(r.records) for r in rows_of(await node.fetch({}))] == [SIZE]
+        await node.fetch({0: 3})
+        assert node.leading(0).followers[2].end_offset == 3
 
     virtually(story)
