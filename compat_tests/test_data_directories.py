@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -76,3 +77,15 @@ def test_data_dir_that_is_no_directory_is_refused_in_a_sentence(tmp_path: Path, 
     assert path in done.stderr
     assert "Errno" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_node_whose_quorum_state_is_a_fifo_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data"):
+        pass
+    path = tmp_path / "data" / "__cluster_metadata-0" / "quorum-state"
+    path.unlink()
+    os.mkfifo(path)
+    command = [OTTLA, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [f"ottla serve: not a regular file: {path}"]

@@ -23,6 +23,10 @@ class RealFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    def is_regular(self) -> bool:
+        """Whether it is a regular file: no directory, FIFO, socket or device."""
+        return stat.S_ISREG(os.fstat(self._fd).st_mode)
+
     def size(self) -> int:
         """Its length in bytes."""
         return os.fstat(self._fd).st_size
@@ -81,6 +85,8 @@ def open_private(path: str) -> int:
 
 
 T = TypeVar("T")
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+"""Regular files are read and written as without O_NONBLOCK; opening a FIFO does not wait for its other end."""
 _GUARD = threading.Lock()
 _HELD: set[tuple[int, int]] = set()
 """Device and inode of the lock files this process holds: nodes in its threads see each other here."""
@@ -132,9 +138,16 @@ class RealDisk:
     """The operating system's files."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open with O_CLOEXEC."""
-        flags = (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, mode))
+        """Open with O_CLOEXEC.
+
+        Raises:
+            OSError: it cannot be opened, or is no regular file: a FIFO would block a reader for good.
+        """
+        flags = (os.O_RDONLY if readonly else os.O_RDWR) | _FLAGS | (os.O_CREAT if create else 0)
+        file = RealFile(os.open(path, flags, mode))
+        if not file.is_regular():
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file
 
     def exists(self, path: str) -> bool:
         """A file or directory."""
@@ -215,7 +228,7 @@ class RealDisk:
         with _GUARD:
             if os.path.exists(path) and _identity(os.stat(path)) in _HELD:
                 return None
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

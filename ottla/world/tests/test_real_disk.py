@@ -152,3 +152,33 @@ def test_list_files_returns_regular_files_and_links_to_them(tmp_path: Path) -> N
         (tmp_path / name).symlink_to(target)
     assert RealDisk().list_files(str(tmp_path)) == ["file", "link"]
     assert RealDisk().private().list_files(str(tmp_path)) == ["file", "link"]
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+@pytest.mark.parametrize("kind", ["directory", "fifo"])
+def test_open_of_what_is_no_regular_file_is_an_error_that_names_it(
+    tmp_path: Path, kind: str, *, readonly: bool
+) -> None:
+    path = tmp_path / "quorum-state"
+    path.mkdir() if kind == "directory" else os.mkfifo(path)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match=f"(not a regular file|Is a directory).*{path}"):
+        RealDisk().open(str(path), readonly=readonly, create=not readonly)
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "dangling link"])
+def test_write_file_whose_temporary_name_is_taken_is_an_error_that_names_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "quorum-state"
+    path.write_text("old")
+    temporary = Path(f"{path}.tmp")
+    match kind:
+        case "directory":
+            temporary.mkdir()
+        case "fifo":
+            os.mkfifo(temporary)
+        case _:
+            temporary.symlink_to("nowhere/at-all")
+    with pytest.raises(OSError, match=str(temporary)):
+        write_file(RealDisk(), str(path), b"new")
+    assert path.read_text() == "old"
