@@ -146,6 +146,7 @@ class RealDisk:
         flags = (os.O_RDONLY if readonly else os.O_RDWR) | _FLAGS | (os.O_CREAT if create else 0)
         file = RealFile(os.open(path, flags, mode))
         if not file.is_regular():
+            file.close()
             raise OSError(errno.EINVAL, "not a regular file", path)
         return file
 
