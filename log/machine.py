@@ -17,10 +17,15 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from ottla.log.verification import Guard
 from ottla.wire.control import TxnEnd
 
 R = TypeVar("R")
+
+
+class Guard:
+    """Proof of which question about a transaction an answer belongs to; each is equal to itself only."""
+
+    __slots__ = ()
 
 
 class Arm(NamedTuple):

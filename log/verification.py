@@ -15,12 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
-class Guard:
-    """Proof of which question an answer belongs to; each is equal to itself only."""
-
-    __slots__ = ()
-
+from ottla.log.machine import Guard
 
 NOT_NEEDED = Guard()
 """Stands for any guard where ``transaction.partition.verification.enable`` is off."""
