@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.log import verification as v
+from ottla.log.machine import Guard
 from ottla.log.producer_table import BatchInfo
 from ottla.log.segment import Segment, file_name
 from ottla.log.settings import LogSettings
@@ -30,7 +31,7 @@ from ottla.log.validate import (
     must_look,
     parse_single,
 )
-from ottla.log.verification import NO_TXN, Guard, Txn
+from ottla.log.verification import NO_TXN, Txn
 from ottla.wire import batch as b
 from ottla.wire.batch import BatchHeader, stamp
 from ottla.wire.control import ControlType, TxnEnd

@@ -16,8 +16,9 @@ from heapq import heapify, heappop, heappush
 
 from ottla.log.checkpoints import CorruptFile
 from ottla.log.index import AbortedTxn
+from ottla.log.machine import Guard
 from ottla.log.producer_table import BATCHES_REMEMBERED, ENTRY_BYTES, BatchInfo, Producer, ProducerTable
-from ottla.log.verification import NOT_NEEDED, Guard, Verifying
+from ottla.log.verification import NOT_NEEDED, Verifying
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from ottla.wire.control import ControlType, TxnEnd
 from ottla.wire.crc import crc32c

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla.log.machine import Guard
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.tests.world import NOW, UNASKED, a_batch, in_transaction, marker, memory_disk, new_log, put
 from ottla.log.validate import Origin
-from ottla.log.verification import NOT_NEEDED, Guard, Txn
+from ottla.log.verification import NOT_NEEDED, Txn
 from ottla.wire import batch as b
 from ottla.wire.control import ControlType, TxnEnd, end_of_transaction
 from ottla.wire.errors import ErrorCode, ProtocolError
