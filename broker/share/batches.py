@@ -10,7 +10,7 @@ Source: ``PersisterStateBatchCombiner.java`` (apache/kafka 4.3.1), KIP-932.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 
@@ -31,51 +31,58 @@ class StateBatch(NamedTuple):
 def combine(old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     """Old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: from wherever they begin).
 
-    A single batch, or none, is left as it is; neighbours in the same state become one.
+    A single batch, or none, is left as it is; neighbours in the same state become one. The offsets are gone through
+    once, with the batches that hold the current one in a heap: many that overlap each other take no longer.
     """
     every = [_from(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
     if len(every) < 2:
         return every
-    heapify(every)
+    every.sort()
     done: list[StateBatch] = []
-    current = heappop(every)
-    while every:
-        following = heappop(every)
-        touches = following.first_offset <= current.last_offset + 1
-        if touches and following.progress == current.progress:
-            current = current._replace(last_offset=max(current.last_offset, following.last_offset))
-        elif following.first_offset > current.last_offset:
-            done.append(current)
-            current = following
-        else:
-            for piece in _cut(current, following):
-                heappush(every, piece)
-            current = heappop(every)
-    done.append(current)
+    furthest: list[tuple[int, int, int, int]] = []
+    """Batches that hold the current offset: count and state, both negated, first and last offset."""
+    shortest: list[tuple[int, int, int]] = []
+    """The same ones: last offset, count and state."""
+    at, number = every[0].first_offset, 0
+    while furthest or number < len(every):
+        if not furthest:
+            at = every[number].first_offset
+        while number < len(every) and every[number].first_offset <= at:
+            first, last, count, state = every[number]
+            heappush(furthest, (-count, -state, first, last))
+            heappush(shortest, (last, count, state))
+            number += 1
+        count, state, first, last = furthest[0]
+        if last < at:
+            heappop(furthest)
+            continue
+        while shortest[0][0] < at:
+            heappop(shortest)
+        if number < len(every):
+            last = min(last, every[number].first_offset - 1)
+        # Kafka holds one that begins here against the batch before only where no other that begins here is shorter.
+        goes_on = first < at or shortest[0][1:] == (-count, -state)
+        _append(done, StateBatch(at, last, -count, -state), joins=goes_on)
+        at = last + 1
     return done
+
+
+def _append(done: list[StateBatch], batch: StateBatch, *, joins: bool = True) -> None:
+    """Append a batch; where it ``joins`` and goes on in the same state, lengthen the last one."""
+    before = done[-1] if joins and done else None
+    if before is not None and before.last_offset + 1 == batch.first_offset and before.progress == batch.progress:
+        done[-1] = before._replace(last_offset=batch.last_offset)
+    else:
+        done.append(batch)
 
 
 def joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
     """Ascending batches, those that touch and are in the same state as one."""
     out: list[StateBatch] = []
     for new in batches:
-        old = out[-1] if out else None
-        if old is not None and new.first_offset == old.last_offset + 1 and new.progress == old.progress:
-            out[-1] = old._replace(last_offset=new.last_offset)
-        else:
-            out.append(new)
+        _append(out, new)
     return tuple(out)
 
 
 def _from(batch: StateBatch, start_offset: int) -> StateBatch:
     return batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
-
-
-def _cut(earlier: StateBatch, later: StateBatch) -> list[StateBatch]:
-    """Two overlapping batches of different progress as pieces that do not overlap; ``earlier`` sorts first."""
-    if later.progress < earlier.progress:
-        rest = later._replace(first_offset=earlier.last_offset + 1)
-        return [earlier, rest] if rest.first_offset <= rest.last_offset else [earlier]
-    head = earlier._replace(last_offset=later.first_offset - 1)
-    tail = earlier._replace(first_offset=later.last_offset + 1)
-    return [piece for piece in (head, later, tail) if piece.first_offset <= piece.last_offset]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
+from ottla.broker.share import batches
 from ottla.broker.share.batches import StateBatch, combine
 
 FREE, DONE, GONE = 0, 2, 4
@@ -69,3 +76,38 @@ def test_states_are_combined(
     rule: str, old: list[StateBatch], new: list[StateBatch], start: int, out: list[StateBatch]
 ) -> None:
     assert combine(old, new, start) == out, rule
+
+
+@pytest.mark.parametrize("count_of", [lambda n: n + 1, lambda n: 300 - n, lambda n: n * 7919 % 97])
+@pytest.mark.parametrize("first_of", [lambda n: 0, lambda n: n])
+def test_combine_of_many_overlapping_batches_takes_each_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, count_of: Callable[[int], int], first_of: Callable[[int], int]
+) -> None:
+    pushed = []
+
+    def push(heap: list[Any], item: Any) -> None:
+        pushed.append(item)
+        heapq.heappush(heap, item)
+
+    monkeypatch.setattr(batches, "heappush", push)
+    some = [B(first_of(n), n + 300, count_of(n), FREE) for n in range(300)]
+    combine((), some, -1)
+    assert len(pushed) <= 2 * len(some)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_combine_gives_each_offset_the_furthest_state(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def some() -> list[StateBatch]:
+        firsts = (rng.randrange(30) for _ in range(rng.randrange(2, 9)))
+        return [B(n, n + rng.choice((0, 2, 9)), rng.randint(1, 3), rng.choice((FREE, DONE))) for n in firsts]
+
+    old, new, start = some(), some(), rng.choice((-1, 5))
+    out = combine(old, new, start)
+    expected: dict[int, tuple[int, int]] = {}
+    for batch in (*old, *new):
+        for offset in range(max(batch.first_offset, start), batch.last_offset + 1):
+            expected[offset] = max(batch.progress, expected.get(offset, (0, 0)))
+    assert {n: batch.progress for batch in out for n in range(batch.first_offset, batch.last_offset + 1)} == expected
+    assert all(one.last_offset < other.first_offset for one, other in pairwise(out))
