@@ -63,7 +63,7 @@ class Budget:
         """
         self.bytes_left -= size_bytes
         if self.bytes_left < 0:
-            raise WireError("a request that would take far more memory than it has bytes")
+            raise WireError("decoded, it would take far more memory than it has bytes")
 
 
 def cost_bytes(cls: type[Message], version: int) -> int:

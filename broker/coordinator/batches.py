@@ -32,8 +32,9 @@ RECORD_OVERHEAD_BYTES = 21
 """At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 LARGE_VALUE_BYTES = 16 * 1024
 """A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
-DECODED_PER_BYTE = 32
-"""Memory that a large value may take: `ottla.wire.budget.PER_REQUEST_BYTE` for so many times its bytes."""
+DECODED_PER_BYTE = 8
+"""Memory that a large value may take: `ottla.wire.budget.PER_REQUEST_BYTE` for so many times its bytes. 200,000 names
+of four letters in a megabyte are decoded; a million empty names, which no coordinator writes, are refused."""
 ELEMENT_COST_BYTES = 16
 """Work for an element of an array, in bytes of records."""
 _VERSION_BYTES = 2

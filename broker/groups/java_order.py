@@ -126,7 +126,7 @@ def ids(keys: Collection[bytes], *, copied_from: int | None = None) -> list[byte
 def numbers(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
-    if len(every) == 1:
+    if len(every) <= 1:
         return tuple(every)
     buckets = _copied(len(every))
     if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):

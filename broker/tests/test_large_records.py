@@ -142,6 +142,21 @@ def test_large_record_that_is_cut_off_is_an_error(name: str) -> None:
         replayed(serde, key, value[:-20_000])
 
 
+@pytest.mark.parametrize(("length", "count", "is_read"), [(4, 200_000, True), (1, 400_000, False), (0, 900_000, False)])
+def test_record_of_a_megabyte_is_read_unless_its_elements_are_hardly_there(
+    length: int, count: int, *, is_read: bool
+) -> None:
+    names = ["n" * length] * count
+    key, value = raw(
+        16, c.ConsumerGroupRegularExpressionKey("g", "r"), 0, c.ConsumerGroupRegularExpressionValue(names, 3, 4)
+    )
+    if is_read:
+        assert len(replayed(GROUPS, key, value)[0][0].value.topics) == count
+    else:
+        with pytest.raises(WireError, match="far more memory"):
+            replayed(GROUPS, key, value)
+
+
 def test_position_of_the_oldest_key_with_a_large_value_is_replayed() -> None:
     key, value = raw(0, o.LegacyOffsetCommitKey("g", "t", 1), 3, o.OffsetCommitValue(7, metadata="m" * 20_000))
     records, _ = replayed(GROUPS, key, value)
