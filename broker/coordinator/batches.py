@@ -23,6 +23,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Message
 from ottla.wire.unread import READ_AT_ONCE
 
+M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 LARGEST_BATCH_BYTES = 2 << 20
@@ -166,6 +167,16 @@ def replayed(
         yield len(record.key or b"") + len(record.value or b"")
 
 
+def decode_slices(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
+    """Decode a message that stands behind its version, in slices.
+
+    Raises:
+        WireError: the message is invalid, or would take far more memory than it has bytes.
+    """
+    budget = Budget(DECODED_PER_BYTE * len(raw), keeps=True)
+    return (yield from compiler.decode_slices(cls, version, raw, _VERSION_BYTES, budget))[0]
+
+
 def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R | None]:
     """Decode a record with a large value; yield the work of each slice.
 
@@ -176,10 +187,10 @@ def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R 
     form = None if key is None or value is None else serde.form(key, value)
     if form is None or value is None:
         return serde.decode(key, value)
-    steps = compiler.decode_slices(*form, value, _VERSION_BYTES, Budget(DECODED_PER_BYTE * len(value), keeps=True))
+    steps = decode_slices(*form, value)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return serde.decode(key, value, end.value[0])
+            return serde.decode(key, value, end.value)
         yield READ_AT_ONCE * ELEMENT_COST_BYTES

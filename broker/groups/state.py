@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ottla.broker.coordinator.batches import LARGE_VALUE_BYTES, decode_slices
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import offset_records as o
@@ -281,7 +282,7 @@ class Group:
 def subscribed_topics(group: Group) -> Generator[None, None, set[str] | None]:
     """Topics the members of a consumer group say they read; None where one of them cannot be understood.
 
-    A step for each member.
+    A step for each member, and more where it names very many topics.
     """
     out: set[str] = set()
     for member in list(group.members.values()):
@@ -290,7 +291,11 @@ def subscribed_topics(group: Group) -> Generator[None, None, set[str] | None]:
         if len(raw) < 2:
             return None
         try:  # every later version begins as version 0 does
-            out.update(compiler.decode(ConsumerProtocolSubscription, 0, raw, 2)[0].topics)
+            if len(raw) < LARGE_VALUE_BYTES:
+                said = compiler.decode(ConsumerProtocolSubscription, 0, raw, 2)[0]
+            else:
+                said = yield from decode_slices(ConsumerProtocolSubscription, 0, raw)
+            out.update(said.topics)
         except WireError:
             return None
     return out

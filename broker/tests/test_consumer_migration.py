@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.broker.tests.consumer_stage import Follower, Shard, image_of, plain, 
 from ottla.broker.tests.world import topic_id_of
 from ottla.wire import compiler
 from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import consumer_protocol as cp
 from ottla.wire.messages import heartbeat as old
@@ -386,3 +388,10 @@ def test_a_member_of_the_older_protocol_goes_on_in_the_new_one() -> None:
     assert (answer.error_code, plain(answer.assignment)) == (0, None)
     member = shard.consumer.members[a.name]
     assert (member.classic, member.state) == (None, MemberState.STABLE)
+
+
+@pytest.mark.parametrize("decode", [embedded.subscription, embedded.assignment])
+def test_embedded_metadata_that_no_record_can_hold_is_refused_undecoded(decode: Callable[[bytes], Any]) -> None:
+    with pytest.raises(WireError, match=f"too large: {embedded.LARGEST_BYTES + 1} bytes"):
+        decode(bytes(embedded.LARGEST_BYTES + 1))
+    decode(bytes(100))

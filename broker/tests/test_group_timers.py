@@ -19,6 +19,7 @@ from ottla.broker.groups.state import Group, GroupState, subscribed_topics
 from ottla.broker.tests.test_classic_groups import Stage, stable
 from ottla.broker.tests.test_group_rules import subscription
 from ottla.log.machine import Cancel
+from ottla.wire.unread import READ_AT_ONCE
 
 MINUTES_MS = 60_000
 
@@ -179,3 +180,16 @@ def test_what_a_member_reads_is_what_it_said_under_the_groups_protocol() -> None
 
     assert len(list(steps())) == 1
     assert read == [{"b"}]
+
+
+def test_subscription_with_very_many_topics_is_decoded_in_slices() -> None:
+    stage, (member,) = stable(1)
+    names = [f"t-{n}" for n in range(20_000)]
+    stage.group.speak(stage.group.members[member], [("range", subscription(*names))])
+    read: list[set[str] | None] = []
+
+    def steps() -> Iterator[None]:
+        read.append((yield from subscribed_topics(stage.group)))
+
+    assert len(list(steps())) >= len(names) // READ_AT_ONCE
+    assert read == [set(names)]

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+from ottla.broker.coordinator.batches import LARGEST_BATCH_BYTES
 from ottla.broker.groups import java_order
 from ottla.controller.image import Image
 from ottla.wire import compiler
 from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_protocol as cp
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from ottla.wire.schema import Message
 
 _VERSION = struct.Struct(">h")
 NEWEST = 3
+LARGEST_BYTES = LARGEST_BATCH_BYTES
+"""The record of a member with more is larger than `__consumer_offsets` takes."""
+M = TypeVar("M", bound=Message)
 
 
 def version_of(raw: bytes) -> int:
@@ -33,13 +39,19 @@ def version_of(raw: bytes) -> int:
     return min(version, NEWEST)
 
 
+def _decode(cls: type[M], raw: bytes) -> M:
+    if len(raw) > LARGEST_BYTES:
+        raise WireError(f"embedded metadata too large: {len(raw)} bytes (at most {LARGEST_BYTES})")
+    return compiler.decode(cls, version_of(raw), raw, 2)[0]
+
+
 def subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
     """What a member wants.
 
     Raises:
         WireError: it cannot be read.
     """
-    return compiler.decode(cp.ConsumerProtocolSubscription, version_of(raw), raw, 2)[0]
+    return _decode(cp.ConsumerProtocolSubscription, raw)
 
 
 def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
@@ -50,7 +62,7 @@ def assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
     """
     if not raw:
         return cp.ConsumerProtocolAssignment()
-    return compiler.decode(cp.ConsumerProtocolAssignment, version_of(raw), raw, 2)[0]
+    return _decode(cp.ConsumerProtocolAssignment, raw)
 
 
 def owned(said: cp.ConsumerProtocolSubscription, image: Image) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
